@@ -1,0 +1,66 @@
+# Needs Python 3.11 or newer, make, and the package index that pip is set up for.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+ARGS   ?=
+
+# The stamps carry the content they were made from, not its age: a new checkout
+# of the same lock installs nothing, a changed lock always does.
+key = $(shell (pwd; cat $(1) pyproject.toml) | cksum | cut -d ' ' -f 1)
+APP_STAMP = $(VENV)/app-$(call key,requirements/app.txt)
+DEV_STAMP = $(VENV)/dev-$(call key,requirements/dev.txt)
+PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check pytest bench lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: $(APP_STAMP) ## install what Penstock needs and start it: make up ARGS="..."
+	$(BIN)/penstock up $(ARGS)
+
+test: check pytest ## install the tools, then check and test everything but the slow tests
+
+check: $(DEV_STAMP) ## style, types, import rules, generated code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	if [ -f tools/generate_client.py ]; then $(BIN)/python tools/generate_client.py --check; fi
+
+pytest: $(DEV_STAMP) ## the tests alone: make pytest ARGS="tests/test_settings.py"
+	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+
+bench: $(APP_STAMP) ## measure: make bench ARGS="..."
+	$(BIN)/penstock bench $(ARGS)
+
+# The hosts of the index stay out of the locks: they hold on any mirror.
+COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade
+
+lock: $(BIN)/python ## resolve the dependencies anew
+	$(PIP) install uv
+	$(COMPILE) --all-extras --group build --output-file requirements/app.txt
+	$(COMPILE) --all-extras --group dev --constraints requirements/app.txt --output-file requirements/dev.txt
+
+clean: ## remove what make made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Penstock needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name one: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+define install
+	$(PIP) install --require-hashes --requirement $(1)
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	rm -f $(VENV)/$(2)-*
+	touch $@
+endef
+
+$(APP_STAMP): $(BIN)/python
+	$(call install,requirements/app.txt,app)
+
+$(DEV_STAMP): $(BIN)/python
+	$(call install,requirements/dev.txt,dev)

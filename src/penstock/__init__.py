@@ -1,0 +1,1 @@
+"""A durable message queue inside your own PostgreSQL."""
