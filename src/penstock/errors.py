@@ -1,0 +1,265 @@
+"""Every error a caller can meet, with its SQLSTATE, HTTP status and exit code in one table.
+
+Imports no driver: a database error is recognised by its SQLSTATE, whichever driver raised it, so
+that code on asyncpg or behind SQLAlchemy can use `from_database_error` too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+CHECK_DSN: Final = (
+    "Check that PostgreSQL is running and that PENSTOCK_DSN, DATABASE_URL or --dsn points to it."
+)
+MIGRATE: Final = "Run `penstock migrate up` on this database."
+
+
+class PenstockError(Exception):
+    """The root of the tree: `message` is the fact, `hint` the way out, `fields` the details."""
+
+    def __init__(self, message: str, *, hint: str | None = None, **fields: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.fields: Mapping[str, Any] = fields
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.hint}" if self.hint else self.message
+
+    @property
+    def sqlstate(self) -> str | None:
+        return self._row().sqlstate
+
+    @property
+    def http_status(self) -> int:
+        return self._row().http_status
+
+    @property
+    def exit_code(self) -> int:
+        return self._row().exit_code
+
+    def _row(self) -> ErrorRow:
+        # Through the MRO, so that a subclass made by a user answers like its parent.
+        return next(_BY_CLASS[cls] for cls in type(self).__mro__ if cls in _BY_CLASS)
+
+
+class _QueueError(PenstockError):
+    @property
+    def queue(self) -> str | None:
+        return self.fields.get("queue")
+
+
+class _MessageError(PenstockError):
+    @property
+    def id(self) -> int | None:
+        return self.fields.get("id")
+
+
+class QueueNotFoundError(_QueueError):
+    """No queue has this name."""
+
+
+class QueueExistsError(_QueueError):
+    """A queue of this name is already there."""
+
+
+class InvalidQueueNameError(_QueueError):
+    """The name breaks the rules for names, or is reserved (`.dlq`)."""
+
+
+class InvalidValueError(PenstockError):
+    """An argument or setting is out of range, of the wrong type, or unknown."""
+
+    @property
+    def field(self) -> str | None:
+        return self.fields.get("field")
+
+    @property
+    def value(self) -> Any:
+        return self.fields.get("value")
+
+    @property
+    def allowed(self) -> Any:
+        return self.fields.get("allowed")
+
+
+class PayloadTooLargeError(_QueueError):
+    """The payload has more bytes than the queue's `max_payload_bytes`."""
+
+    @property
+    def size(self) -> int | None:
+        return self.fields.get("size")
+
+    @property
+    def limit(self) -> int | None:
+        return self.fields.get("limit")
+
+
+class PayloadNotStorableError(PenstockError):
+    """The payload or the headers are not JSON that PostgreSQL can hold."""
+
+
+class LeaseLostError(_MessageError):
+    """The lease ran out, or somebody else settled the message: nothing was changed."""
+
+
+class QueueFullError(_QueueError):
+    """The queue holds `max_depth` messages: try again when some are done."""
+
+    @property
+    def max_depth(self) -> int | None:
+        return self.fields.get("max_depth")
+
+
+class KeyConflictError(_QueueError, _MessageError):
+    """Another message has this key, and the caller asked for an error in that case."""
+
+    @property
+    def key(self) -> str | None:
+        return self.fields.get("key")
+
+
+class MessageNotFoundError(_MessageError):
+    """No message has this id, or it is already finished."""
+
+
+class QueueNotEmptyError(_QueueError):
+    """The queue still holds messages, and `force` was not given."""
+
+    @property
+    def count(self) -> int | None:
+        return self.fields.get("count")
+
+
+class NotReplayableError(_MessageError):
+    """History no longer holds what is needed to enqueue the message again."""
+
+
+class SchemaMissingError(PenstockError):
+    """The database has no `penstock` schema, or one too old for this client."""
+
+
+class SchemaNewerError(PenstockError):
+    """The database was migrated by a newer Penstock than this one."""
+
+
+class ConfigurationError(PenstockError):
+    """A setting of the environment or of the command line is wrong."""
+
+
+class PermissionDeniedError(PenstockError):
+    """The database user may not do this."""
+
+
+class DatabaseUnavailableError(PenstockError):
+    """PostgreSQL cannot be reached, or went away during the call."""
+
+
+class ErrorRow(NamedTuple):
+    """One line of the table. `sqlstate` is None for errors that SQL never raises by itself."""
+
+    sqlstate: str | None
+    error: type[PenstockError]
+    http_status: int
+    exit_code: int
+
+
+# Exit codes by family: 2 bad input, 3 not found, 4 conflict, 5 try later, 6 database, 7 schema,
+# 8 not allowed; 1 is left for what nobody foresaw.
+ERRORS: Final = (
+    ErrorRow("PS001", QueueNotFoundError, 404, 3),
+    ErrorRow("PS002", QueueExistsError, 409, 4),
+    ErrorRow("PS003", InvalidQueueNameError, 422, 2),
+    ErrorRow("PS004", InvalidValueError, 422, 2),
+    ErrorRow("PS005", PayloadTooLargeError, 413, 2),
+    ErrorRow("PS006", PayloadNotStorableError, 422, 2),
+    ErrorRow("PS007", LeaseLostError, 409, 4),
+    ErrorRow("PS008", QueueFullError, 429, 5),
+    ErrorRow("PS009", KeyConflictError, 409, 4),
+    ErrorRow("PS010", MessageNotFoundError, 404, 3),
+    ErrorRow("PS011", QueueNotEmptyError, 409, 4),
+    ErrorRow("PS012", NotReplayableError, 409, 4),
+    ErrorRow("42501", PermissionDeniedError, 403, 8),
+    ErrorRow(None, SchemaMissingError, 503, 7),
+    ErrorRow(None, SchemaNewerError, 503, 7),
+    ErrorRow(None, DatabaseUnavailableError, 503, 6),
+    ErrorRow(None, ConfigurationError, 500, 2),
+    ErrorRow(None, PenstockError, 500, 1),
+)
+_BY_CLASS: Final = {row.error: row for row in ERRORS}
+_BY_SQLSTATE: Final = {row.sqlstate: row.error for row in ERRORS if row.sqlstate}
+
+# What PostgreSQL itself says before our functions get a word in.
+_NOT_STORABLE: Final = frozenset({"22P05", "22P02", "22021"})
+_OUT_OF_RANGE: Final = frozenset({"22003", "22008", "22015"})
+_NO_SCHEMA: Final = frozenset({"3F000", "42883", "42P01", "42704"})
+_GONE: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "53300"})
+
+
+def from_database_error(exc: BaseException) -> PenstockError | None:
+    """The Penstock error that a driver's exception stands for, or None if it is not ours.
+
+    None leaves deadlocks, serialization failures and timeouts to the caller, who retries them
+    under the names that the driver gives them.
+    """
+    return next((error for each in _chain(exc) if (error := _translate(each))), None)
+
+
+def _chain(exc: BaseException) -> Iterator[BaseException]:
+    """The exception, then what SQLAlchemy (`orig`) or Django (`__cause__`) wrapped in it."""
+    each: BaseException | None = exc
+    while each is not None:
+        yield each
+        inner = getattr(each, "orig", None)
+        each = inner if isinstance(inner, BaseException) else each.__cause__
+
+
+def _translate(exc: BaseException) -> PenstockError | None:
+    state = getattr(exc, "sqlstate", None) or getattr(exc, "pgcode", None)
+    if not isinstance(state, str):
+        return _connection_error(exc)
+    message = _part(exc, "message_primary", "message") or str(exc)
+    hint = _part(exc, "message_hint", "hint")
+    if cls := _BY_SQLSTATE.get(state):
+        return cls(message, hint=hint, **_fields(_part(exc, "message_detail", "detail")))
+    if state in _NOT_STORABLE:
+        return PayloadNotStorableError(message, hint=hint)
+    if state in _OUT_OF_RANGE:
+        return InvalidValueError(message, hint=hint)
+    if state in _NO_SCHEMA and "penstock" in message:
+        return SchemaMissingError(
+            f"the database has no Penstock schema, or an older one ({message})", hint=MIGRATE
+        )
+    if state in _GONE or state.startswith("08"):
+        return DatabaseUnavailableError(f"the database is not available: {message}", hint=CHECK_DSN)
+    return None
+
+
+def _connection_error(exc: BaseException) -> PenstockError | None:
+    """A failure with no SQLSTATE: the server was never reached, or the line broke."""
+    names = {cls.__name__ for cls in type(exc).__mro__}
+    driver = type(exc).__module__.partition(".")[0]
+    lost = driver in {"psycopg", "psycopg2", "psycopg_pool"} and "OperationalError" in names
+    if lost or isinstance(exc, ConnectionError):
+        reason = " ".join(str(exc).split()) or type(exc).__name__
+        return DatabaseUnavailableError(f"the database is not available: {reason}", hint=CHECK_DSN)
+    return None
+
+
+def _part(exc: BaseException, diagnostic: str, attribute: str) -> str | None:
+    """A part of the server's report: psycopg keeps them in `diag`, asyncpg on the exception."""
+    diag = getattr(exc, "diag", None)
+    found = getattr(diag, diagnostic, None) if diag is not None else getattr(exc, attribute, None)
+    return found if isinstance(found, str) else None
+
+
+def _fields(detail: str | None) -> dict[str, Any]:
+    """The DETAIL as fields. Another trigger may put prose there: then there are none."""
+    try:
+        found = json.loads(detail or "{}")
+    except ValueError:
+        return {}
+    reserved = {"message", "hint"}
+    return {k: v for k, v in found.items() if k not in reserved} if isinstance(found, dict) else {}
