@@ -1,0 +1,265 @@
+"""Brings schema `penstock` into a database, and says where it stands.
+
+Migrations (`sql/migrations/NNNN_name.sql`) run once each, in order, each in one transaction with
+its line in the ledger: whatever interrupts `up`, the next `up` goes on from there. Functions and
+views run after them, in one transaction, whenever their text differs from what the database has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, Final
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from penstock.errors import PenstockError, SchemaNewerError
+
+# Any number will do, as long as every version of Penstock has the same: "penstock" in ASCII.
+LOCK: Final = 0x70656E73746F636B
+CODE_NAME: Final = "functions and views"
+_FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+
+
+class MigrationError(PenstockError):
+    """The database and the migration files tell different stories."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step. The functions and views together are the last one, with the target's version."""
+
+    version: int
+    name: str
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationStatus:
+    """`current` is None where there is no schema; `pending` is what `up` would do."""
+
+    current: int | None
+    target: int
+    pending: list[Migration]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    migration: Migration
+    sql: str
+
+
+class _Plan:
+    """What the files say: the steps to this version of the schema."""
+
+    def __init__(self, directory: Traversable | None = None) -> None:
+        self._directory = directory if directory is not None else files("penstock") / "sql"
+
+    @cached_property
+    def migrations(self) -> list[_Step]:
+        steps = [self._migration(file) for file in _sql_files(self._directory / "migrations")]
+        versions = [step.migration.version for step in steps]
+        if versions != list(range(1, len(steps) + 1)):
+            raise MigrationError(f"the migration files must be numbered 1, 2, 3..., not {versions}")
+        return steps
+
+    def _migration(self, file: Traversable) -> _Step:
+        match = _FILE_NAME.fullmatch(file.name)
+        if match is None:
+            raise MigrationError(f"{file.name} is not named like 0001_what_it_does.sql")
+        text = file.read_text("utf-8")
+        return _Step(Migration(int(match[1]), match[2], _checksum(text)), text)
+
+    @cached_property
+    def code(self) -> _Step:
+        texts = [
+            file.read_text("utf-8")
+            for folder in ("functions", "views")
+            for file in _sql_files(self._directory / folder)
+        ]
+        text = "\n".join(texts)
+        return _Step(Migration(self.target, CODE_NAME, _checksum(text)), text)
+
+    @property
+    def target(self) -> int:
+        return len(self.migrations)
+
+    @property
+    def ledger(self) -> str:
+        return (files("penstock") / "sql" / "ledger.sql").read_text("utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What the database says: the steps that it has behind it."""
+
+    migrations: list[Migration]
+    code_checksum: str | None
+
+    @property
+    def version(self) -> int | None:
+        return self.migrations[-1].version if self.migrations else None
+
+
+class Migrator:
+    """Works on the caller's connection; `directory` stands in for the package's own SQL files."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], directory: Traversable | None = None
+    ) -> None:
+        self._connection = connection
+        self._plan = _Plan(directory)
+
+    def status(self) -> MigrationStatus:
+        with self._connection.transaction():
+            ledger = self._read_ledger()
+        pending = [step.migration for step in self._pending(ledger)]
+        return MigrationStatus(ledger.version, self._plan.target, pending)
+
+    def up(self) -> list[Migration]:
+        """Applies what is missing, and returns it. Several processes may do so at once."""
+        applied = []
+        while step := self._step():
+            applied.append(step)
+        return applied
+
+    @staticmethod
+    def sql(directory: Traversable | None = None) -> str:
+        """The whole schema as a script for psql: all of it, or nothing if the schema is there."""
+        return _script(_Plan(directory))
+
+    def _step(self) -> Migration | None:
+        """Does the first pending step, or says that there is none."""
+        with self._locked():
+            ledger = self._read_ledger()
+            if (ledger.version or 0) > self._plan.target:
+                raise SchemaNewerError(
+                    f"the database has schema version {ledger.version}, "
+                    f"this Penstock knows versions up to {self._plan.target}",
+                    hint="Upgrade Penstock; the database was left as it is.",
+                )
+            step = next(self._pending(ledger), None)
+            if step is not None:
+                self._apply(step, record=_record(step, self._plan))
+            return step.migration if step else None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One transaction, alone among all migrators of this database."""
+        outermost = self._connection.info.transaction_status == TransactionStatus.IDLE
+        with self._connection.transaction():
+            if outermost:
+                # A snapshot from before the wait for the lock would show a ledger out of date.
+                self._run("set transaction isolation level read committed")
+            self._run(_LOCK_SQL)
+            if not self._has_ledger():
+                self._run(self._plan.ledger)
+            yield
+
+    def _apply(self, step: _Step, record: str) -> None:
+        try:
+            self._run(_SESSION_SQL + step.sql)
+        except psycopg.Error as error:
+            if self._connection.broken:
+                raise
+            raise MigrationError(
+                f"migration {step.migration.version} ({step.migration.name}) failed: {error}",
+                hint="It was undone as a whole; what came before it stands.",
+            ) from error
+        self._run(record)
+
+    def _pending(self, ledger: _Ledger) -> Iterator[_Step]:
+        self._check_past(ledger)
+        done = {migration.version for migration in ledger.migrations}
+        missing = [step for step in self._plan.migrations if step.migration.version not in done]
+        yield from missing
+        newer = (ledger.version or 0) > self._plan.target
+        if missing or (ledger.code_checksum != self._plan.code.migration.checksum and not newer):
+            yield self._plan.code
+
+    def _check_past(self, ledger: _Ledger) -> None:
+        known = {step.migration.version: step.migration for step in self._plan.migrations}
+        for applied in ledger.migrations:
+            ours = known.get(applied.version)
+            if ours is not None and ours.checksum != applied.checksum:
+                raise MigrationError(
+                    f"migration {applied.version} ({applied.name}) was applied to this database "
+                    f"with another text than this Penstock has",
+                    hint="Applied migrations are never edited: install the Penstock that applied "
+                    "it, or put its file back as it was and make the change in a new one.",
+                )
+
+    def _read_ledger(self) -> _Ledger:
+        if not self._has_ledger():
+            return _Ledger([], None)
+        rows = self._run("select version, name, checksum from penstock.migration order by version")
+        code = self._run("select checksum from penstock.migration_code").fetchone()
+        return _Ledger([Migration(*row) for row in rows], code[0] if code else None)
+
+    def _has_ledger(self) -> bool:
+        row = self._run("select to_regclass('penstock.migration') is not null").fetchone()
+        return bool(row and row[0])
+
+    def _run(self, sql: str) -> psycopg.Cursor[tuple[Any, ...]]:
+        # The caller's own row factory must not change what comes back here. As bytes and without
+        # parameters, a whole file goes out in one piece and its % signs mean nothing.
+        return self._connection.cursor(row_factory=tuple_row).execute(sql.encode(), prepare=False)
+
+
+_LOCK_SQL: Final = f"select pg_advisory_xact_lock({LOCK})"
+# An unqualified name in a file fails at once, instead of landing wherever the user's path points.
+_SESSION_SQL: Final = (
+    "set local client_min_messages = warning; set local search_path = pg_catalog, pg_temp;\n"
+)
+
+
+def _record(step: _Step, plan: _Plan) -> str:
+    migration = step.migration
+    if step is not plan.code:
+        return (
+            "insert into penstock.migration (version, name, checksum) values "
+            f"({migration.version}, '{migration.name}', '{migration.checksum}')"
+        )
+    return (
+        "insert into penstock.migration_code (checksum, version) values "
+        f"('{migration.checksum}', {migration.version}) "
+        "on conflict (only_row) do update set checksum = excluded.checksum, "
+        "version = excluded.version, applied_at = excluded.applied_at"
+    )
+
+
+def _script(plan: _Plan) -> str:
+    parts = [
+        "-- Schema penstock, whole. Run it with psql; `penstock migrate` takes over from there.",
+        "\\set ON_ERROR_STOP on",
+        "begin;",
+        f"{_LOCK_SQL};",
+        plan.ledger,
+        _SESSION_SQL,
+    ]
+    for step in [*plan.migrations, plan.code]:
+        title = f"-- {step.migration.version} {step.migration.name}"
+        parts += [title, step.sql, f"{_record(step, plan)};"]
+    return "\n".join([*parts, "commit;", ""])
+
+
+def _sql_files(folder: Traversable) -> list[Traversable]:
+    if not folder.is_dir():
+        return []
+    return sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".sql")),
+        key=lambda file: file.name,
+    )
+
+
+def _checksum(text: str) -> str:
+    # The line ends that a checkout chose are no change.
+    return hashlib.sha256(text.replace("\r\n", "\n").encode()).hexdigest()
