@@ -1,0 +1,156 @@
+"""One process's hold on the embedded server: it runs as long as anybody holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from penstock.embedded import postmaster
+from penstock.embedded.cluster import PORT, USER, Cluster
+from penstock.errors import ConfigurationError, DatabaseUnavailableError
+
+DATABASE: Final = "penstock"
+
+
+class EmbeddedPostgres:
+    """A handle; `start` makes one, `stop` gives it back, and the last one out stops the server."""
+
+    def __init__(self, home: Path, use: int, cluster: Cluster, socket_directory: Path) -> None:
+        self.home = home
+        self.data_directory = cluster.data
+        self.log_file = cluster.log
+        self.dsn = _dsn(socket_directory, DATABASE)
+        self._use: int | None = use
+
+    @classmethod
+    def start(
+        cls,
+        home: Path | str,
+        *,
+        bin_dir: Path | str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> EmbeddedPostgres:
+        """Starts the server of this home, or joins the one that runs.
+
+        `bin_dir` names another PostgreSQL than the wheel's; `settings` are server settings. Both
+        count only for the one who starts it.
+        """
+        home = _prepare_home(Path(home))
+        with postmaster.turn(home):
+            use = postmaster.open_lock(home / postmaster.USE_LOCK)
+            fcntl.flock(use, fcntl.LOCK_SH)
+            try:
+                return cls._join(home, use, Path(bin_dir) if bin_dir else None, settings or {})
+            except BaseException:
+                os.close(use)
+                raise
+
+    @classmethod
+    def _join(
+        cls, home: Path, use: int, bin_dir: Path | None, settings: Mapping[str, str]
+    ) -> EmbeddedPostgres:
+        try:
+            cluster = Cluster(home, bin_dir)
+            cluster.create()
+            _ensure_keeper(home, cluster.data)
+            server = cluster.ensure_running(settings)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the embedded PostgreSQL cannot use {error.filename or home}: {error.strerror}",
+                hint="Set PENSTOCK_HOME to a directory that can be written.",
+            ) from error
+        if server.socket_directory is None:
+            raise DatabaseUnavailableError(
+                f"the PostgreSQL in {cluster.data} was started by somebody else, without a socket",
+                hint="Stop it, then try again.",
+            )
+        _ensure_database(server.socket_directory)
+        return cls(home, use, cluster, server.socket_directory)
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, if it lives."""
+        server = postmaster.running(self.data_directory)
+        return server.pid if server else None
+
+    def stop(self) -> None:
+        """Gives the hold back. Returns when the server has stopped, if it was the last."""
+        if self._use is None:
+            return
+        use, self._use = self._use, None
+        try:
+            with postmaster.turn(self.home):
+                # Closed, not unlocked: a forked child shares the lock, and goes on using it.
+                os.close(use)
+                postmaster.stop_if_unused(self.home, self.data_directory)
+        except FileNotFoundError:
+            os.close(use)  # the home was removed; its server will notice by itself
+
+    def __enter__(self) -> EmbeddedPostgres:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _dsn(socket_directory: Path, database: str) -> str:
+    # The port is spelled out because libpq would take PGPORT for it otherwise.
+    host = quote(str(socket_directory), safe="")
+    return f"postgresql://{USER}@/{database}?host={host}&port={PORT}"
+
+
+def _prepare_home(home: Path) -> Path:
+    try:
+        if not home.exists():
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return home.resolve()
+    except OSError as error:
+        raise ConfigurationError(
+            f"the directory {home} for the embedded PostgreSQL cannot be made: {error.strerror}",
+            hint="Set PENSTOCK_HOME to a directory that can be written.",
+        ) from error
+
+
+def _ensure_keeper(home: Path, data: Path) -> None:
+    """Without it the server still works, but may outlive users that were all killed."""
+    if not sys.executable or not postmaster.is_free(home / postmaster.KEEPER_LOCK):
+        return
+    subprocess.run(
+        [sys.executable, "-E", "-S", postmaster.__file__, str(home), str(data)],
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        check=False,
+    )
+
+
+def _ensure_database(socket_directory: Path) -> None:
+    try:
+        with psycopg.connect(_dsn(socket_directory, "postgres"), autocommit=True) as connection:
+            found = connection.execute(
+                "select from pg_database where datname = %s", [DATABASE]
+            ).fetchone()
+            if found is None:
+                connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
+    except psycopg.Error as error:
+        raise DatabaseUnavailableError(
+            f"the embedded PostgreSQL runs, but cannot be used: {error}",
+            hint="Set PENSTOCK_HOME to another directory if this one is another program's.",
+        ) from error
