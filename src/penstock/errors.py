@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 CHECK_DSN: Final = (
     "Check that PostgreSQL is running and that PENSTOCK_DSN, DATABASE_URL or --dsn points to it."
 )
 MIGRATE: Final = "Run `penstock migrate up` on this database."
+
+GRANT: Final = "Grant the user one of penstock_producer, penstock_consumer or penstock_operator."
 
 
 class PenstockError(Exception):
@@ -207,6 +210,19 @@ def from_database_error(exc: BaseException) -> PenstockError | None:
     return next((error for each in _chain(exc) if (error := _translate(each))), None)
 
 
+@contextmanager
+def translated() -> Iterator[None]:
+    """Around a driver's calls: its errors come out as ours, where they are ours."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as exc:
+        if error := from_database_error(exc):
+            raise error from exc
+        raise
+
+
 def _chain(exc: BaseException) -> Iterator[BaseException]:
     """The exception, then what SQLAlchemy (`orig`) or Django (`__cause__`) wrapped in it."""
     each: BaseException | None = exc
@@ -222,6 +238,8 @@ def _translate(exc: BaseException) -> PenstockError | None:
         return _connection_error(exc)
     message = _part(exc, "message_primary", "message") or str(exc)
     hint = _part(exc, "message_hint", "hint")
+    if state == "42501":
+        hint = hint or GRANT
     if cls := _BY_SQLSTATE.get(state):
         return cls(message, hint=hint, **_fields(_part(exc, "message_detail", "detail")))
     if state in _NOT_STORABLE:

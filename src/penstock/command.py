@@ -1,0 +1,52 @@
+"""A statement, its parameters, and how to read its answer: what a client runs. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Rows: TypeAlias = Sequence[Sequence[Any]]
+
+_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[T]):
+    """One statement for psycopg (or any driver with `%(name)s` parameters) and its decoder."""
+
+    sql: str
+    params: Mapping[str, Any]
+    decode: Callable[[Rows], T]
+
+    def numbered(self) -> tuple[Any, ...]:
+        """The statement with `$1` parameters, and their values, as asyncpg takes them:
+
+        `await connection.fetchval(*operations.enqueue("emails", payload).numbered())`
+        """
+        names = list(dict.fromkeys(_PLACEHOLDER.findall(self.sql)))
+        sql = _PLACEHOLDER.sub(lambda match: f"${names.index(match[1]) + 1}", self.sql)
+        return sql, *(self.params[name] for name in names)
+
+
+def call(function: str, /, columns: str = "*", **types: str) -> str:
+    """The text that calls a function of ours, every argument by name and with its type."""
+    arguments = ", ".join(f"{name} => %({name})s::{type_}" for name, type_ in types.items())
+    return f"select {columns} from penstock.{function}({arguments})"
+
+
+def nothing(rows: Rows) -> None:
+    return None
+
+
+def scalar(rows: Rows) -> Any:
+    """The one value of the one row."""
+    return rows[0][0]
+
+
+def utc(value: datetime | None) -> Any:
+    """Times in UTC, whatever the session's time zone. Any: as optional as it came."""
+    return None if value is None else value.astimezone(UTC)

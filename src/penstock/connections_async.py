@@ -1,0 +1,191 @@
+"""Where the statements of a client run: on its pool, or on the caller's own connection."""
+
+from __future__ import annotations
+
+from asyncio import Lock
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeAlias, TypeVar
+
+from psycopg import AsyncConnection, AsyncCursor
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from penstock import insights
+from penstock.command import Command, Rows
+from penstock.errors import (
+    DatabaseUnavailableError,
+    InvalidValueError,
+    PenstockError,
+    SchemaNewerError,
+    translated,
+)
+from penstock.twins import check_async, locate_async
+
+T = TypeVar("T")
+AnyConnection: TypeAlias = AsyncConnection[Any]
+
+
+class AsyncConnections:
+    """A pool that opens at the first use; each call may bring a connection of its own instead."""
+
+    def __init__(
+        self,
+        dsn: str | None,
+        connection: AnyConnection | None,
+        *,
+        min_size: int,
+        max_size: int,
+        timeout: float,
+        prepare_threshold: int | None,
+    ) -> None:
+        self._dsn = dsn
+        self._own = None if connection is None else _checked(connection)
+        self._sizes = (min_size, max_size)
+        self._timeout = timeout
+        self._options: dict[str, Any] = {
+            "autocommit": True,
+            "prepare_threshold": prepare_threshold,
+            "fallback_application_name": "penstock",
+        }
+        self._pool: AsyncConnectionPool[AnyConnection] | None = None
+        self._opening = Lock()
+        self._closed = False
+
+    async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+        """Run one command; alone it is a transaction, on the caller's connection part of one."""
+        async with self.borrow(connection) as borrowed:
+            return command.decode(await _execute(command, borrowed))
+
+    @asynccontextmanager
+    async def borrow(self, connection: AnyConnection | None) -> AsyncIterator[AnyConnection]:
+        """The caller's connection, or one of the pool's."""
+        if connection is not None:
+            yield _checked(connection)
+        elif self._own is not None:
+            yield self._own
+        else:
+            pool = await self._opened()
+            borrowed = await self._take(pool)
+            try:
+                yield borrowed
+            finally:
+                await pool.putconn(borrowed)
+
+    @asynccontextmanager
+    async def transaction(self, connection: AnyConnection | None) -> AsyncIterator[AnyConnection]:
+        """All or nothing; inside the caller's transaction it is a savepoint, never a commit."""
+        async with self.borrow(connection) as borrowed, AsyncExitStack() as stack:
+            with translated():
+                if not borrowed.autocommit and _is_idle(borrowed):
+                    # The caller's transaction has yet to begin: without this, ours would be the
+                    # outermost one, and commit in the caller's name.
+                    await borrowed.execute("select 1")
+                await stack.enter_async_context(borrowed.transaction())
+            yield borrowed
+            with translated():
+                await stack.aclose()
+
+    async def open(self) -> None:
+        """Find the database and look at its schema; errors come here rather than later."""
+        if self._own is None:
+            await self._opened()
+        else:
+            await _check_schema(self._own)
+
+    async def close(self) -> None:
+        """Give the pool's connections back. The caller's own stay as they are."""
+        self._closed = True
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def _opened(self) -> AsyncConnectionPool[AnyConnection]:
+        if self._closed:
+            raise PenstockError(
+                "the client is closed", hint="Use it inside its `with` block, or make a new one."
+            )
+        if self._pool is not None:
+            return self._pool
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await self._make_pool()
+        return self._pool
+
+    async def _make_pool(self) -> AsyncConnectionPool[AnyConnection]:
+        self._dsn = await locate_async(self._dsn)
+        # A host that does not answer should be an error soon; libpq by itself waits for minutes.
+        if "connect_timeout" not in conninfo_to_dict(self._dsn):
+            self._options["connect_timeout"] = 10
+        # A pool only says that it timed out; a connection of our own says why.
+        await self._probe()
+        min_size, max_size = self._sizes
+        pool = AsyncConnectionPool(
+            self._dsn,
+            kwargs=self._options,
+            min_size=min_size,
+            max_size=max_size,
+            timeout=self._timeout,
+            check=check_async,
+            open=False,
+            name="penstock",
+        )
+        await pool.open()
+        return pool
+
+    async def _probe(self) -> None:
+        with translated():
+            probe = await AsyncConnection.connect(self._dsn or "", **self._options)
+        async with probe:
+            await _check_schema(probe)
+
+    async def _take(self, pool: AsyncConnectionPool[AnyConnection]) -> AnyConnection:
+        try:
+            return await pool.getconn()
+        except PoolTimeout as exc:
+            await self._probe()
+            raise DatabaseUnavailableError(
+                f"no connection came free in {self._timeout:g} s: all {pool.max_size} are in use",
+                hint="Raise max_size, or hold connections for shorter.",
+            ) from exc
+
+
+async def _execute(command: Command[Any], connection: AnyConnection) -> Rows:
+    with translated():
+        # Not connection.cursor(): the caller's may make dicts of rows, or bind on the client.
+        cursor = AsyncCursor(connection, row_factory=tuple_row)
+        await cursor.execute(command.sql.encode(), command.params)
+        return await cursor.fetchall()
+
+
+async def _check_schema(connection: AnyConnection) -> None:
+    command = insights.schema_version()
+    found = command.decode(await _execute(command, connection))
+    known = insights.known_schema_version()
+    if found > known:
+        raise SchemaNewerError(
+            f"the database has schema version {found}, this client knows {known}",
+            hint="Upgrade the penstock package here.",
+            found=found,
+            known=known,
+        )
+
+
+def _checked(connection: Any) -> AnyConnection:
+    if isinstance(connection, AsyncConnection):
+        return connection
+    allowed = "a psycopg AsyncConnection"
+    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    raise InvalidValueError(
+        f"connection is a {kind}; allowed: {allowed}",
+        hint="SQLAlchemy: session.connection().connection.driver_connection. "
+        "Django: connection.connection. asyncpg: see penstock.operations.",
+        field="connection",
+        value=kind,
+        allowed=allowed,
+    )
+
+
+def _is_idle(connection: AnyConnection) -> bool:
+    return connection.info.transaction_status == TransactionStatus.IDLE

@@ -1,0 +1,177 @@
+"""Question -> Command: the reads of the clients, the CLI and everything above. No I/O.
+
+The questions are in sql/insights, one file each, over the promised views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, get_args
+
+from penstock import arguments as check
+from penstock.command import Command, Rows, call, scalar, utc
+from penstock.errors import MessageNotFoundError, QueueNotFoundError
+from penstock.message import Attempt, FinalState, LiveState, Message, State
+from penstock.payload import decode_json, decode_payload
+from penstock.queue import Backoff, Queue, QueueSettings, QueueStats, WorkerLeases
+
+MAX_LIMIT: Final = 10_000
+_STATS: Final = call("stats", queue="text")
+_SCHEMA_VERSION: Final = call("schema_version")
+
+
+def queues() -> Command[list[Queue]]:
+    """Every queue, by name."""
+    return Command(_text("queues"), {"name": None}, lambda rows: [_queue(row) for row in rows])
+
+
+def queue(name: str) -> Command[Queue]:
+    """One queue and its settings."""
+
+    def decode(rows: Rows) -> Queue:
+        if not rows:
+            raise QueueNotFoundError(
+                f"queue {name!r} does not exist", hint="Create it with create_queue.", queue=name
+            )
+        return _queue(rows[0])
+
+    return Command(_text("queues"), {"name": check.text("name", name)}, decode)
+
+
+def stats(name: str) -> Command[QueueStats]:
+    """How many messages a queue holds in each state."""
+    params = {"queue": check.text("queue", name)}
+    return Command(_STATS, params, lambda rows: QueueStats(*rows[0]))
+
+
+def message(id: int) -> Command[Message]:
+    """A message, live or finished, with its attempts."""
+
+    def decode(rows: Rows) -> Message:
+        if not rows:
+            raise MessageNotFoundError(
+                f"message {id} is not there",
+                hint="It was never committed, or its history is no longer kept.",
+                id=id,
+            )
+        return replace(_message(rows[0]), attempts=_attempts(rows[0][-1]))
+
+    return Command(_text("message"), {"id": check.whole("id", id, check.INT8)}, decode)
+
+
+def messages(
+    queue: str | None = None,
+    state: State | None = None,
+    *,
+    key: str | None = None,
+    error_like: str | None = None,
+    after: int | None = None,
+    limit: int = 100,
+) -> Command[list[Message]]:
+    """A page of messages by id: those that are live, or those that reached a final state.
+
+    Dead letters are live: they can still be claimed and redriven. The next page begins `after`
+    the last id of this one.
+    """
+    finished = state in _FINISHED
+    params = {
+        "queue": check.optional_text("queue", queue),
+        "state": None if state is None else check.one_of("state", state, get_args(State)),
+        "key": check.optional_text("key", key),
+        "error_like": check.optional_text("error_like", error_like),
+        "after": check.optional_whole("after", after, check.INT8),
+        "limit": _limit(limit),
+    }
+    text = _text("history" if finished else "messages")
+    return Command(text, params, lambda rows: [_message(row) for row in rows])
+
+
+_FINISHED: Final = frozenset(get_args(FinalState)) - frozenset(get_args(LiveState))
+
+
+def workers() -> Command[list[WorkerLeases]]:
+    """Who holds leases, on which queues."""
+    return Command(_text("workers"), {}, lambda rows: [_worker(row) for row in rows])
+
+
+def schema_version() -> Command[int]:
+    """The version of the schema in the database."""
+    return Command(_SCHEMA_VERSION, {}, scalar)
+
+
+@cache
+def known_schema_version() -> int:
+    """The version of the schema that this package was written for: the number of migrations."""
+    folder = files("penstock") / "sql" / "migrations"
+    return sum(file.name.endswith(".sql") for file in folder.iterdir())
+
+
+@cache
+def _text(name: str) -> str:
+    return files("penstock").joinpath("sql", "insights", f"{name}.sql").read_text("utf-8")
+
+
+def _limit(limit: int) -> int:
+    if not 1 <= check.whole("limit", limit) <= MAX_LIMIT:
+        raise check.refuse("limit", limit, f"1 to {MAX_LIMIT}")
+    return limit
+
+
+def _queue(row: Sequence[Any]) -> Queue:
+    (name, lease_seconds, max_attempts, backoff, *settings, created_at, updated_at) = row
+    (dlq, ttl, depth, throughput, in_flight, payload_bytes, history, paused) = settings
+    return Queue(
+        name,
+        QueueSettings(
+            lease_seconds=lease_seconds,
+            max_attempts=max_attempts,
+            backoff=Backoff(**decode_json(backoff)),
+            dlq_enabled=dlq,
+            message_ttl_seconds=ttl,
+            max_depth=depth,
+            throughput_limit=throughput,
+            max_in_flight=in_flight,
+            max_payload_bytes=payload_bytes,
+            keep_history=history,
+            paused=paused,
+        ),
+        utc(created_at),
+        utc(updated_at),
+    )
+
+
+def _message(row: Sequence[Any]) -> Message:
+    (_, id, queue, state, payload, raw, headers, key, priority, group, *rest) = row[:23]
+    (attempt, max_attempts, *times, worker, last_error, original_queue) = rest
+    fields: list[Any] = [id, queue, state, decode_payload(payload, raw)]
+    fields += [decode_json(headers) or {}, key, priority, group, attempt, max_attempts]
+    fields += [utc(time) for time in times]
+    return Message(*fields, worker, last_error, original_queue)
+
+
+def _attempts(text: str | None) -> tuple[Attempt, ...]:
+    return tuple(_attempt(*fields) for fields in decode_json(text) or [])
+
+
+def _attempt(
+    message_id: int,
+    queue: str,
+    attempt: int,
+    worker: str | None,
+    started_at: str,
+    ended_at: str | None,
+    error: str | None,
+) -> Attempt:
+    # Inside JSON, times are text.
+    ended = datetime.fromisoformat(ended_at).astimezone(UTC) if ended_at else None
+    started = datetime.fromisoformat(started_at).astimezone(UTC)
+    return Attempt(message_id, queue, attempt, worker, started, ended, error)
+
+
+def _worker(row: Sequence[Any]) -> WorkerLeases:
+    (worker, queue, leased, oldest_claimed_at, next_lease_until) = row
+    return WorkerLeases(worker, queue, leased, utc(oldest_claimed_at), utc(next_lease_until))

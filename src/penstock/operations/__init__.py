@@ -1,0 +1,61 @@
+"""Verb -> Command(sql, params, decode). No I/O: a client of ours runs them, or your own driver.
+
+The texts only call the functions of the schema; what a verb does is in sql/functions.
+"""
+
+from penstock.command import Command
+from penstock.operations.enqueueing import enqueue, enqueue_many
+from penstock.operations.leases import (
+    ack,
+    ack_many,
+    claim,
+    extend,
+    extend_many,
+    nack,
+    nack_many,
+    reject,
+    reject_many,
+    snooze,
+    snooze_many,
+)
+from penstock.operations.messages import cancel, redrive, replay
+from penstock.operations.queues import (
+    create_queue,
+    drop_queue,
+    maintain,
+    pause,
+    purge,
+    resume,
+    set_queue,
+)
+
+__all__ = [  # noqa: RUF022 - grouped as the life of a message goes
+    "Command",
+    # queues
+    "create_queue",
+    "set_queue",
+    "drop_queue",
+    "pause",
+    "resume",
+    "purge",
+    "maintain",
+    # in
+    "enqueue",
+    "enqueue_many",
+    # under a lease
+    "claim",
+    "ack",
+    "ack_many",
+    "nack",
+    "nack_many",
+    "reject",
+    "reject_many",
+    "snooze",
+    "snooze_many",
+    "extend",
+    "extend_many",
+    # by id
+    "cancel",
+    "redrive",
+    "replay",
+]

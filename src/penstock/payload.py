@@ -1,0 +1,92 @@
+"""Payloads and headers as text that PostgreSQL stores unchanged, and back. No I/O.
+
+What JSON or PostgreSQL cannot hold is refused here, before a statement is sent: inside the
+caller's transaction a refusal by the server would cost the whole transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from penstock.errors import PayloadNotStorableError
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# An escaped NUL: an odd number of backslashes before u0000. An even number is a backslash in text.
+_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+# Strings are matched only to be stepped over.
+_STRING_OR_EXPONENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+\d+')
+
+
+def encode_payload(payload: Any) -> tuple[str | None, bytes | None]:
+    """The payload as (JSON text, None) or (None, bytes)."""
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return None, bytes(payload)
+    return encode_json(payload, "payload"), None
+
+
+def encode_headers(headers: Mapping[str, Any] | None) -> str | None:
+    """The headers as the text of a JSON object; None if there are none."""
+    if not headers:
+        return None
+    if not isinstance(headers, Mapping) or not all(isinstance(name, str) for name in headers):
+        raise PayloadNotStorableError(
+            f"headers are {headers!r:.200}, not a mapping with text keys",
+            hint="Give headers as a dict, such as {'tenant': 'a'}.",
+        )
+    return encode_json(dict(headers), "headers")
+
+
+def encode_json(value: Any, what: str) -> str:
+    """JSON text that jsonb holds without loss; `what` names the value in errors."""
+    try:
+        text = _ENCODER.encode(value)
+        text.encode()
+    except UnicodeEncodeError as exc:
+        raise _refused(what, "it holds a lone surrogate, which is not text", _TEXT_HINT) from exc
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise _refused(what, _reason(exc), _JSON_HINT) from exc
+    if "\\u0000" in text and _NUL.search(text):
+        raise _refused(what, "it holds the character NUL (\\u0000)", _TEXT_HINT)
+    return _STRING_OR_EXPONENT.sub(_written_out, text) if "e+" in text else text
+
+
+_JSON_HINT: Final = "Give JSON values (dict, list, str, int, float, bool, None), or bytes."
+_TEXT_HINT: Final = "PostgreSQL cannot hold it in JSON: remove it, or send the payload as bytes."
+
+
+def _refused(what: str, reason: str, hint: str) -> PayloadNotStorableError:
+    return PayloadNotStorableError(f"the {what} cannot be stored: {reason}", hint=hint)
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, RecursionError):
+        return "it is nested too deeply"
+    text = str(exc)
+    return text[:1].lower() + text[1:]
+
+
+def _written_out(match: re.Match[str]) -> str:
+    # jsonb keeps numbers as decimals: 1e+23 would come back as the integer 10**23, which is not
+    # the same number. With its digits written out and a fraction it comes back as the float.
+    token = match[0]
+    return token if token.startswith('"') else f"{float(token):.1f}"
+
+
+def decode_json(text: str | None) -> Any:
+    """A JSON value as Python's json gives it, whoever wrote it."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        # Python refuses to read integers of more than 4,300 digits; SQL callers can store them.
+        return json.loads(text, parse_int=lambda digits: int(Decimal(digits)))
+
+
+def decode_payload(text: str | None, raw: bytes | memoryview | None) -> Any:
+    """The JSON value, or the bytes."""
+    return decode_json(text) if raw is None else bytes(raw)

@@ -1,0 +1,25 @@
+"""Trace context in headers, when the caller is traced. OpenTelemetry is never required."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+
+def with_trace(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The headers with the active span's `traceparent` and `tracestate`; the caller's own win."""
+    # A span can only be active if the caller imported OpenTelemetry: asking sys.modules costs
+    # nothing where it is not in use, and spares the others a slow import.
+    if "opentelemetry.trace" not in sys.modules:
+        return headers
+    context = _active()
+    return {**context, **(headers or {})} if context else headers
+
+
+def _active() -> dict[str, str]:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier

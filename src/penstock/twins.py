@@ -1,0 +1,77 @@
+"""The few places where async and sync differ by more than a word: each written twice, by hand.
+
+The clients are written once, in async; tools/generate_client.py puts the second name of each pair
+for the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+
+from penstock.arguments import refuse
+from penstock.settings import Settings
+
+T = TypeVar("T")
+AsyncStream: TypeAlias = AsyncGenerator[T, None]
+Stream: TypeAlias = Generator[T, None, None]
+
+
+async def locate_async(dsn: str | None) -> str:
+    """The DSN in force. Starting the embedded server takes a second: not on the event loop."""
+    return await asyncio.to_thread(locate, dsn)
+
+
+def locate(dsn: str | None) -> str:
+    """The DSN in force; if none is named anywhere, that of the embedded server, started."""
+    settings = Settings.from_environment(dsn=dsn)
+    if settings.dsn is not None:
+        return settings.dsn
+    from penstock.embedded import connect_dsn  # only here: most users have a database
+
+    return connect_dsn(settings)
+
+
+async def each_async(messages: Iterable[Any] | AsyncIterable[Any]) -> AsyncStream[Any]:
+    """The messages of any iterable, async or not."""
+    if isinstance(messages, AsyncIterable):
+        async for message in messages:
+            yield message
+        return
+    for message in _checked(messages):
+        yield message
+
+
+def each(messages: Iterable[Any]) -> Stream[Any]:
+    """The messages of an iterable."""
+    yield from _checked(messages)
+
+
+def _checked(messages: Iterable[Any]) -> Iterable[Any]:
+    # A str, bytes or dict is one payload; taken apart, it would be many that nobody meant.
+    if isinstance(messages, str | bytes | bytearray | memoryview | dict) or not isinstance(
+        messages, Iterable
+    ):
+        raise refuse("messages", messages, "an iterable of payloads or NewMessages")
+    return messages
+
+
+async def check_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    _check(connection)
+
+
+def check(connection: psycopg.Connection[Any]) -> None:
+    _check(connection)
+
+
+def _check(connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:
+    """Raises if the server has closed the line, without asking it: one look at the socket.
+
+    A restart of the database leaves dead connections in the pool; this finds them before they
+    fail a call. Twice, because the first look may find the server's words of farewell.
+    """
+    connection.pgconn.consume_input()
+    connection.pgconn.consume_input()
