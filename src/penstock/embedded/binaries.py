@@ -29,20 +29,26 @@ def bin_directory(data: Path, given: Path | None) -> Path:
     if given is not None:
         return _checked(given)
     major = data_version(data) or DEFAULT_MAJOR
-    # Found, not imported: on import the wheel's own code makes lock files of its own.
-    spec = find_spec(_WHEEL)
-    if spec is None or not spec.submodule_search_locations:
-        raise ConfigurationError(
-            "no PostgreSQL was named, and the embedded one is not installed", hint=_INSTALL
-        )
-    folder = Path(spec.submodule_search_locations[0]) / _WHEEL_FOLDERS.get(major, "missing") / "bin"
-    if not (folder / "postgres").exists():
+    folder = wheel_bin_directory(major)
+    if not folder.exists():
         raise ConfigurationError(
             f"{data} was made by PostgreSQL {major}, which the embedded extra does not have",
             hint=f"It has {sorted(_WHEEL_FOLDERS)}. Set PENSTOCK_HOME to another directory, "
             "or dump the data with the PostgreSQL that made them.",
         )
     return folder
+
+
+def wheel_bin_directory(major: int) -> Path:
+    """Where the wheel has this version, or would have it."""
+    # Found, not imported: on import the wheel's own code makes lock files of its own.
+    spec = find_spec(_WHEEL)
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigurationError(
+            "no PostgreSQL was named, and the embedded one is not installed", hint=_INSTALL
+        )
+    folder = _WHEEL_FOLDERS.get(major, f"pginstall{major}")
+    return Path(spec.submodule_search_locations[0]) / folder / "bin"
 
 
 def data_version(data: Path) -> int | None:

@@ -29,7 +29,7 @@ class EmbeddedPostgres:
         self.home = home
         self.data_directory = cluster.data
         self.log_file = cluster.log
-        self.dsn = _dsn(socket_directory, DATABASE)
+        self._socket_directory = socket_directory
         self._use: int | None = use
 
     @classmethod
@@ -78,6 +78,14 @@ class EmbeddedPostgres:
         return cls(home, use, cluster, server.socket_directory)
 
     @property
+    def dsn(self) -> str:
+        return self.dsn_of(DATABASE)
+
+    def dsn_of(self, database: str) -> str:
+        """The DSN of another database on this server."""
+        return _dsn(self._socket_directory, database)
+
+    @property
     def pid(self) -> int | None:
         """The server's process, if it lives."""
         server = postmaster.running(self.data_directory)
@@ -111,7 +119,7 @@ class EmbeddedPostgres:
 def _dsn(socket_directory: Path, database: str) -> str:
     # The port is spelled out because libpq would take PGPORT for it otherwise.
     host = quote(str(socket_directory), safe="")
-    return f"postgresql://{USER}@/{database}?host={host}&port={PORT}"
+    return f"postgresql://{USER}@/{quote(database, safe='')}?host={host}&port={PORT}"
 
 
 def _prepare_home(home: Path) -> Path:
