@@ -102,7 +102,7 @@ class _Ledger:
     """What the database says: the steps that it has behind it."""
 
     migrations: list[Migration]
-    code_checksum: str | None
+    code: Migration | None
 
     @property
     def version(self) -> int | None:
@@ -181,8 +181,9 @@ class Migrator:
         done = {migration.version for migration in ledger.migrations}
         missing = [step for step in self._plan.migrations if step.migration.version not in done]
         yield from missing
+        # The version counts as well: a migration may have dropped what the same text brings back.
         newer = (ledger.version or 0) > self._plan.target
-        if missing or (ledger.code_checksum != self._plan.code.migration.checksum and not newer):
+        if missing or (ledger.code != self._plan.code.migration and not newer):
             yield self._plan.code
 
     def _check_past(self, ledger: _Ledger) -> None:
@@ -201,8 +202,11 @@ class Migrator:
         if not self._has_ledger():
             return _Ledger([], None)
         rows = self._run("select version, name, checksum from penstock.migration order by version")
-        code = self._run("select checksum from penstock.migration_code").fetchone()
-        return _Ledger([Migration(*row) for row in rows], code[0] if code else None)
+        code = self._run("select version, checksum from penstock.migration_code").fetchone()
+        return _Ledger(
+            [Migration(*row) for row in rows],
+            Migration(code[0], CODE_NAME, code[1]) if code else None,
+        )
 
     def _has_ledger(self) -> bool:
         row = self._run("select to_regclass('penstock.migration') is not null").fetchone()
