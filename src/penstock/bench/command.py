@@ -1,0 +1,129 @@
+"""`penstock bench`: the commands.
+
+Only what a command line needs is imported here. The rest waits until a benchmark is run, since
+every start of the program reads this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TextIO, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _shared(command: Command) -> Command:
+    """The options that every benchmark takes."""
+    options = [
+        click.option(
+            "--seconds",
+            type=click.FloatRange(min=0, min_open=True),
+            help="About how long to measure; loading and cleaning up come on top.",
+        ),
+        click.option(
+            "--json",
+            "json_file",
+            type=click.File("w", encoding="utf-8", lazy=True),
+            metavar="FILE",
+            help="Write everything that was measured to FILE; - is stdout.",
+        ),
+        click.option(
+            "--dsn",
+            metavar="DSN",
+            help="The PostgreSQL to measure; else PENSTOCK_DSN, DATABASE_URL, the embedded one.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_clients = click.option(
+    "--clients",
+    type=click.IntRange(1, 200),
+    default=8,
+    show_default=True,
+    help="How many, each a process.",
+)
+_batch = click.option(
+    "--batch",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Messages in each call.",
+)
+
+
+def _messages(default: int, text: str) -> Callable[[Command], Command]:
+    kind = click.IntRange(min=100)
+    return click.option("--messages", type=kind, default=default, show_default=True, help=text)
+
+
+@click.group()
+def bench() -> None:
+    """Measure Penstock beside a plain SKIP LOCKED table, on your own database.
+
+    Makes the schema penstock_bench and queues named bench-..., and removes them again.
+    """
+
+
+@bench.command()
+@_shared
+@_clients
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="FIGURE",
+    help="Measure only this, such as cycle_10_sync or enqueue_1; may be given several times.",
+)
+def engine(only: tuple[str, ...], **chosen: Any) -> None:
+    """Enqueue, and enqueue-claim-ack cycles, at batch 1, 10 and 100."""
+    from penstock.bench.engine import contests
+
+    known = [contest.figure for contest in contests()]
+    for name in only:
+        if name not in known:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(known)}", param_hint="--only")
+    _run("engine", only=only, **chosen)
+
+
+@bench.command()
+@_shared
+@_clients
+@_batch
+@_messages(500_000, "How many have to pass through Penstock in each pinned phase.")
+def steady(**chosen: Any) -> None:
+    """The cycle while another transaction pins the horizon, against the same unpinned."""
+    _run("steady", **chosen)
+
+
+@bench.command()
+@_shared
+@_batch
+@_messages(1_000_000, "How many are ready, or scheduled; a hundredth of it is leased.")
+def depth(**chosen: Any) -> None:
+    """How long a claim takes in a deep queue, against a nearly empty one."""
+    _run("depth", **chosen)
+
+
+@bench.command()
+@_shared
+@_batch
+@_messages(100_000, "How many are stored, to weigh heap and index.")
+def wal(**chosen: Any) -> None:
+    """WAL bytes of a cycle, heap and index bytes of a message."""
+    _run("wal", **chosen)
+
+
+def _run(name: str, *, dsn: str | None, json_file: TextIO | None, **chosen: Any) -> None:
+    from penstock.bench import runner
+    from penstock.embedded import connect_dsn
+    from penstock.settings import Settings
+
+    # `penstock --dsn X bench engine` has left it with the program's own options.
+    named = dsn or getattr(click.get_current_context().obj, "dsn", None)
+    target = connect_dsn(Settings.from_environment(named))
+    to_stderr = json_file is not None and json_file.name == "-"
+    runner.run(name, target, chosen, json_file, to_stderr)

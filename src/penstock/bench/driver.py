@@ -1,0 +1,129 @@
+"""One client: the same loop for both systems, in a process of its own."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from multiprocessing.connection import Connection
+
+from penstock.bench import wire
+from penstock.bench.session import Session, System
+
+PAYLOAD_BYTES = 200
+
+
+class Kind(StrEnum):
+    CYCLE = "cycle"
+    ENQUEUE = "enqueue"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the clients do in one window."""
+
+    system: System
+    queue: str
+    kind: Kind
+    batch: int
+    synchronous_commit: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """When a window runs, on the clock that all processes of the machine share."""
+
+    start: float
+    count_from: float
+    stop: float
+
+
+@dataclass
+class Tally:
+    """What one client did between count_from and stop."""
+
+    messages: int = 0
+    calls: int = 0
+    short_claims: int = 0
+    step_seconds: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+
+
+Step = Callable[[], None]
+
+
+def client_main(pipe: Connection, dsn: str, number: int) -> None:
+    """Serve windows until the pipe closes."""
+    try:
+        worker = f"bench-{number}"
+        sessions = {system: Session(dsn, system, worker) for system in System}
+        pipe.send(None)
+        while True:
+            work: Work | None = pipe.recv()
+            if work is None:
+                return
+            _serve(pipe, sessions[work.system], work)
+    except (EOFError, BrokenPipeError):
+        return
+    except Exception as error:
+        pipe.send(error)
+
+
+def _serve(pipe: Connection, session: Session, work: Work) -> None:
+    session.synchronous_commit(work.synchronous_commit)
+    loop = cycles if work.kind is Kind.CYCLE else enqueues
+    payloads = [wire.json_payload(PAYLOAD_BYTES, number) for number in range(work.batch)]
+    enqueue = enqueue_step(session, work.queue, payloads)
+    pipe.send(None)
+    span: Span = pipe.recv()
+    time.sleep(max(0.0, span.start - time.monotonic()))
+    pipe.send(loop(session, work, enqueue, span))
+
+
+def enqueue_step(session: Session, queue: str, payloads: list[bytes]) -> Step:
+    """A call that enqueues these JSON texts, all at once, with nothing left to prepare."""
+    name, bodies = queue.encode(), [wire.jsonb(payload) for payload in payloads]
+    if len(bodies) == 1:
+        return lambda: session.enqueue(name, bodies[0])
+    whole = wire.array(wire.JSONB_OID, bodies)
+    return lambda: session.enqueue_many(name, whole)
+
+
+def cycles(session: Session, work: Work, enqueue: Step, span: Span) -> Tally:
+    """Enqueue n, claim n, ack n, each its own commit.
+
+    What counts is what was settled: a claim may come back short when another client was
+    quicker, and then so is the count.
+    """
+    queue, count, clock = work.queue.encode(), wire.int4(work.batch), time.monotonic
+    tally = Tally()
+    begun = clock()
+    while begun < span.stop:
+        enqueue()
+        enqueued = clock()
+        claimed = session.claim(queue, count)
+        received = clock()
+        settled = session.ack(claimed)
+        ended = clock()
+        # A cycle belongs to the window that it ends in, so both edges lose and win alike.
+        if span.count_from <= ended < span.stop:
+            tally.messages += settled
+            tally.calls += 1
+            tally.short_claims += settled < work.batch
+            tally.step_seconds[0] += enqueued - begun
+            tally.step_seconds[1] += received - enqueued
+            tally.step_seconds[2] += ended - received
+        begun = ended
+    return tally
+
+
+def enqueues(_: Session, work: Work, enqueue: Step, span: Span) -> Tally:
+    clock, tally = time.monotonic, Tally()
+    begun = clock()
+    while begun < span.stop:
+        enqueue()
+        ended = clock()
+        if span.count_from <= ended < span.stop:
+            tally.messages += work.batch
+            tally.calls += 1
+            tally.step_seconds[0] += ended - begun
+        begun = ended
+    return tally

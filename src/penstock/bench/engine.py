@@ -1,0 +1,126 @@
+"""`bench engine`: how many messages a second pass through, with nothing in the way."""
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from penstock.bench.comparison import Comparison
+from penstock.bench.crew import Crew, Window, crew
+from penstock.bench.driver import Kind, Work
+from penstock.bench.options import Options
+from penstock.bench.progress import Progress
+from penstock.bench.report import Figures, Findings, Row, rate_text, ratio_text
+from penstock.bench.scratch import HISTORY_OFF, HISTORY_ON, Scratch
+from penstock.bench.session import System
+
+QUEUE = "bench-engine"
+WITH_HISTORY = "bench-history"
+QUEUES = {QUEUE: HISTORY_OFF, WITH_HISTORY: HISTORY_ON}
+FULL_SECONDS = 180.0
+BATCHES = (1, 10, 100)
+
+_WINDOW_SECONDS = 1.0
+_METHOD = (
+    "Cycle n: enqueue n, claim n, ack n, in three commits, with 200-byte payloads and history off. "
+    "Rates are messages settled a second, medians of all windows. Both systems run in short "
+    "windows, in the order A B B A; a ratio is the median of the ratios of neighbouring windows. "
+    "sync: synchronous commit on."
+)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two works to compare; `figure` is left / right."""
+
+    figure: str
+    what: str
+    left: Work
+    right: Work
+
+
+def contests() -> list[Contest]:
+    found = [_contest(Kind.CYCLE, batch, sync) for sync in (False, True) for batch in BATCHES]
+    found += [_contest(Kind.ENQUEUE, batch, False) for batch in BATCHES]
+    on = Work(System.PENSTOCK, WITH_HISTORY, Kind.CYCLE, 10)
+    off = Work(System.PENSTOCK, QUEUE, Kind.CYCLE, 10)
+    found.append(Contest("history_on_over_off", "cycle 10, history on", on, off))
+    return found
+
+
+def _contest(kind: Kind, batch: int, sync: bool) -> Contest:
+    ours, plain = (Work(system, QUEUE, kind, batch, sync) for system in System)
+    suffix, comment = ("_sync", ", sync") if sync else ("", "")
+    return Contest(f"{kind}_{batch}{suffix}", f"{kind} {batch}{comment}", ours, plain)
+
+
+def run(place: Scratch, options: Options, progress: Progress) -> Findings:
+    chosen = [c for c in contests() if not options.only or c.figure in options.only]
+    rounds, seconds = schedule(options.seconds or FULL_SECONDS, len(chosen))
+    progress.plan(rounds * len(chosen))
+    with crew(place.dsn, options.clients) as clients:
+        race = Race(place, clients, seconds, progress)
+        # Cycles before enqueues, whose windows leave behind what a purge cannot hide at once.
+        for kind in (Kind.CYCLE, Kind.ENQUEUE):
+            for number in range(rounds):
+                for contest in chosen:
+                    if contest.left.kind is kind:
+                        race.run(contest, number)
+    return _findings(chosen, race)
+
+
+def schedule(seconds: float, contests: int) -> tuple[int, float]:
+    """An even number of rounds over all contests, and how long each window is."""
+    rounds = max(2, round(seconds / (contests * 2 * _WINDOW_SECONDS) / 2) * 2)
+    return rounds, seconds / (contests * 2 * rounds)
+
+
+@dataclass
+class Race:
+    """Runs contests, and keeps what came out."""
+
+    place: Scratch
+    clients: Crew
+    seconds: float
+    progress: Progress
+    rates: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    samples: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, contest: Contest, number: int) -> None:
+        self.progress.say(contest.what)
+        works = [contest.left, contest.right]
+        windows = {
+            work: self._measure(work) for work in (works if number % 2 == 0 else works[::-1])
+        }
+        pair = windows[contest.left].rate, windows[contest.right].rate
+        self.rates.setdefault(contest.figure, []).append(pair)
+        self.samples += [
+            {"figure": contest.figure, "round": number, **windows[work].as_json()}
+            for work in windows
+        ]
+        self.progress.step()
+
+    def _measure(self, work: Work) -> Window:
+        """A window; what it left behind is gone before the next one."""
+        window = self.clients.run(work, self.seconds)
+        if work.kind is Kind.CYCLE:
+            self.place.drain(work.system, work.queue)
+        else:
+            self.place.purge(work.system, work.queue)
+        return window
+
+
+def _findings(chosen: list[Contest], race: Race) -> Findings:
+    figures: Figures = {}
+    rows = []
+    for contest in chosen:
+        left, right = zip(*race.rates[contest.figure], strict=True)
+        ratio = Comparison(left, right).ratio
+        figures[contest.figure] = ratio
+        ours, other = rate_text(median(left)), rate_text(median(right))
+        if contest.right.system is System.PLAIN:
+            rows.append(Row(contest.what, ours, other, ratio_text(ratio)))
+        else:
+            rows.append(Row(contest.what, ours, ""))
+            rows.append(Row("  the same, history off", other, ""))
+            rows.append(Row("  history on / off", ratio_text(ratio), ""))
+    return Findings(_METHOD, figures, rows, samples={"windows": race.samples})

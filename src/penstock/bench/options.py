@@ -1,0 +1,14 @@
+"""What the caller chose."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """`seconds` None is the full form: as long as a benchmark needs to be trusted."""
+
+    seconds: float | None = None
+    clients: int = 8
+    batch: int = 10
+    messages: int = 0
+    only: tuple[str, ...] = ()

@@ -1,0 +1,59 @@
+"""Runs one benchmark from beginning to end: scratch objects, measurement, report."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from rich.console import Console
+
+from penstock.bench import depth, engine, machine, steady, wal
+from penstock.bench.options import Options
+from penstock.bench.progress import Progress, progress
+from penstock.bench.report import Findings, Surroundings, show, write_json
+from penstock.bench.scratch import Scratch, scratch
+
+
+@dataclass(frozen=True)
+class _Bench:
+    run: Callable[[Scratch, Options, Progress], Findings]
+    queues: Mapping[str, Mapping[str, Any]]
+
+
+_BENCHES = {
+    "engine": _Bench(engine.run, engine.QUEUES),
+    "steady": _Bench(steady.run, steady.QUEUES),
+    "depth": _Bench(depth.run, depth.QUEUES),
+    "wal": _Bench(wal.run, wal.QUEUES),
+}
+# An idle server's own transactions are younger than this; a pinned horizon soon is not.
+_PINNED_XIDS = 10_000
+
+
+def run(
+    name: str, dsn: str, chosen: dict[str, Any], json_file: TextIO | None, to_stderr: bool
+) -> None:
+    """`chosen` are fields of Options: only those that this benchmark knows are reported."""
+    options = Options(**chosen)
+    bench, before, started_at = _BENCHES[name], machine.machine(), machine.now()
+    with progress() as bar, scratch(dsn, bench.queues) as place:
+        warning = _horizon_warning(place)
+        findings = bench.run(place, options, bar)
+        bar.say("cleaning up")
+        server = machine.server(place.connection)
+    findings.notes[:0] = warning
+    surroundings = Surroundings(
+        name, started_at, machine.now(), chosen, before, machine.versions(), server
+    )
+    show(Console(stderr=to_stderr), surroundings, findings)
+    if json_file is not None:
+        write_json(json_file, surroundings, findings)
+
+
+def _horizon_warning(place: Scratch) -> list[str]:
+    xids = place.run("horizon_age")
+    if xids < _PINNED_XIDS:
+        return []
+    return [
+        f"another session has held the horizon for {xids:,} transactions: "
+        "what is called unpinned here was not; `penstock doctor` names the session"
+    ]

@@ -1,0 +1,148 @@
+"""What a benchmark makes in the database, and how it all goes away again.
+
+The plain table lives in schema `penstock_bench`, Penstock's messages in queues named `bench-...`.
+Schema `penstock` itself is installed where it is missing, and then removed again too.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from penstock.bench import wire
+from penstock.bench.errors import BenchError
+from penstock.bench.session import Session, System
+from penstock.bench.statements import resource, statement
+from penstock.migrations import Migrator
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+HISTORY_OFF: Mapping[str, Any] = {"keep_history": 0}
+HISTORY_ON: Mapping[str, Any] = {"keep_history": 1}
+
+_SCHEMAS = {System.PENSTOCK: "penstock", System.PLAIN: "penstock_bench"}
+_DRAIN_COUNT = 1000
+
+
+@dataclass(frozen=True)
+class Disk:
+    heap: int
+    index: int
+
+    @property
+    def total(self) -> int:
+        return self.heap + self.index
+
+
+class Scratch:
+    """The benchmark's own connection, and a session on each system for untimed work."""
+
+    def __init__(self, dsn: str, connection: Connection) -> None:
+        self.dsn = dsn
+        self.connection = connection
+        self.sessions = {system: Session(dsn, system, "bench-scratch") for system in System}
+        for session in self.sessions.values():
+            session.synchronous_commit(False)
+
+    def close(self) -> None:
+        for session in self.sessions.values():
+            session.close()
+
+    def run(self, name: str, **parameters: Any) -> Any:
+        """The first value that a statement of statements.sql answers with, if it does."""
+        cursor = self.connection.execute(statement(name), parameters or None)
+        row = cursor.fetchone() if cursor.description else None
+        return row[0] if row else None
+
+    def drain(self, system: System, queue: str) -> int:
+        """Claims and acks what a window left behind: how many messages that was."""
+        session, drained = self.sessions[system], 0
+        while settled := session.ack(session.claim(queue.encode(), wire.int4(_DRAIN_COUNT))):
+            drained += settled
+        return drained
+
+    def purge(self, system: System, queue: str) -> None:
+        self.run(f"{system}.purge", **({"queue": queue} if system is System.PENSTOCK else {}))
+
+    def disk(self, system: System) -> Disk:
+        query = statement("disk_bytes")
+        row = self.connection.execute(query, {"schema": _SCHEMAS[system]}).fetchone()
+        assert row is not None
+        return Disk(*row)
+
+    def vacuum_plain(self) -> None:
+        self.connection.execute("vacuum (analyze) penstock_bench.message")
+
+
+@contextmanager
+def scratch(dsn: str, queues: Mapping[str, Mapping[str, Any]]) -> Iterator[Scratch]:
+    """Everything in place, with these queues and settings; all of it gone afterwards."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        _alone(connection)
+        installed = _install(connection)
+        try:
+            _clear(connection, queues)
+            connection.execute(resource("plain_table.sql").encode())
+            for name, settings in queues.items():
+                parameters = {"name": name, "settings": json.dumps(settings)}
+                connection.execute(statement("create_queue"), parameters)
+            place = Scratch(dsn, connection)
+            try:
+                yield place
+            finally:
+                place.close()
+        finally:
+            _clean_up(dsn, queues, installed)
+
+
+def _alone(connection: Connection) -> None:
+    """Two benchmarks in one database would drop each other's tables."""
+    row = connection.execute(statement("lock")).fetchone()
+    if row != (True,):
+        raise BenchError(
+            "another penstock bench is running in this database",
+            hint="Wait for it to end, or run this one in another database.",
+        )
+    row = connection.execute(statement("schema_comment")).fetchone()
+    if row not in ((False, None), (True, "scratch of penstock bench")):
+        raise BenchError(
+            "there is a schema penstock_bench that penstock bench did not make",
+            hint="Rename it, or run the benchmark in another database.",
+        )
+
+
+def _install(connection: Connection) -> bool:
+    """Whether schema penstock was missing and has been brought in."""
+    migrator = Migrator(connection)
+    status = migrator.status()
+    if status.current is None:
+        migrator.up()
+        return True
+    if status.pending:
+        raise BenchError(
+            "schema penstock in this database is older than this Penstock",
+            hint="Run `penstock migrate up` first.",
+        )
+    return False
+
+
+def _clean_up(dsn: str, queues: Mapping[str, Any], installed: bool) -> None:
+    # On a connection of its own: Ctrl-C may have left the other one in the middle of something.
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        _clear(connection, queues)
+        if installed and connection.execute(statement("foreign_queues")).fetchone() == (0,):
+            connection.execute(statement("drop_penstock"))
+
+
+def _clear(connection: Connection, queues: Mapping[str, Any]) -> None:
+    """Drops what this run or one that was killed has left."""
+    connection.execute(statement("drop_plain"))
+    leftover = {name for (name,) in connection.execute(statement("leftover_queues"))}
+    for name in leftover:
+        connection.execute(statement("drop_queue"), {"name": name})
+    forget = {"queues": [*(leftover | set(queues))]}
+    connection.execute(statement("forget_history"), forget)
+    connection.execute(statement("forget_attempts"), forget)

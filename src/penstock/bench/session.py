@@ -1,0 +1,109 @@
+"""One connection to one of the two systems, with the timed calls prepared on it.
+
+psycopg's cursors would cost as much processor time as the calls themselves, and on a small
+machine the clients share the processor with the server. So this speaks libpq directly.
+"""
+
+from enum import StrEnum
+from typing import Self
+
+from psycopg import pq
+from psycopg.pq.abc import PGresult
+
+from penstock.bench import wire
+from penstock.bench.errors import BenchError
+from penstock.bench.statements import statement
+
+_BINARY = 1
+_CALLS = ("enqueue", "enqueue_many", "claim", "ack", "ack_many")
+_GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
+
+
+class System(StrEnum):
+    PENSTOCK = "penstock"
+    PLAIN = "plain"
+
+
+class Session:
+    def __init__(self, dsn: str, system: System, worker: str) -> None:
+        self.system = system
+        self._worker = worker.encode()
+        self._connection = pq.PGconn.connect(dsn.encode())
+        if self._connection.status != pq.ConnStatus.OK:
+            raise BenchError(self._connection.get_error_message().strip())
+        self._run(statement(f"{system}.session"))
+        for call in _CALLS:
+            query = statement(f"{system}.{call}").encode()
+            self._check(self._connection.prepare(call.encode(), query))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.finish()
+
+    def synchronous_commit(self, on: bool) -> None:
+        self._run(f"set synchronous_commit = {'on' if on else 'off'}")
+
+    def flush_statistics(self) -> None:
+        self._run(statement("flush_statistics"))
+
+    def enqueue(self, queue: bytes, payload: bytes) -> None:
+        """`payload` as wire.jsonb made it."""
+        self._call(b"enqueue", [queue, payload])
+
+    def enqueue_many(self, queue: bytes, payloads: bytes) -> None:
+        """`payloads` as wire.array made it."""
+        self._call(b"enqueue_many", [queue, payloads])
+
+    def claim(self, queue: bytes, count: bytes) -> PGresult:
+        return self._call(b"claim", [queue, count, self._worker])
+
+    def ack(self, claimed: PGresult) -> int:
+        """Settle everything that a claim returned; how many were."""
+        count = claimed.ntuples
+        if count == 0:
+            return 0
+        if self.system is System.PLAIN:
+            return self._ack_plain(claimed, count)
+        if count == 1:
+            self._call(b"ack", [_value(claimed, 0, 0), _value(claimed, 0, 1)])
+            return 1
+        ids, tokens = _column(claimed, 0), _column(claimed, 1)
+        settled = self._call(b"ack_many", [wire.int8_array(ids), wire.int8_array(tokens)])
+        return settled.ntuples
+
+    def _ack_plain(self, claimed: PGresult, count: int) -> int:
+        if count == 1:
+            settled = self._call(b"ack", [_value(claimed, 0, 0), self._worker])
+        else:
+            ids = wire.int8_array(_column(claimed, 0))
+            settled = self._call(b"ack_many", [ids, self._worker])
+        return int.from_bytes(_value(settled, 0, 0))
+
+    def _run(self, query: str) -> None:
+        self._check(self._connection.exec_(query.encode()))
+
+    def _call(self, call: bytes, parameters: list[bytes]) -> PGresult:
+        # Binary form of text is the text itself, so one format serves every parameter.
+        formats = [_BINARY] * len(parameters)
+        return self._check(self._connection.exec_prepared(call, parameters, formats, _BINARY))
+
+    def _check(self, result: PGresult) -> PGresult:
+        if result.status not in _GOOD:
+            raise BenchError(f"{self.system}: {result.get_error_message().strip()}")
+        return result
+
+
+def _column(result: PGresult, column: int) -> list[bytes]:
+    return [_value(result, row, column) for row in range(result.ntuples)]
+
+
+def _value(result: PGresult, row: int, column: int) -> bytes:
+    value = result.get_value(row, column)
+    if value is None:
+        raise BenchError(f"column {column} of a result is NULL")
+    return value

@@ -1,0 +1,150 @@
+-- Every statement of the benchmark but for plain_table.sql. A line "-- name: x" begins statement x.
+--
+-- The timed calls are the same on both sides, but for the proof that ack takes: Penstock's token,
+-- the plain table's worker name.
+
+-- name: penstock.session
+-- Nothing: its functions bring the settings they need.
+
+-- name: penstock.enqueue
+select penstock.enqueue($1::text, $2::jsonb)
+
+-- name: penstock.enqueue_many
+select * from penstock.enqueue_many($1::text, $2::jsonb[])
+
+-- name: penstock.claim
+select id, token, payload, attempt, enqueued_at
+  from penstock.claim($1::text, $2::integer, worker => $3::text)
+
+-- name: penstock.ack
+select penstock.ack($1::bigint, $2::bigint)
+
+-- name: penstock.ack_many
+select * from penstock.ack_many($1::bigint[], $2::bigint[])
+
+-- name: plain.session
+set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off
+
+-- name: plain.enqueue
+select penstock_bench.enqueue($1::text, $2::jsonb)
+
+-- name: plain.enqueue_many
+select * from penstock_bench.enqueue_many($1::text, $2::jsonb[])
+
+-- name: plain.claim
+select id, payload, attempt, enqueued_at
+  from penstock_bench.claim($1::text, $2::integer, $3::text)
+
+-- name: plain.ack
+select penstock_bench.ack($1::bigint, $2::text)
+
+-- name: plain.ack_many
+select penstock_bench.ack_many($1::bigint[], $2::text)
+
+-- What surrounds them, on the benchmark's own connection.
+
+-- name: penstock.purge
+select penstock.purge(%(queue)s, include_leased => true)
+
+-- name: plain.purge
+truncate penstock_bench.message
+
+-- name: penstock.load_ready
+select count(*) from penstock.enqueue_many(%(queue)s, array_fill(%(payload)s::jsonb, array[%(count)s::integer]))
+
+-- name: plain.load_ready
+insert into penstock_bench.message (queue_name, payload)
+select %(queue)s, %(payload)s::jsonb from generate_series(1, %(count)s::integer)
+
+-- name: penstock.load_scheduled
+select count(*)
+  from penstock.enqueue_many(%(queue)s, array_fill(%(payload)s::jsonb, array[%(count)s::integer]),
+         delays => array_fill(interval '6 hours', array[%(count)s::integer]))
+
+-- name: plain.load_scheduled
+insert into penstock_bench.message (queue_name, payload, visible_at)
+select %(queue)s, %(payload)s::jsonb, clock_timestamp() + interval '6 hours'
+  from generate_series(1, %(count)s::integer)
+
+-- name: penstock.load_leased
+select count(*) from penstock.claim(%(queue)s, %(count)s::integer, lease_seconds => 21600)
+
+-- name: plain.load_leased
+update penstock_bench.message m
+   set visible_at = clock_timestamp() + interval '6 hours', attempt_count = 1, claimed_by = 'bench'
+ where m.id in (select c.id
+                  from penstock_bench.message c
+                 where c.queue_name = %(queue)s and c.visible_at <= now()
+                 order by c.visible_at
+                 limit %(count)s::integer)
+
+-- name: disk_bytes
+-- TOAST counts as heap; sequences, a page each, count too.
+select coalesce(sum(case when c.relkind in ('r', 'S') then pg_table_size(c.oid) end), 0)::bigint as heap,
+       coalesce(sum(case when c.relkind = 'r' then pg_indexes_size(c.oid) end), 0)::bigint as index
+  from pg_class c
+  join pg_namespace n on n.oid = c.relnamespace
+ where n.nspname = %(schema)s
+
+-- name: wal_position
+select (pg_current_wal_insert_lsn() - '0/0')::bigint
+
+-- name: flush_statistics
+-- Or what a session counted would reach the server's statistics up to a second later.
+select pg_stat_force_next_flush()
+
+-- name: wal_images
+select wal_fpi from pg_stat_wal
+
+-- name: server
+select version() as version, current_database() as database, current_user as user
+
+-- name: settings
+select name, current_setting(name) as value
+  from pg_settings
+ where name = any (%(names)s)
+ order by name
+
+-- name: horizon_age
+-- How many transactions ago the oldest one that others still may need began.
+select coalesce(max(greatest(age(backend_xmin), age(backend_xid))), 0)
+  from pg_stat_activity
+ where pid <> pg_backend_pid() and datname = current_database()
+   and backend_type = 'client backend'
+
+-- name: pin.reader
+begin isolation level repeatable read; select * from penstock_bench.bystander
+
+-- name: pin.xid
+begin; insert into penstock_bench.bystander values (2)
+
+-- name: lock
+select pg_try_advisory_lock(hashtextextended('penstock bench', 0))
+
+-- name: schema_comment
+select n.oid is not null, obj_description(n.oid, 'pg_namespace')
+  from (select to_regnamespace('penstock_bench')) as n (oid)
+
+-- name: leftover_queues
+select name from penstock.queues where starts_with(name, 'bench-')
+
+-- name: foreign_queues
+select count(*) from penstock.queues
+
+-- name: create_queue
+select penstock.create_queue(%(name)s, %(settings)s)
+
+-- name: drop_queue
+select penstock.drop_queue(%(name)s, force => true)
+
+-- name: forget_history
+delete from penstock.history_log where queue = any (%(queues)s)
+
+-- name: forget_attempts
+delete from penstock.attempt_log where queue = any (%(queues)s)
+
+-- name: drop_plain
+drop schema if exists penstock_bench cascade
+
+-- name: drop_penstock
+drop schema penstock cascade
