@@ -77,15 +77,19 @@ def usable_by(account: Account, folder: Path) -> Path:
     copy = SYSTEM_PLACE / f"postgresql-{stamp.st_size:x}-{stamp.st_mtime_ns:x}"
     if not copy.exists():
         _copy_install(folder.parent, copy)
-    return copy / "bin"
+    return copy / folder.parent.parent.name / folder.parent.name / "bin"
 
 
 def _copy_install(install: Path, copy: Path) -> None:
     make_system_place()
+    package = install.parent
+    # The programs look for the wheel's libraries beside their package, so these keep their places.
+    libraries = [package.with_name(f"{package.name}.libs"), package / ".dylibs"]
+    parts = [install / "bin", install / "lib", install / "share", *libraries]
     staging = Path(tempfile.mkdtemp(prefix="copy-", dir=SYSTEM_PLACE))
     try:
-        for part in ("bin", "lib", "share"):
-            shutil.copytree(install / part, staging / part, symlinks=True)
+        for part in filter(Path.exists, parts):
+            shutil.copytree(part, staging / part.relative_to(package.parent), symlinks=True)
         _open_to_all(staging)
         os.rename(staging, copy)
     except OSError:

@@ -101,13 +101,13 @@ def stop(data: Path) -> None:
     for how, patience in ((signal.SIGINT, 60.0), (signal.SIGQUIT, 20.0)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(server.pid, how)
-        if _wait_for_end(server.pid, data, patience):
+        if ends_within(patience, server.pid, data):
             break
     remove_socket_directory(server.socket_directory)
 
 
-def _wait_for_end(pid: int, data: Path, patience: float) -> bool:
-    deadline = time.monotonic() + patience
+def ends_within(seconds: float, pid: int, data: Path) -> bool:
+    deadline = time.monotonic() + seconds
     while lives(pid, data):
         if time.monotonic() > deadline:
             return False
@@ -131,9 +131,9 @@ def open_lock(path: Path) -> int:
     return lock
 
 
-def try_exclusive(lock: int) -> bool:
+def try_lock(lock: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -143,7 +143,7 @@ def is_free(path: Path) -> bool:
     """Whether nobody holds the lock, shared or alone."""
     lock = open_lock(path)
     try:
-        return try_exclusive(lock)
+        return try_lock(lock)
     finally:
         os.close(lock)
 
@@ -162,17 +162,31 @@ def turn(home: Path) -> Iterator[None]:
 
 
 def stop_if_unused(home: Path, data: Path) -> bool:
-    """To be called in one's turn. The lock is tried on a file opened anew: see `turn`."""
-    if not is_free(home / USE_LOCK):
-        return False
-    stop(data)
-    return True
+    """Whether nobody uses the server; then it has stopped. To be called in one's turn."""
+    unused = _is_unused(home / USE_LOCK)
+    if unused:
+        stop(data)
+    return unused
+
+
+def _is_unused(path: Path) -> bool:
+    lock = open_lock(path)
+    try:
+        if try_lock(lock):
+            return True
+        # It may be the keeper, who was woken by the last one's leaving and lets go at once. After
+        # that it waits for its turn, which is ours now: so the second answer is final.
+        while not try_lock(lock, fcntl.LOCK_SH):
+            time.sleep(0.0005)
+        return try_lock(lock)
+    finally:
+        os.close(lock)
 
 
 def keep(home: Path, data: Path) -> None:
     """Waits until nobody uses the server, and stops it. At most one keeper stays for a home."""
     keeper = open_lock(home / KEEPER_LOCK)
-    if not try_exclusive(keeper) or os.fork():
+    if not try_lock(keeper) or os.fork():
         return  # the caller waits for this process only, the child stays
     use = open_lock(home / USE_LOCK)
     while _same_file(use, home / USE_LOCK):

@@ -63,19 +63,13 @@ class EmbeddedPostgres:
             cluster = Cluster(home, bin_dir)
             cluster.create()
             _ensure_keeper(home, cluster.data)
-            server = cluster.ensure_running(settings)
+            server = _usable_server(cluster, settings)
         except OSError as error:
             raise ConfigurationError(
                 f"the embedded PostgreSQL cannot use {error.filename or home}: {error.strerror}",
                 hint="Set PENSTOCK_HOME to a directory that can be written.",
             ) from error
-        if server.socket_directory is None:
-            raise DatabaseUnavailableError(
-                f"the PostgreSQL in {cluster.data} was started by somebody else, without a socket",
-                hint="Stop it, then try again.",
-            )
-        _ensure_database(server.socket_directory)
-        return cls(home, use, cluster, server.socket_directory)
+        return cls(home, use, cluster, server)
 
     @property
     def dsn(self) -> str:
@@ -149,16 +143,29 @@ def _ensure_keeper(home: Path, data: Path) -> None:
     )
 
 
+def _usable_server(cluster: Cluster, settings: Mapping[str, str]) -> Path:
+    """The socket directory of a server that answers; one that is just dying is replaced."""
+    while True:
+        server = cluster.ensure_running(settings)
+        if server.socket_directory is None:
+            raise DatabaseUnavailableError(
+                f"the PostgreSQL in {cluster.data} was started by somebody else, without a socket",
+                hint="Stop it, then try again.",
+            )
+        try:
+            _ensure_database(server.socket_directory)
+        except psycopg.Error as error:
+            if not postmaster.ends_within(5.0, server.pid, cluster.data):
+                raise DatabaseUnavailableError(
+                    f"the embedded PostgreSQL runs, but cannot be used: {error}",
+                    hint=f"See {cluster.log}.",
+                ) from error
+        else:
+            return server.socket_directory
+
+
 def _ensure_database(socket_directory: Path) -> None:
-    try:
-        with psycopg.connect(_dsn(socket_directory, "postgres"), autocommit=True) as connection:
-            found = connection.execute(
-                "select from pg_database where datname = %s", [DATABASE]
-            ).fetchone()
-            if found is None:
-                connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
-    except psycopg.Error as error:
-        raise DatabaseUnavailableError(
-            f"the embedded PostgreSQL runs, but cannot be used: {error}",
-            hint="Set PENSTOCK_HOME to another directory if this one is another program's.",
-        ) from error
+    with psycopg.connect(_dsn(socket_directory, "postgres"), autocommit=True) as connection:
+        query = "select from pg_database where datname = %s"
+        if connection.execute(query, [DATABASE]).fetchone() is None:
+            connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
