@@ -1,0 +1,5 @@
+"""The command line: every verb of the library, for people and for scripts."""
+
+from penstock.cli.program import main
+
+__all__ = ["main"]

@@ -1,0 +1,97 @@
+"""`penstock doctor`: whether this database is well, and what to do where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.resources import files
+from typing import Any
+
+import click
+import psycopg
+from psycopg.rows import dict_row
+from rich.text import Text
+
+from penstock.cli import examination, failures
+from penstock.cli.commands import Verb
+from penstock.cli.examination import Finding
+from penstock.cli.screen import Screen, printable
+from penstock.cli.session import Session, pass_session
+from penstock.errors import PenstockError
+from penstock.migrations import Migrator
+
+STYLES = {"ok": "green", "hint": "cyan", "warning": "yellow", "error": "bold red"}
+
+
+@click.command(cls=Verb)
+@pass_session
+def doctor(session: Session) -> int:
+    """Say whether the database is well, and what to do if not.
+
+    Looks at the connection, the version, the schema, the horizon and the
+    settings. The horizon is the oldest transaction that PostgreSQL must keep
+    old rows for; whoever pins it is named. Ends with 0 if Penstock can work.
+    """
+    holders: list[dict[str, Any]] = []
+    findings = list(_examine(session, holders))
+    exit_code = next((f.exit_code for f in findings if f.exit_code), 0)
+    document = {"ok": exit_code == 0, "checks": findings, "horizon": holders}
+    session.show(document, lambda screen: _show(screen, findings))
+    return exit_code
+
+
+def _examine(session: Session, holders: list[dict[str, Any]]) -> Iterator[Finding]:
+    """The connection first: without it there is nothing else to look at."""
+    with ExitStack() as stack:
+        try:
+            connection = stack.enter_context(session.connection())
+        except Exception as error:
+            yield _failed("connection", error)
+            return
+        yield _connection(session, connection)
+        server = read(connection, "server")[0]
+        holders += read(connection, "horizon")
+        yield examination.version(server)
+        yield from examination.primary(server)
+        yield _schema(connection)
+        yield from examination.horizon(server, holders)
+        yield from examination.settings(server["settings"])
+
+
+def _failed(check: str, error: Exception) -> Finding:
+    problem = failures.describe(error)
+    return Finding(check, "error", problem["message"], problem["hint"], problem["exit_code"])
+
+
+def _schema(connection: psycopg.Connection[Any]) -> Finding:
+    try:
+        return examination.schema(Migrator(connection).status())
+    except (PenstockError, psycopg.Error) as error:  # such as: no permission to look
+        return _failed("schema", error)
+
+
+def _connection(session: Session, connection: psycopg.Connection[Any]) -> Finding:
+    info = connection.info
+    kind = "the embedded PostgreSQL" if session.settings().dsn is None else "PostgreSQL"
+    where = f"database {info.dbname} on {info.host or 'localhost'} port {info.port}"
+    return Finding("connection", "ok", f"{kind}, {where}, as user {info.user}")
+
+
+def read(connection: psycopg.Connection[Any], name: str) -> list[dict[str, Any]]:
+    """The rows of one of our questions, `sql/insights/<name>.sql`."""
+    query = files("penstock").joinpath("sql", "insights", f"{name}.sql").read_text("utf-8")
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(query.encode()).fetchall()
+
+
+def _show(screen: Screen, findings: list[Finding]) -> None:
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        status = Text(f"{finding.status:<8}", style=STYLES[finding.status])
+        screen.out.print(
+            status, Text(f"{finding.check:<{width}} "), Text(printable(finding.detail))
+        )
+        if finding.advice:
+            screen.out.print(
+                Text(f"{'':<9}{'':<{width}}  {printable(finding.advice)}", style="dim")
+            )

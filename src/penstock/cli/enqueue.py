@@ -1,0 +1,148 @@
+"""`penstock enqueue`: one message from the line or stdin, or a file of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import click
+from rich.progress import Progress
+
+from penstock.cli.commands import Verb
+from penstock.cli.parameters import duration, header, parse_json, time
+from penstock.cli.session import Session, pass_session
+from penstock.message import NewMessage
+
+# Redrawing the bar for every line would cost more than sending it.
+PROGRESS_LINES = 1000
+ONE_ONLY = {"key": "--key", "on_conflict": "--on-conflict", "unique": "--unique"}
+
+
+@click.command(cls=Verb)
+@click.argument("queue")
+@click.argument("payload", required=False)
+@click.option("--file", type=click.File("rb"), help="Enqueue each line of a file; - is stdin.")
+@click.option("--bytes", "as_bytes", is_flag=True, help="Take the payload as bytes, not as JSON.")
+@click.option("--key", help="At most one waiting message has it.")
+@click.option("--priority", type=int, default=0, show_default=True, help="-9 to 9, higher first.")
+@click.option("--group", help="Messages of one group are delivered in order, one at a time.")
+@click.option("--delay", type=duration, help="Deliver it no sooner than this from now.")
+@click.option("--visible-at", type=time, help="Deliver it no sooner than this time.")
+@click.option("--ttl", type=duration, help="Let it expire if it is not done by then.")
+@click.option(
+    "--header",
+    "headers",
+    type=header,
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="May be given often.",
+)
+@click.option("--max-attempts", type=int, help="Instead of the queue's own.")
+@click.option(
+    "--on-conflict",
+    type=click.Choice(["replace", "skip", "error"]),
+    help="What to do when the key waits already.  [default: replace]",
+)
+@click.option(
+    "--unique",
+    type=click.Choice(["waiting", "unfinished"]),
+    help="Which messages the key is compared with.  [default: waiting]",
+)
+@pass_session
+def enqueue(
+    session: Session,
+    /,
+    queue: str,
+    payload: str | None,
+    file: IO[bytes] | None,
+    as_bytes: bool,
+    headers: tuple[tuple[str, str], ...],
+    **options: Any,
+) -> None:
+    """Put a message into QUEUE, or with --file a message for each line.
+
+    PAYLOAD is JSON; `-`, or none when something is piped in, reads it from
+    stdin. A file holds one JSON value a line and goes in whole or not at all.
+    """
+    options = {name: value for name, value in options.items() if value is not None}
+    if headers:
+        options["headers"] = dict(headers)
+    if file is not None:
+        _refuse_with_file(payload, options)
+        _enqueue_file(session, queue, file, as_bytes, options)
+    else:
+        _enqueue_one(session, queue, _payload(payload, as_bytes), options)
+
+
+def _enqueue_one(session: Session, queue: str, payload: Any, options: dict[str, Any]) -> None:
+    with session.client() as client:
+        message_id = client.enqueue(queue, payload, **options)
+    session.show({"id": message_id, "queue": queue}, f"message {message_id} is in {queue}")
+
+
+def _payload(argument: str | None, as_bytes: bool) -> Any:
+    if argument is None and sys.stdin.isatty():
+        raise click.UsageError("no payload: name it, pipe it in, or give --file")
+    data = sys.stdin.buffer.read() if argument in (None, "-") else argument.encode()
+    if as_bytes:
+        return data
+    try:
+        return parse_json(data)
+    except ValueError as error:
+        raise click.UsageError(
+            f"the payload is not JSON ({error}): text needs quotes of its own,"
+            " as in '\"hello\"', and --bytes takes anything as it is"
+        ) from None
+
+
+def _refuse_with_file(payload: str | None, options: dict[str, Any]) -> None:
+    if payload is not None:
+        raise click.UsageError("give either a PAYLOAD or --file, not both")
+    for name in ONE_ONLY.keys() & options.keys():
+        # One key for all the lines would leave one message of them.
+        raise click.UsageError(f"{ONE_ONLY[name]} is for one message, not for --file")
+
+
+def _enqueue_file(
+    session: Session, queue: str, file: IO[bytes], as_bytes: bool, options: dict[str, Any]
+) -> None:
+    hidden = session.json or not session.screen.err.is_terminal
+    with Progress(console=session.screen.err, transient=True, disable=hidden) as progress:
+        task = progress.add_task(f"enqueue into {queue}", total=_size(file))
+        lines = _lines(file, as_bytes, lambda done: progress.advance(task, done))
+        with session.client() as client:
+            done = client.enqueue_many(queue, (NewMessage(line, **options) for line in lines))
+    session.show(
+        {"queue": queue, "count": done.count, "first_id": done.first_id, "last_id": done.last_id},
+        f"{done.count} messages are in {queue}",
+    )
+
+
+def _lines(file: IO[bytes], as_bytes: bool, advance: Callable[[int], None]) -> Iterator[Any]:
+    """A payload for each line that is not empty; a bad one stops it all, by number."""
+    read = 0
+    for number, line in enumerate(file, start=1):
+        read += len(line)
+        if number % PROGRESS_LINES == 0:
+            advance(read)
+            read = 0
+        content = line.rstrip(b"\r\n")
+        if content:
+            yield content if as_bytes else _line_value(file, number, content)
+    advance(read)
+
+
+def _line_value(file: IO[bytes], number: int, content: bytes) -> Any:
+    try:
+        return parse_json(content)
+    except ValueError as error:
+        raise click.UsageError(
+            f"line {number} of {file.name} is not JSON ({error}); nothing was enqueued"
+        ) from None
+
+
+def _size(file: IO[bytes]) -> int | None:
+    """The length of a file; a pipe has none, and its bar just moves."""
+    return os.fstat(file.fileno()).st_size or None

@@ -1,0 +1,188 @@
+"""What `penstock doctor` makes of what it reads: findings, each with what to do. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cli.screen import cell, duration
+from penstock.migrations import MigrationStatus
+
+OLDEST_VERSION, NEWEST_VERSION = 15, 18
+# A transaction this old is no longer one that is just passing through.
+PINNED_SECONDS, PINNED_XIDS = 60, 1_000_000
+SMALL_BUFFERS_MIB = 128
+FEW_LOCKS = 64
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. `exit_code` is set for what keeps Penstock from working."""
+
+    check: str
+    status: str  # ok, hint, warning or error
+    detail: str
+    advice: str | None = None
+    exit_code: int = 0
+
+
+def version(server: Mapping[str, Any]) -> Finding:
+    major = server["version_number"] // 10000
+    name = f"PostgreSQL {server['version']}"
+    if major < OLDEST_VERSION:
+        advice = f"Upgrade it to PostgreSQL {OLDEST_VERSION} or later."
+        return Finding("version", "error", f"{name} is too old", advice, exit_code=1)
+    if major > NEWEST_VERSION:
+        advice = f"Penstock is tested on {OLDEST_VERSION} to {NEWEST_VERSION}: look for an update."
+        return Finding("version", "warning", f"{name} is newer than this Penstock", advice)
+    return Finding("version", "ok", name)
+
+
+def primary(server: Mapping[str, Any]) -> Iterator[Finding]:
+    if server["read_only"]:
+        advice = "Point the DSN to the primary: a queue is written to even by reading from it."
+        yield Finding("primary", "error", "this is a read-only standby", advice, exit_code=6)
+
+
+def schema(status: MigrationStatus) -> Finding:
+    if not status.current:
+        return Finding(
+            "schema", "error", "there is none", "Run `penstock migrate up`.", exit_code=7
+        )
+    if status.current > status.target:
+        detail = f"version {status.current}, newer than this client's {status.target}"
+        return Finding("schema", "error", detail, "Upgrade Penstock here.", exit_code=7)
+    if status.pending:
+        names = ", ".join(migration.name for migration in status.pending)
+        detail = f"version {status.current} of {status.target}, pending: {names}"
+        return Finding("schema", "warning", detail, "Run `penstock migrate up`.")
+    return Finding("schema", "ok", f"version {status.current}")
+
+
+def horizon(server: Mapping[str, Any], holders: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    if not server["sees_all_sessions"]:
+        advice = f"As a superuser: grant pg_read_all_stats to {server['username']};"
+        yield Finding("horizon", "hint", "other users' sessions are hidden from us", advice)
+    old = [holder for holder in holders if _is_old(holder)]
+    for holder in old:
+        yield Finding("horizon", "warning", _held_by(holder), _release(holder))
+    if not old:
+        yield Finding("horizon", "ok", "no old transaction pins it")
+
+
+def _is_old(holder: Mapping[str, Any]) -> bool:
+    return (holder["age_seconds"] or 0) >= PINNED_SECONDS or holder["xids"] >= PINNED_XIDS
+
+
+def _held_by(holder: Mapping[str, Any]) -> str:
+    """Enough to walk over to whoever runs it."""
+    words = [f"pinned by {holder['kind']}", holder["name"] or ""]
+    if holder["pid"]:
+        words.append(f"pid {holder['pid']}")
+    if holder["username"]:
+        words.append(f"user {holder['username']}")
+    if holder["application"]:
+        words.append(f"application {holder['application']!r}")
+    if holder["state"]:
+        words.append(f"({holder['state']})")
+    if holder["age_seconds"] is not None:
+        words.append(f"for {duration(holder['age_seconds'])},")
+    words.append(f"{holder['xids']} transactions back")
+    if holder["query_start"]:
+        words.append(f"(query started {cell(holder['query_start'])})")
+    return " ".join(word for word in words if word)
+
+
+def _release(holder: Mapping[str, Any]) -> str:
+    kind, name = holder["kind"], holder["name"]
+    if kind == "session":
+        return f"Let it commit, or end it: select pg_terminate_backend({holder['pid']});"
+    if kind == "prepared transaction":
+        return f"Finish it: commit prepared '{name}'; or rollback prepared '{name}';"
+    if kind == "replication slot" and not holder["pid"]:
+        return f"If nobody needs it any more: select pg_drop_replication_slot('{name}');"
+    if kind == "replication slot":
+        return "Let its consumer catch up."
+    return "Look for a long query on the standby, or turn hot_standby_feedback off there."
+
+
+def settings(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    """Settings that hurt; an unknown one (left out by a fork of PostgreSQL) is passed over."""
+    for name, hurts, status, why, advice in HARMFUL:
+        if name in found and hurts(found[name]):
+            value = f"{found[name]['setting']}{found[name]['unit'] or ''}"
+            yield Finding(name, status, f"{value}: {why}", advice)
+
+
+def _is(*values: str) -> Any:
+    return lambda setting: setting["setting"] in values
+
+
+def _below(limit: int) -> Any:
+    return lambda setting: int(setting["setting"]) < limit
+
+
+def _mebibytes_below(limit: int) -> Any:
+    # PostgreSQL counts its buffers in pages of 8 kB.
+    return lambda setting: int(setting["setting"]) * 8 < limit * 1024
+
+
+HARMFUL = (
+    (
+        "fsync",
+        _is("off"),
+        "error",
+        "a crash of the machine can destroy the whole database",
+        "Turn it on: alter system set fsync = on; select pg_reload_conf();",
+    ),
+    (
+        "full_page_writes",
+        _is("off"),
+        "warning",
+        "a crash during a write can leave torn pages",
+        "Turn it on, unless the file system writes whole pages of 8 kB by itself.",
+    ),
+    (
+        "synchronous_commit",
+        _is("off"),
+        "warning",
+        "a crash can lose the last committed messages, and bring acked ones back",
+        "Leave it on where messages matter; a batch makes up for the speed.",
+    ),
+    (
+        "autovacuum",
+        _is("off"),
+        "warning",
+        "dead rows pile up and transaction ids run out",
+        "Turn it on: alter system set autovacuum = on; select pg_reload_conf();",
+    ),
+    (
+        "track_activities",
+        _is("off"),
+        "warning",
+        "nobody can see who pins the horizon",
+        "Turn it on: alter system set track_activities = on; select pg_reload_conf();",
+    ),
+    (
+        "max_locks_per_transaction",
+        _below(FEW_LOCKS),
+        "warning",
+        "a dump or a migration of many tables can run out of locks",
+        f"Set it to {FEW_LOCKS} or more, and restart PostgreSQL.",
+    ),
+    (
+        "shared_buffers",
+        _mebibytes_below(SMALL_BUFFERS_MIB),
+        "hint",
+        "little of the database stays in memory",
+        "A quarter of the machine's memory is a common choice; needs a restart.",
+    ),
+    (
+        "idle_in_transaction_session_timeout",
+        _is("0"),
+        "hint",
+        "a session that forgets to commit pins the horizon for ever",
+        "For example: alter system set idle_in_transaction_session_timeout = '10min';",
+    ),
+)

@@ -1,0 +1,136 @@
+"""`penstock claim`, and the verbs that settle or prolong what it gave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from penstock.cli.commands import Verb
+from penstock.cli.documents import lease_document
+from penstock.cli.parameters import duration
+from penstock.cli.screen import Screen, cell, shorten
+from penstock.cli.session import Session, pass_session
+from penstock.message import Lease
+
+COLUMNS = ["id", "token", "attempt", "priority", "key", "group", "lease until", "payload"]
+
+
+@click.command(cls=Verb)
+@click.argument("queue")
+@click.option("-n", "--count", type=int, default=1, show_default=True, help="How many at most.")
+@click.option("--lease-seconds", type=int, help="Instead of the queue's own lease.")
+@click.option("--worker", help="The name to claim under.  [default: host and process]")
+@pass_session
+def claim(
+    session: Session, queue: str, count: int, lease_seconds: int | None, worker: str | None
+) -> None:
+    """Take messages from QUEUE under a lease.
+
+    Each comes with the token that `ack`, `nack`, `extend`, `snooze` and
+    `reject` ask for. One that is not settled in time goes back to the queue.
+    """
+    with session.client() as client:
+        leases = client.claim(queue, count, lease_seconds=lease_seconds, worker=worker)
+    session.show(
+        {"leases": [lease_document(lease) for lease in leases]},
+        lambda screen: _show(screen, queue, leases),
+    )
+
+
+def _show(screen: Screen, queue: str, leases: list[Lease]) -> None:
+    if not leases:
+        screen.line(f"nothing is ready in {queue}")
+        return
+    screen.table(COLUMNS, [_row(screen, lease) for lease in leases])
+    if screen.interactive:
+        screen.line(f"settle each: penstock ack {leases[0].id} {leases[0].token}")
+
+
+def _row(screen: Screen, lease: Lease) -> list[Any]:
+    payload = shorten(lease.payload) if screen.interactive else lease.payload
+    return [
+        lease.id,
+        lease.token,
+        f"{lease.attempt}/{lease.max_attempts}",
+        lease.priority,
+        lease.key,
+        lease.group,
+        lease.lease_until,
+        payload,
+    ]
+
+
+def lease_arguments(function: Callable[..., None]) -> Callable[..., None]:
+    """ID and TOKEN, as `claim` printed them."""
+    function = click.argument("token", type=int)(function)
+    return click.argument("message_id", metavar="ID", type=int)(function)
+
+
+@click.command(cls=Verb)
+@lease_arguments
+@pass_session
+def ack(session: Session, message_id: int, token: int) -> None:
+    """Settle a message: it is done."""
+    with session.client() as client:
+        client.ack((message_id, token))
+    session.show({"id": message_id, "state": "done"}, f"message {message_id} is done")
+
+
+@click.command(cls=Verb)
+@lease_arguments
+@click.option("--error", help="What went wrong; kept with the message.")
+@click.option("--delay", type=duration, help="When to try again.  [default: the queue's backoff]")
+@pass_session
+def nack(
+    session: Session, message_id: int, token: int, error: str | None, delay: timedelta | None
+) -> None:
+    """Give a message back: the attempt failed."""
+    with session.client() as client:
+        state = client.nack((message_id, token), error=error, delay=delay)
+    _show_state(session, message_id, state)
+
+
+@click.command(cls=Verb)
+@lease_arguments
+@click.argument("seconds", type=int, required=False)
+@pass_session
+def extend(session: Session, message_id: int, token: int, seconds: int | None) -> None:
+    """Hold a message for SECONDS from now, or for the queue's lease."""
+    with session.client() as client:
+        until = client.extend((message_id, token), seconds)
+    session.show(
+        {"id": message_id, "lease_until": until},
+        f"message {message_id} is yours until {cell(until)}",
+    )
+
+
+@click.command(cls=Verb)
+@lease_arguments
+@click.argument("delay", type=duration, default="0")
+@pass_session
+def snooze(session: Session, message_id: int, token: int, delay: timedelta) -> None:
+    """Put a message back for DELAY; the attempt does not count."""
+    with session.client() as client:
+        state = client.snooze((message_id, token), delay)
+    _show_state(session, message_id, state)
+
+
+@click.command(cls=Verb)
+@lease_arguments
+@click.argument("reason", required=False)
+@pass_session
+def reject(session: Session, message_id: int, token: int, reason: str | None) -> None:
+    """Send a message straight to the dead letters.
+
+    For one that no further attempt would help, whatever attempts it has left.
+    """
+    with session.client() as client:
+        state = client.reject((message_id, token), reason)
+    _show_state(session, message_id, state)
+
+
+def _show_state(session: Session, message_id: int, state: str) -> None:
+    session.show({"id": message_id, "state": state}, f"message {message_id} is {state}")

@@ -1,0 +1,51 @@
+"""`penstock migrate`: bring schema `penstock` into a database, and say where it stands."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.commands import Verbs
+from penstock.cli.screen import Screen
+from penstock.cli.session import Session, pass_session
+from penstock.migrations import MigrationStatus, Migrator
+
+
+@click.group(cls=Verbs)
+def migrate() -> None:
+    """Create or upgrade the schema that everything else uses."""
+
+
+@migrate.command()
+@pass_session
+def up(session: Session) -> None:
+    """Apply what is missing; safe to run from several places at once."""
+    with session.connection() as connection:
+        applied = Migrator(connection).up()
+        version = Migrator(connection).status().current
+    names = [migration.name for migration in applied]
+    text = f"applied {len(names)}: {', '.join(names)}" if names else "nothing to apply"
+    session.show({"applied": applied, "current": version}, f"schema version {version}: {text}")
+
+
+@migrate.command()
+@pass_session
+def status(session: Session) -> None:
+    """Say which version the database has and what is pending."""
+    with session.connection() as connection:
+        found = Migrator(connection).status()
+    session.show(found, lambda screen: _show(screen, found))
+
+
+def _show(screen: Screen, status: MigrationStatus) -> None:
+    screen.line(f"schema version {status.current or 'none'}, this client has {status.target}")
+    if status.pending:
+        screen.table(["version", "pending"], [[m.version, m.name] for m in status.pending])
+        screen.line("run `penstock migrate up`")
+
+
+@migrate.command()
+@pass_session
+def sql(session: Session) -> None:
+    """Print the whole schema as a script that psql can run."""
+    script = Migrator.sql()
+    session.show({"sql": script}, lambda screen: screen.raw(script))

@@ -1,0 +1,83 @@
+"""`penstock`: the root of the command tree, and the one place where errors end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from importlib.util import find_spec
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from penstock.cli import failures
+from penstock.cli.commands import Verbs
+from penstock.cli.doctor import doctor
+from penstock.cli.enqueue import enqueue
+from penstock.cli.lease import ack, claim, extend, nack, reject, snooze
+from penstock.cli.message import message
+from penstock.cli.migrate import migrate
+from penstock.cli.queue import queue
+from penstock.cli.session import Session
+from penstock.cli.up import up
+
+
+@click.group("penstock", cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(metadata.version("penstock"), message="%(prog)s %(version)s")
+def penstock() -> None:
+    """A durable message queue inside your own PostgreSQL."""
+
+
+for verb in (up, migrate, enqueue, claim, ack, nack, extend, snooze, reject):
+    penstock.add_command(verb)
+for verb in (queue, message, doctor):
+    penstock.add_command(verb)
+if find_spec("penstock.bench.command") is not None:
+    from penstock.bench.command import bench
+
+    penstock.add_command(bench)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """The entry point of the script: runs the command and ends the process."""
+    # Unwinding instead of dying on the spot lets an embedded server stop cleanly.
+    signal.signal(signal.SIGTERM, _terminate)
+    code = run(sys.argv[1:] if argv is None else list(argv))
+    sys.exit(code)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line; every way to fail ends here as one line and a code."""
+    session = Session()
+    try:
+        result = penstock.main(list(argv), prog_name="penstock", standalone_mode=False, obj=session)
+        sys.stdout.flush()
+    except (click.Abort, KeyboardInterrupt):
+        return failures.INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return failures.USAGE
+    except BrokenPipeError:
+        return _stdout_is_gone()
+    except Exception as error:
+        as_document = session.json or _asked_for_json(error, argv)
+        return failures.report(error, as_document=as_document, debug=session.debug)
+    return result if isinstance(result, int) else 0
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _asked_for_json(error: Exception, argv: Sequence[str]) -> bool:
+    """A line that cannot be parsed was never read as far as its --json."""
+    return isinstance(error, click.UsageError) and "--json" in argv
+
+
+def _stdout_is_gone() -> int:
+    """`| head` has read enough: say nothing, and let the exit flush into the void."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return failures.UNEXPECTED

@@ -1,0 +1,140 @@
+"""`penstock queue`: the queues, their settings, and what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.cli.commands import Verbs
+from penstock.cli.documents import queue_document
+from penstock.cli.queue_settings import parse_settings
+from penstock.cli.screen import Screen, duration
+from penstock.cli.session import Session, pass_session, yes_option
+from penstock.queue import Queue, QueueStats
+
+
+@click.group(cls=Verbs)
+def queue() -> None:
+    """List, create, change and empty queues."""
+
+
+@queue.command("list")
+@pass_session
+def list_queues(session: Session) -> None:
+    """List the queues with their settings."""
+    with session.client() as client:
+        queues = client.queues()
+    session.show({"queues": [queue_document(q) for q in queues]}, lambda s: _show_queues(s, queues))
+
+
+def _show_queues(screen: Screen, queues: list[Queue]) -> None:
+    if not queues:
+        screen.line("no queues yet; make one with `penstock queue create NAME`")
+        return
+    columns = ["name", "paused", "lease_seconds", "max_attempts", "max_depth", "keep_history"]
+    rows = [[queue_document(found)[name] for name in columns] for found in queues]
+    screen.table(columns, rows)
+
+
+@queue.command()
+@click.argument("name")
+@click.argument("settings", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--exist-ok", is_flag=True, help="Leave a queue that exists as it is.")
+@pass_session
+def create(session: Session, name: str, settings: tuple[str, ...], exist_ok: bool) -> None:
+    """Create queue NAME, with settings that differ from the defaults."""
+    chosen = parse_settings(settings)
+    with session.client() as client:
+        created = client.create_queue(name, exist_ok=exist_ok, **chosen)
+    text = f"queue {name} is there" if created else f"queue {name} was there already"
+    session.show({"queue": name, "created": created}, text)
+
+
+@queue.command("set")
+@click.argument("name")
+@click.argument("settings", metavar="KEY=VALUE...", nargs=-1, required=True)
+@pass_session
+def set_queue(session: Session, name: str, settings: tuple[str, ...]) -> None:
+    """Change settings of queue NAME; `key=default` puts one back."""
+    chosen = parse_settings(settings)
+    with session.client() as client:
+        client.set_queue(name, **chosen)
+        changed = client.queue(name)
+    session.show(queue_document(changed), lambda screen: screen.fields(queue_document(changed)))
+
+
+@queue.command()
+@click.argument("name")
+@pass_session
+def pause(session: Session, name: str) -> None:
+    """Stop giving out messages of queue NAME; it still takes them in."""
+    with session.client() as client:
+        client.pause(name)
+    session.show({"queue": name, "paused": True}, f"queue {name} is paused")
+
+
+@queue.command()
+@click.argument("name")
+@pass_session
+def resume(session: Session, name: str) -> None:
+    """Give out messages of queue NAME again."""
+    with session.client() as client:
+        client.resume(name)
+    session.show({"queue": name, "paused": False}, f"queue {name} runs")
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--include-leased", is_flag=True, help="Those that are in work as well.")
+@yes_option
+@pass_session
+def purge(session: Session, name: str, include_leased: bool, yes: bool) -> None:
+    """Delete the waiting messages of queue NAME.
+
+    NAME.dlq stands for its dead letters.
+    """
+    with session.client() as client:
+        found = client.stats(name)
+        waiting = found.ready + found.scheduled + (found.leased if include_leased else 0)
+        session.confirm(f"Delete {waiting} messages of queue {name}?", yes)
+        count = client.purge(name, include_leased=include_leased)
+    session.show({"queue": name, "purged": count}, f"{count} messages of queue {name} are gone")
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Even if it holds messages: they go with it.")
+@yes_option
+@pass_session
+def drop(session: Session, name: str, force: bool, yes: bool) -> None:
+    """Remove queue NAME and its settings."""
+    with session.client() as client:
+        found = client.stats(name)
+        held = found.ready + found.scheduled + found.leased + found.dead
+        session.confirm(f"Drop queue {name}, which holds {held} messages?", yes)
+        count = client.drop_queue(name, force=force)
+    session.show({"queue": name, "discarded": count}, f"queue {name} is gone, {count} messages too")
+
+
+@queue.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@pass_session
+def stats(session: Session, names: tuple[str, ...]) -> None:
+    """Count what is in each queue, or in those named."""
+    with session.client() as client:
+        chosen = names or tuple(q.name for q in client.queues())
+        found = [client.stats(name) for name in chosen]
+    session.show({"queues": found}, lambda screen: _show_stats(screen, found))
+
+
+def _show_stats(screen: Screen, found: list[QueueStats]) -> None:
+    columns = ["queue", "ready", "scheduled", "leased", "dead", "oldest ready"]
+    screen.table(columns, [_stats_row(stats) for stats in found])
+
+
+def _stats_row(stats: QueueStats) -> list[Any]:
+    # An estimate says so: it came from the planner, not from counting.
+    about = "~" if stats.estimated else ""
+    counts = [stats.ready, stats.scheduled, stats.leased, stats.dead]
+    return [stats.queue, *(f"{about}{n}" for n in counts), duration(stats.oldest_ready_seconds)]

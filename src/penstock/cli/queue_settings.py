@@ -1,0 +1,52 @@
+"""Settings of a queue as people type them: `max_attempts=3 paused=yes`."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Any, cast
+
+import click
+
+from penstock.cli.parameters import parse_json
+from penstock.queue import QueueSettings, SettingsChange
+
+KEYS = tuple(field.name for field in dataclasses.fields(QueueSettings))
+WORDS: dict[str, Any] = {
+    "yes": True,
+    "on": True,
+    "no": False,
+    "off": False,
+    "default": None,
+    "none": None,
+}
+
+
+def parse_settings(arguments: tuple[str, ...]) -> SettingsChange:
+    """The names are checked here; the values by the database, which knows their ranges."""
+    chosen: dict[str, Any] = {}
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        if not equals:
+            raise click.UsageError(f"{argument!r} is not a setting; write it as key=value")
+        if key not in KEYS:
+            raise click.UsageError(f"no setting is called {key!r}{_did_you_mean(key)}")
+        if key in chosen:
+            raise click.UsageError(f"setting {key!r} is given twice")
+        chosen[key] = _value(text)
+    return cast(SettingsChange, chosen)
+
+
+def _did_you_mean(key: str) -> str:
+    close = difflib.get_close_matches(key.lower().replace("-", "_"), KEYS, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(KEYS)}"
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON; else a word, which the database refuses by name."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    try:
+        return parse_json(text)
+    except ValueError:
+        return text

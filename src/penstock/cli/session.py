@@ -1,0 +1,79 @@
+"""What one run of the program carries: the options that every command takes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from penstock.cli.screen import Screen
+from penstock.client import Client
+from penstock.embedded import connect_dsn
+from penstock.settings import Settings
+
+# libpq by itself waits for minutes; a person at a prompt does not.
+CONNECT_SECONDS = 10
+
+
+class Session:
+    """`--dsn`, `--json`, `--debug`, and the way to the database and the screen."""
+
+    def __init__(self) -> None:
+        self.dsn: str | None = None
+        self.json = False
+        self.debug = False
+        self.screen = Screen()
+
+    def settings(self) -> Settings:
+        return Settings.from_environment(dsn=self.dsn)
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        # One command, one connection: a larger pool would only cost the server.
+        with Client(self.dsn, min_size=1, max_size=1) as client:
+            yield client
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """A plain connection, for what must work without the schema."""
+        with connect(connect_dsn(self.settings())) as connection:
+            yield connection
+
+    def show(self, document: Any, text: str | Callable[[Screen], None]) -> None:
+        """The document for a script, or the text for a person."""
+        if self.json:
+            self.screen.document(document)
+        elif callable(text):
+            text(self.screen)
+        else:
+            self.screen.line(text)
+
+    def confirm(self, question: str, yes: bool) -> None:
+        """Destructive verbs ask; a script, which cannot answer, says --yes."""
+        if yes:
+            return
+        if self.json or not is_answered_by_a_person():
+            raise click.UsageError(f"{question} Nothing was done: add --yes to go ahead")
+        if not click.confirm(question, err=True):
+            raise click.ClickException("nothing was done")
+
+
+def is_answered_by_a_person() -> bool:
+    return sys.stdin.isatty()
+
+
+def connect(dsn: str) -> psycopg.Connection[Any]:
+    own = conninfo_to_dict(dsn)
+    options: dict[str, Any] = {"fallback_application_name": "penstock"}
+    if "connect_timeout" not in own:
+        options["connect_timeout"] = CONNECT_SECONDS
+    return psycopg.connect(dsn, autocommit=True, **options)
+
+
+pass_session = click.make_pass_decorator(Session)
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
