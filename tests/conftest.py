@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from psycopg import sql
 
 from penstock.embedded import EmbeddedPostgres
 from penstock.embedded.binaries import wheel_bin_directory
+from penstock.embedded.postmaster import TURN_LOCK, USE_LOCK, is_free
 from penstock.migrations import Migrator
 
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -49,11 +51,20 @@ def pg_bin() -> Path:
 @pytest.fixture(scope="session")
 def server(pg_bin: Path, testrun_uid: str) -> Iterator[EmbeddedPostgres]:
     """One server, shared by the workers of a run as any processes share one."""
-    home = _fastest_place() / f"penstock-test-{testrun_uid}"
+    place = _fastest_place()
+    for left in place.glob("penstock-test-*/use.lock"):
+        _clear(left.parent)
+    home = place / f"penstock-test-{testrun_uid}"
     with EmbeddedPostgres.start(home, bin_dir=pg_bin, settings=FAST) as server:
         yield server
-    if server.pid is None:
-        shutil.rmtree(home, ignore_errors=True)  # another worker may be at it, too
+    _clear(home)
+
+
+def _clear(home: Path) -> None:
+    """Removes a home that nobody uses: this run's, or that of a run that was killed."""
+    with contextlib.suppress(OSError):  # another worker may be at it, too
+        if is_free(home / USE_LOCK) and is_free(home / TURN_LOCK):
+            shutil.rmtree(home)
 
 
 def _fastest_place() -> Path:

@@ -115,8 +115,8 @@ class Cluster:
         done = self.account.run(command, cwd=self._room, text=text)
         if done.returncode != 0:
             raise DatabaseUnavailableError(
-                f"could not {verb} the embedded PostgreSQL in {self._room}:\n{_tail(done.stdout)}",
-                hint=_hint(done.stdout),
+                f"could not {verb} the embedded PostgreSQL in {self._room}",
+                hint=f"{_way_out(done.stdout)} It said:\n{_tail(done.stdout)}",
             )
 
     def ensure_running(self, settings: Mapping[str, str]) -> postmaster.Postmaster:
@@ -232,8 +232,8 @@ class Cluster:
             written = ""
         tail = _tail(written) or _tail(said)
         return DatabaseUnavailableError(
-            f"the embedded PostgreSQL did not start; the end of {self.log}:\n{tail}\n",
-            hint=_hint(tail),
+            "the embedded PostgreSQL did not start",
+            hint=f"{_way_out(tail)} The end of {self.log}:\n{tail}",
         )
 
 
@@ -247,7 +247,7 @@ def _tail(text: str, lines: int = 15) -> str:
     return "\n".join(f"  {line}" for line in text.strip().splitlines()[-lines:])
 
 
-def _hint(said: str) -> str:
+def _way_out(said: str) -> str:
     if "No space left" in said:
         return "The disk is full: make room, then try again."
     if "Read-only file system" in said or "Permission denied" in said:
@@ -257,4 +257,4 @@ def _hint(said: str) -> str:
             "PostgreSQL needs a user with a name: run as another, or set PENSTOCK_DSN to a "
             "PostgreSQL that runs elsewhere."
         )
-    return "Mend what it says and try again, or set PENSTOCK_DSN to another PostgreSQL."
+    return "Mend what it complains of and try again, or set PENSTOCK_DSN to another PostgreSQL."

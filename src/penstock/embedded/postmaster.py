@@ -6,7 +6,7 @@ Whoever can get that lock exclusively knows that nobody uses the server, and sto
 
 Run as a script, this file is the keeper: a small process, one for each home, that waits for that
 lock, so that a server does not outlive its users even if all of them are killed. For that reason
-it imports nothing but the standard library: it starts in 15 ms and holds 8 MB.
+it imports nothing but the standard library: it starts in 15 ms and holds 10 MB.
 """
 
 from __future__ import annotations
