@@ -78,6 +78,11 @@ def bench() -> None:
     metavar="FIGURE",
     help="Measure only this, such as cycle_10_sync or enqueue_1; may be given several times.",
 )
+@click.option(
+    "--vacuum-plain",
+    is_flag=True,
+    help="Vacuum the plain table before each of its windows: its best case.",
+)
 def engine(only: tuple[str, ...], **chosen: Any) -> None:
     """Enqueue, and enqueue-claim-ack cycles, at batch 1, 10 and 100."""
     from penstock.bench.engine import contests

@@ -12,3 +12,4 @@ class Options:
     batch: int = 10
     messages: int = 0
     only: tuple[str, ...] = ()
+    vacuum_plain: bool = False
