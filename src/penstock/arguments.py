@@ -6,7 +6,7 @@ types could not carry is caught.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -125,6 +125,12 @@ def lease(value: LeaseLike) -> tuple[int, int]:
     if not isinstance(value, tuple) or len(value) != 2:
         raise refuse("lease", value, "a Lease, or a tuple (id, token)")
     return whole("id", value[0], INT8), whole("token", value[1], INT8)
+
+
+def leases(values: Iterable[LeaseLike]) -> list[tuple[int, int]]:
+    if not isinstance(values, Iterable):
+        raise refuse("leases", values, "a list of leases")
+    return [lease(value) for value in values]
 
 
 def each(field: str, value: Any, count: int) -> list[Any] | None:

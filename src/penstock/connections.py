@@ -12,6 +12,8 @@ from psycopg import Connection, Cursor
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.types.array import ListBinaryDumper
+from psycopg.types.datetime import TimestamptzLoader
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from penstock import insights
@@ -156,6 +158,10 @@ def _execute(command: Command[Any], connection: AnyConnection) -> Rows:
     with translated():
         # Not connection.cursor(): the caller's may make dicts of rows, or bind on the client.
         cursor = Cursor(connection, row_factory=tuple_row)
+        # Django's connections give times another zone. Arrays of 1,000 payloads are written in
+        # 0.4 ms instead of 7. Both together cost 5 us a call.
+        cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
+        cursor.adapters.register_dumper(list, ListBinaryDumper)
         cursor.execute(command.sql.encode(), command.params)
         return cursor.fetchall()
 

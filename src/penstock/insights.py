@@ -149,8 +149,8 @@ def _message(row: Sequence[Any]) -> Message:
     (attempt, max_attempts, *times, worker, last_error, original_queue) = rest
     fields: list[Any] = [id, queue, state, decode_payload(payload, raw)]
     fields += [decode_json(headers) or {}, key, priority, group, attempt, max_attempts]
-    fields += [utc(time) for time in times]
-    return Message(*fields, worker, last_error, original_queue)
+    fields += [*map(utc, times), worker, last_error, original_queue]
+    return Message(*fields)
 
 
 def _attempts(text: str | None) -> tuple[Attempt, ...]:

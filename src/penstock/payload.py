@@ -30,14 +30,14 @@ def encode_payload(payload: Any) -> tuple[str | None, bytes | None]:
 
 def encode_headers(headers: Mapping[str, Any] | None) -> str | None:
     """The headers as the text of a JSON object; None if there are none."""
-    if not headers:
+    if headers is None:
         return None
     if not isinstance(headers, Mapping) or not all(isinstance(name, str) for name in headers):
         raise PayloadNotStorableError(
             f"headers are {headers!r:.200}, not a mapping with text keys",
             hint="Give headers as a dict, such as {'tenant': 'a'}.",
         )
-    return encode_json(dict(headers), "headers")
+    return encode_json(dict(headers), "headers") if headers else None
 
 
 def encode_json(value: Any, what: str) -> str:

@@ -14,7 +14,9 @@ def with_trace(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if "opentelemetry.trace" not in sys.modules:
         return headers
     context = _active()
-    return {**context, **(headers or {})} if context else headers
+    if not context or not isinstance(headers, Mapping | None):
+        return headers
+    return {**context, **(headers or {})}
 
 
 def _active() -> dict[str, str]:

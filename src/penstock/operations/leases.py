@@ -135,7 +135,7 @@ def _one(lease: LeaseLike) -> dict[str, Any]:
 
 
 def _many(leases: Sequence[LeaseLike]) -> dict[str, Any]:
-    pairs = [check.lease(lease) for lease in leases]
+    pairs = check.leases(leases)
     return {"ids": [id for id, _ in pairs], "tokens": [token for _, token in pairs]}
 
 

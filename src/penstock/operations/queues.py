@@ -74,6 +74,8 @@ def maintain(*, full_pass: bool = False) -> Command[dict[str, Any]]:
 
 
 def _settings(settings: QueueSettings | None, changes: Mapping[str, Any] | None) -> str:
+    if settings is not None and not isinstance(settings, QueueSettings):
+        raise check.refuse("settings", settings, "QueueSettings; single ones go by name")
     chosen = {**(settings.as_dict() if settings else {}), **(changes or {})}
     plain = {
         name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
