@@ -1,0 +1,208 @@
+"""`penstock bench` in its shortest form. What it measures is never asserted: machines differ."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from penstock.bench import wire
+from penstock.bench.command import bench
+from penstock.bench.comparison import Comparison, ends
+from penstock.bench.engine import contests, schedule
+from penstock.bench.options import Options
+from penstock.bench.pin import Pin, pinned
+from penstock.bench.steady import Phase, Plan
+
+ENGINE = {
+    *("cycle_1", "cycle_10", "cycle_100", "cycle_1_sync", "cycle_10_sync", "cycle_100_sync"),
+    *("enqueue_1", "enqueue_10", "enqueue_100", "history_on_over_off"),
+}
+STEADY = {
+    *("pinned_reader", "pinned_xid", "last_over_first_reader", "last_over_first_xid"),
+    "plain_pinned_reader",
+}
+DEPTH = {"ready_1m", "scheduled_1m", "leased_10k"}
+WAL = {"wal_bytes", "disk_bytes", "plain_wal_bytes", "wal_64k_over_payload"}
+
+# Seconds enough that every window has some cycles in it, even beside other tests.
+SHORTEST = [
+    pytest.param(["engine", "--seconds", "4", "--clients", "2"], ENGINE, id="engine"),
+    pytest.param(["steady", "--seconds", "4", "--clients", "2"], STEADY, id="steady"),
+    pytest.param(["depth", "--seconds", "0.4", "--messages", "1000"], DEPTH, id="depth"),
+    pytest.param(["wal", "--seconds", "0.8", "--messages", "1000"], WAL, id="wal"),
+]
+
+
+def measure(dsn: str, arguments: list[str], file: Path) -> dict[str, Any]:
+    command = [*arguments, "--dsn", dsn, "--json", str(file)]
+    result = CliRunner().invoke(bench, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "plain table" in result.stdout
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return found
+
+
+def left_behind(dsn: str) -> list[Any]:
+    with psycopg.connect(dsn) as connection:
+        schemas = connection.execute(
+            "select nspname from pg_namespace where nspname = 'penstock_bench'"
+        ).fetchall()
+        traces = connection.execute(
+            "select name from penstock.queues where starts_with(name, 'bench-') "
+            "union all select queue from penstock.messages where starts_with(queue, 'bench-') "
+            "union all select queue from penstock.history where starts_with(queue, 'bench-')"
+        ).fetchall()
+        return schemas + traces
+
+
+@pytest.mark.parametrize(("arguments", "figures"), SHORTEST)
+def test_each_benchmark_reports_its_figures_and_leaves_nothing_behind(
+    arguments: list[str], figures: set[str], dsn: str, tmp_path: Path
+) -> None:
+    found = measure(dsn, arguments, tmp_path / "found.json")
+    assert figures <= set(found["figures"])
+    assert all(found["figures"][name] > 0 for name in figures)
+    assert found["samples"]
+    assert found["server"]["settings"]["fsync"]
+    assert {"cpu", "cpus", "memory_bytes"} <= set(found["machine"])
+    assert {"penstock", "python", "psycopg"} <= set(found["versions"])
+    assert found["started_at"] <= found["finished_at"]
+    assert left_behind(dsn) == []
+
+
+def test_a_database_without_the_schema_gets_it_only_for_the_time_of_the_benchmark(
+    empty_dsn: str, tmp_path: Path
+) -> None:
+    measure(empty_dsn, ["wal", "--seconds", "0.1", "--messages", "100"], tmp_path / "found.json")
+    with psycopg.connect(empty_dsn) as connection:
+        found = connection.execute(
+            "select nspname from pg_namespace where starts_with(nspname, 'penstock')"
+        )
+        assert found.fetchall() == []
+
+
+def test_ctrl_c_ends_it_and_leaves_nothing_behind(dsn: str) -> None:
+    command = [sys.executable, "-m", "penstock.cli", "bench", "engine", "--dsn", dsn]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        until = monotonic() + 60
+        # The plain table has messages only once the clients are at work.
+        while running.poll() is None and monotonic() < until:
+            if _has_messages(connection):
+                break
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert left_behind(dsn) == []
+
+
+def _has_messages(connection: psycopg.Connection[Any]) -> bool:
+    if connection.execute("select to_regclass('penstock_bench.message')").fetchone() == (None,):
+        return False
+    try:
+        found = connection.execute("select last_value > 1 from penstock_bench.message_id_seq")
+    except psycopg.errors.UndefinedTable:
+        return False
+    return found.fetchone() == (True,)
+
+
+def test_a_second_benchmark_in_the_same_database_is_refused(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("select pg_advisory_lock(hashtextextended('penstock bench', 0))")
+        result = CliRunner().invoke(bench, ["wal", "--seconds", "0.1", "--dsn", dsn])
+    assert "another penstock bench is running" in str(result.exception)
+
+
+def test_a_schema_of_the_same_name_that_is_not_ours_is_left_alone(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create schema penstock_bench")
+        result = CliRunner().invoke(bench, ["wal", "--seconds", "0.1", "--dsn", dsn])
+        assert "did not make" in str(result.exception)
+        found = connection.execute("select to_regnamespace('penstock_bench') is not null")
+        assert found.fetchone() == (True,)
+
+
+def test_an_unknown_figure_is_refused_with_the_known_ones() -> None:
+    result = CliRunner().invoke(bench, ["engine", "--only", "cycle_7"])
+    assert result.exit_code == 2
+    assert "cycle_100_sync" in result.output
+
+
+@pytest.mark.parametrize("pin", list(Pin))
+def test_a_pin_holds_the_horizon_until_it_is_let_go(dsn: str, pin: Pin) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create schema penstock_bench")
+        connection.execute("create table penstock_bench.bystander (id integer)")
+
+        def oldest() -> int:
+            connection.execute("select pg_current_xact_id()")
+            query = "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+            row = connection.execute(query).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        def held() -> Any:
+            return connection.execute(
+                "select count(*) from pg_stat_activity "
+                "where state = 'idle in transaction' and datname = current_database() "
+                "and coalesce(backend_xid, backend_xmin) is not null"
+            ).fetchone()
+
+        with pinned(dsn, pin):
+            before = oldest()
+            if pin is Pin.XID:
+                assert oldest() == before
+            assert held() == (1,)
+        assert held() == (0,)
+        assert oldest() > before
+
+
+def test_the_full_form_of_steady_goes_on_until_enough_messages_have_passed() -> None:
+    plan = Plan.of(Options(messages=1000))
+    phase = Phase(Pin.READER)
+    assert plan.wanted == 1000
+    assert not plan.is_done(phase)
+    assert Plan.of(Options(messages=1000, seconds=1)).wanted == 0
+
+
+def test_windows_share_the_seconds_in_an_even_number_of_rounds() -> None:
+    count = len(contests())
+    for seconds in (0.1, 7.0, 60.0, 180.0):
+        rounds, window = schedule(seconds, count)
+        assert rounds % 2 == 0
+        assert rounds * window * count * 2 == pytest.approx(seconds)
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_neighbours() -> None:
+    # The machine was ten times slower in the second pair: both were, so it does not show.
+    assert Comparison((200.0, 20.0, 220.0), (100.0, 10.0, 100.0)).ratio == 2.0
+    assert Comparison((1.0,), (0.0,)).ratio is None
+    assert ends([1, 2, 3, 4, 5, 6, 7, 8]) == ([7, 8], [1, 2])
+    assert ends([5]) == ([5], [5])
+
+
+def test_parameters_arrive_as_postgresql_reads_them(dsn: str) -> None:
+    payload = wire.json_payload(200, 7)
+    assert len(payload) == 200
+    payloads = wire.array(wire.JSONB_OID, [wire.jsonb(payload), wire.jsonb(b"null")])
+    ids = wire.int8_array([(5).to_bytes(8), (-3).to_bytes(8, signed=True)])
+    with psycopg.connect(dsn) as connection:
+        result = connection.pgconn.exec_params(
+            b"select $1::jsonb[]::text[], $2::bigint[], $3::integer, $4::jsonb",
+            [payloads, ids, wire.int4(42), wire.jsonb(payload)],
+            param_formats=[1, 1, 1, 1],
+        )
+        row = [result.get_value(0, column) for column in range(4)]
+    assert row[1:3] == [b"{5,-3}", b"42"]
+    assert json.loads(row[3] or b"")["message"] == 7
+    assert (row[0] or b"").endswith(b',"null"}')
