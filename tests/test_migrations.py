@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from penstock.errors import SchemaNewerError
-from penstock.migrations import CODE_NAME, LOCK, MigrationError, Migrator
+from penstock.errors import MigrationError, SchemaNewerError
+from penstock.migrations import CODE_NAME, LOCK, Migrator
 
 Connect = Callable[..., psycopg.Connection[Any]]
 

@@ -90,7 +90,7 @@ def test_root_keeps_its_data_where_another_user_can_reach_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert settings(HOME="/root").home == Path("/var/lib/penstock")
+    assert settings().home == Path("/var/lib/penstock")
 
 
 def test_an_empty_home_variable_falls_back_on_the_user_database(

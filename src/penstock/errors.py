@@ -148,6 +148,10 @@ class SchemaNewerError(PenstockError):
     """The database was migrated by a newer Penstock than this one."""
 
 
+class MigrationError(PenstockError):
+    """A migration failed, or the database and the migration files tell different stories."""
+
+
 class ConfigurationError(PenstockError):
     """A setting of the environment or of the command line is wrong."""
 
@@ -187,6 +191,7 @@ ERRORS: Final = (
     ErrorRow("42501", PermissionDeniedError, 403, 8),
     ErrorRow(None, SchemaMissingError, 503, 7),
     ErrorRow(None, SchemaNewerError, 503, 7),
+    ErrorRow(None, MigrationError, 503, 7),
     ErrorRow(None, DatabaseUnavailableError, 503, 6),
     ErrorRow(None, ConfigurationError, 500, 2),
     ErrorRow(None, PenstockError, 500, 1),

@@ -21,16 +21,12 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from penstock.errors import PenstockError, SchemaNewerError
+from penstock.errors import MigrationError, SchemaNewerError
 
 # Any number will do, as long as every version of Penstock has the same: "penstock" in ASCII.
 LOCK: Final = 0x70656E73746F636B
 CODE_NAME: Final = "functions and views"
 _FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
-
-
-class MigrationError(PenstockError):
-    """The database and the migration files tell different stories."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,8 +135,14 @@ def test_data_of_a_version_that_is_not_there_are_left_alone(home: Path) -> None:
 
 def test_a_home_that_cannot_be_made_is_named(place: Path) -> None:
     (place / "file").touch()
-    with pytest.raises(ConfigurationError, match=r"file/home .*PENSTOCK_HOME"):
+    with pytest.raises(ConfigurationError, match=r"file/home: .*PENSTOCK_HOME"):
         EmbeddedPostgres.start(place / "file" / "home")
+
+
+def test_a_home_that_cannot_be_used_is_named(home: Path) -> None:
+    (home / "turn.lock").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=r"turn.lock: Is a directory.*PENSTOCK_HOME"):
+        EmbeddedPostgres.start(home)
 
 
 def test_a_directory_without_server_programs_is_named(home: Path, place: Path) -> None:

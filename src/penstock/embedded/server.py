@@ -45,31 +45,32 @@ class EmbeddedPostgres:
         `bin_dir` names another PostgreSQL than the wheel's; `settings` are server settings. Both
         count only for the one who starts it.
         """
-        home = _prepare_home(Path(home))
-        with postmaster.turn(home):
-            use = postmaster.open_lock(home / postmaster.USE_LOCK)
-            fcntl.flock(use, fcntl.LOCK_SH)
-            try:
-                return cls._join(home, use, Path(bin_dir) if bin_dir else None, settings or {})
-            except BaseException:
-                os.close(use)
-                raise
-
-    @classmethod
-    def _join(
-        cls, home: Path, use: int, bin_dir: Path | None, settings: Mapping[str, str]
-    ) -> EmbeddedPostgres:
+        home = Path(home)
         try:
-            cluster = Cluster(home, bin_dir)
-            cluster.create()
-            _ensure_keeper(home, cluster.data)
-            server = _usable_server(cluster, settings)
+            return cls._join(home, Path(bin_dir) if bin_dir else None, settings or {})
         except OSError as error:
             raise ConfigurationError(
                 f"the embedded PostgreSQL cannot use {error.filename or home}: {error.strerror}",
                 hint="Set PENSTOCK_HOME to a directory that can be written.",
             ) from error
-        return cls(home, use, cluster, server)
+
+    @classmethod
+    def _join(
+        cls, home: Path, bin_dir: Path | None, settings: Mapping[str, str]
+    ) -> EmbeddedPostgres:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home = home.resolve()
+        with postmaster.turn(home):
+            use = postmaster.open_lock(home / postmaster.USE_LOCK)
+            try:
+                fcntl.flock(use, fcntl.LOCK_SH)
+                cluster = Cluster(home, bin_dir)
+                cluster.create()
+                _ensure_keeper(home, cluster.data)
+                return cls(home, use, cluster, _usable_server(cluster, settings))
+            except BaseException:
+                os.close(use)
+                raise
 
     @property
     def dsn(self) -> str:
@@ -114,18 +115,6 @@ def _dsn(socket_directory: Path, database: str) -> str:
     # The port is spelled out because libpq would take PGPORT for it otherwise.
     host = quote(str(socket_directory), safe="")
     return f"postgresql://{USER}@/{quote(database, safe='')}?host={host}&port={PORT}"
-
-
-def _prepare_home(home: Path) -> Path:
-    try:
-        if not home.exists():
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return home.resolve()
-    except OSError as error:
-        raise ConfigurationError(
-            f"the directory {home} for the embedded PostgreSQL cannot be made: {error.strerror}",
-            hint="Set PENSTOCK_HOME to a directory that can be written.",
-        ) from error
 
 
 def _ensure_keeper(home: Path, data: Path) -> None:
