@@ -1,0 +1,33 @@
+-- Runs a CREATE statement after writing out, for each of the nine segments, what stands between the lines --[ and
+-- --], with {slot} replaced by the segment's number. PL/pgSQL keeps the plans of static statements only, and a plan made
+-- anew costs more than the statement it is for: so each segment gets a statement of its own, from one text.
+-- After "--[ slot" the statements are the leaves of an IF on the variable slot, four comparisons deep: every expression
+-- evaluated costs about a microsecond, once a transaction, and a CASE would need up to nine.
+create or replace function penstock._unroll(template text) returns void language plpgsql as $$
+declare
+  parts text[] := regexp_split_to_array(template, '\n\s*--[][]');
+  body  text := parts[1];
+  leaf  text;
+begin
+  for i in 2 .. cardinality(parts) loop
+    leaf := substr(parts[i], strpos(parts[i], E'\n'));
+    if i % 2 = 1 then
+      body := body || leaf;
+    elsif parts[i] like ' slot%' then
+      body := body || E'\n' || penstock._branch(leaf, 0, 8);
+    else
+      body := body || (select string_agg(replace(leaf, '{slot}', slot::text), '' order by slot) from generate_series(0, 8) slot);
+    end if;
+  end loop;
+  execute body;
+end $$;
+
+create or replace function penstock._branch(leaf text, low integer, high integer) returns text language plpgsql as $$
+declare
+  middle integer := (low + high) / 2;
+begin
+  if low = high then
+    return replace(leaf, '{slot}', low::text);
+  end if;
+  return format(E'if slot <= %s then %s\nelse %s\nend if;', middle, penstock._branch(leaf, low, middle), penstock._branch(leaf, middle + 1, high));
+end $$;

@@ -1,0 +1,148 @@
+-- The ring of segments: taking the next one, closing drained ones, truncating closed ones.
+-- Whoever changes penstock.ring holds the advisory lock (1885695603, 1), tried for, never waited for.
+
+-- Takes the next free segment once the current one has had its share of positions. Only registers change, so this is
+-- safe in anybody's transaction. With none free the current one grows until one is.
+create or replace function penstock._rotate() returns void language plpgsql as $$
+declare
+  share constant bigint := 32768;
+  ring  text;
+  high  bigint;
+  free  text;
+begin
+  if not pg_try_advisory_lock(1885695603, 1) then
+    return;
+  end if;
+  begin
+    high := pg_sequence_last_value('penstock.position');
+    if high >= pg_sequence_last_value('penstock.ring_until') then
+      ring := pg_sequence_last_value('penstock.ring')::text;
+      free := left(translate('12345678', ring, ''), 1);
+      perform setval('penstock.ring_until', high + case when free = '' then share / 16 else share end);
+      if free <> '' then
+        perform setval('penstock.ring', (ring || free)::bigint);
+      end if;
+    end if;
+  exception when query_canceled or others then
+    perform pg_advisory_unlock(1885695603, 1);
+    raise;
+  end;
+  perform pg_advisory_unlock(1885695603, 1);
+end $$;
+
+-- The segments that may hold rows: all but the free ones.
+create or replace function penstock._used_slots() returns integer[] language sql as $$
+  select array_agg(digit::integer)
+  from regexp_split_to_table('0' || translate(pg_sequence_last_value('penstock.ring')::text, '09', ''), '') digit
+$$;
+
+select penstock._unroll($unroll$
+-- The current segment, held in the ring until the end of the transaction: truncating it takes a lock that conflicts
+-- with the one taken here.
+create or replace function penstock._hold_current() returns integer language plpgsql as $$
+declare
+  slot integer;
+begin
+  loop
+    slot := pg_sequence_last_value('penstock.ring') % 10;
+    --[ slot
+    delete from penstock.ready_{slot} where false;
+    --]
+    if strpos(pg_sequence_last_value('penstock.ring')::text, slot::text) > 0 then
+      return slot;
+    end if;
+  end loop;
+end $$;
+$unroll$);
+
+-- Looks after the ring: closes segments whose ready messages are gone, truncates closed ones, and moves what is left
+-- in the oldest to the attic when segments run short. Returns how many segments became free.
+-- Locks: ACCESS EXCLUSIVE on the tables of a segment that nobody uses any more, NOWAIT.
+create or replace function penstock._tend_ring() returns integer language plpgsql as $$
+declare
+  ring    text;
+  closing text;
+  live    text;
+  slot    text;
+  freed   integer := 0;
+begin
+  if not pg_try_advisory_xact_lock(1885695603, 1) then
+    return 0;
+  end if;
+  ring := pg_sequence_last_value('penstock.ring')::text;
+  closing := split_part(ring, '9', 1);
+  live := split_part(ring, '9', 2);
+  foreach slot in array regexp_split_to_array(left(live, -1), '') loop
+    continue when slot in ('', '0') or penstock._any_ready(slot::integer);
+    closing := closing || slot;
+    live := replace(live, slot, '');
+  end loop;
+  perform setval('penstock.ring', (closing || '9' || live)::bigint);
+  foreach slot in array regexp_split_to_array(closing, '') loop
+    continue when slot = '';
+    if penstock._free_segment(slot) then
+      closing := replace(closing, slot, '');
+      perform setval('penstock.ring', (closing || '9' || live)::bigint);
+      freed := freed + 1;
+    end if;
+  end loop;
+  if length(closing || replace(live, '0', '')) >= 6 then
+    perform penstock._clear_oldest(left(closing || replace(live, '0', ''), 1)::integer);
+  elsif strpos(live, '0') > 0 and penstock._free_segment('0') then
+    perform setval('penstock.ring', (closing || '9' || replace(live, '0', ''))::bigint);
+  end if;
+  return freed;
+end $$;
+
+-- Truncates a segment if nobody holds it and it is empty. The lock proves that nobody is left who could still commit
+-- into it; a slow enqueuer, or a reader of the segment, only makes it wait for another time.
+create or replace function penstock._free_segment(slot text) returns boolean language plpgsql as $$
+declare
+  live boolean;
+begin
+  execute replace('lock table penstock.ready_#, penstock.leased_#, penstock.body_# in access exclusive mode nowait', '#', slot);
+  execute replace('select exists (select from penstock.ready_#) or exists (select from penstock.leased_#) or exists (select from penstock.body_#)', '#', slot)
+  into live;
+  if not live then
+    execute replace('truncate penstock.ready_#, penstock.leased_#, penstock.body_#', '#', slot);
+  end if;
+  return not live;
+exception when lock_not_available then
+  return false;
+end $$;
+
+select penstock._unroll($unroll$
+create or replace function penstock._any_ready(slot integer) returns boolean language plpgsql as $$
+begin
+  --[ slot
+  return exists (select from penstock.ready_{slot});
+  --]
+end $$;
+
+-- Moves a bounded piece of what is left in a segment to the attic. A row moves there at most once in its life, and
+-- only out of segments that are nearly empty: a backlog stays where it is.
+create or replace function penstock._clear_oldest(slot integer) returns void language plpgsql as $$
+#variable_conflict use_column
+declare
+  piece constant integer := 1000;
+  ring  text := pg_sequence_last_value('penstock.ring')::text;
+begin
+  --[ slot
+      if (select count(*) from (select from penstock.ready_{slot} limit 4 * piece + 1) s) > 4 * piece then
+      return;
+    end if;
+    if strpos(split_part(ring, '9', 2), '0') = 0 then
+      perform setval('penstock.ring', replace(ring, '9', '90')::bigint);
+    end if;
+    with gone as (
+      delete from penstock.ready_{slot} where ctid = any (array(select ctid from penstock.ready_{slot} limit piece for update skip locked)) returning *)
+    insert into penstock.ready_0 select * from gone;
+    with gone as (
+      delete from penstock.leased_{slot} where ctid = any (array(select ctid from penstock.leased_{slot} limit piece for update skip locked)) returning *)
+    insert into penstock.leased_0 select * from gone;
+    with gone as (
+      delete from penstock.body_{slot} where ctid = any (array(select ctid from penstock.body_{slot} limit piece / 10 for update skip locked)) returning *)
+    insert into penstock.body_0 select * from gone;
+  --]
+end $$;
+$unroll$);

@@ -1,0 +1,103 @@
+-- Groups. The row in message_group is there as long as the group has a ticket; enqueuers of a group hold it until
+-- commit, one after the other, so that positions within a group are in order of commit.
+
+-- Holds a group until commit. True if it was begun by this: then it has no ticket yet.
+create or replace function penstock._lock_group(queue_id integer, group_key text) returns boolean language plpgsql as $$
+#variable_conflict use_column
+begin
+  loop
+    insert into penstock.message_group (queue_id, group_key) values (_lock_group.queue_id, _lock_group.group_key) on conflict do nothing;
+    if found then
+      return true;
+    end if;
+    perform from penstock.message_group g where g.queue_id = _lock_group.queue_id and g.group_key = _lock_group.group_key for update;
+    if found then
+      return false;
+    end if;
+  end loop;
+end $$;
+
+create or replace function penstock._join_group(m penstock.envelope, due timestamptz) returns bigint language plpgsql as $$
+declare
+  begun boolean := penstock._lock_group(m.queue_id, m.group_key);
+begin
+  m.id := nextval('penstock.position');
+  m := penstock._store_body(m);
+  insert into penstock.grouped select m.id, coalesce(due, m.enqueued_at), (m).*;
+  if begun then
+    perform penstock._issue_ticket(m.queue_id, m.group_key, m.id - 1);
+  end if;
+  return m.id;
+end $$;
+
+-- Puts the ticket of a group where its next message belongs: the schedule, or its lane. Without a next message the
+-- group ends; unless somebody is enqueuing to it just now, or we cannot see that nobody is: then we look again soon.
+create or replace function penstock._issue_ticket(queue_id integer, group_key text, after bigint) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  head   record;
+  ticket penstock.envelope;
+begin
+  ticket.id := after;
+  ticket.enqueued_at := clock_timestamp();
+  ticket.queue_id := _issue_ticket.queue_id;
+  ticket.group_key := _issue_ticket.group_key;
+  ticket.priority := 0;
+  ticket.attempt := 0;
+  ticket.max_attempts := 1;
+  head := penstock._group_head(_issue_ticket.queue_id, _issue_ticket.group_key, after);
+  if head.position is null then
+    if penstock._end_group(_issue_ticket.queue_id, _issue_ticket.group_key, after) then
+      return;
+    end if;
+    insert into penstock.scheduled select ticket.enqueued_at + interval '20 milliseconds', (ticket).*;
+    return;
+  end if;
+  ticket.priority := head.priority;
+  if head.visible_at > ticket.enqueued_at then
+    insert into penstock.scheduled select head.visible_at, (ticket).*;
+  else
+    perform penstock._put_ready(ticket, penstock._ticket_position(_issue_ticket.queue_id, ticket.priority, head.position));
+  end if;
+end $$;
+
+create or replace function penstock._group_head(queue_id integer, group_key text, after bigint, out "position" bigint, out priority smallint, out visible_at timestamptz)
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+begin
+  select g.position, g.priority, g.visible_at into _group_head.position, _group_head.priority, _group_head.visible_at
+  from penstock.grouped g where g.queue_id = _group_head.queue_id and g.group_key = _group_head.group_key and g.position > after
+  order by g.position limit 1;
+end $$;
+
+-- Where in its lane a ticket goes: by the age of the message it stands for, or a group would wait out the whole backlog
+-- for each of its messages; but at the end where there is hardly any backlog, so that no floor has to be lowered.
+create or replace function penstock._ticket_position(queue_id integer, priority smallint, head bigint) returns bigint language plpgsql as $$
+#variable_conflict use_column
+declare
+  floor regclass;
+begin
+  select q.floors[array_position(q.priorities, _ticket_position.priority)] into floor from penstock.queue q where q.id = _ticket_position.queue_id;
+  if pg_sequence_last_value('penstock.position') - pg_sequence_last_value(floor) < 2000 then
+    return nextval('penstock.position');
+  end if;
+  if head < pg_sequence_last_value(floor) then
+    perform setval(floor, head);
+  end if;
+  return head;
+end $$;
+
+create or replace function penstock._end_group(queue_id integer, group_key text, after bigint) returns boolean language plpgsql as $$
+#variable_conflict use_column
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    return false;
+  end if;
+  perform from penstock.message_group g where g.queue_id = _end_group.queue_id and g.group_key = _end_group.group_key for update skip locked;
+  if not found or (penstock._group_head(_end_group.queue_id, _end_group.group_key, after)).position is not null then
+    return false;
+  end if;
+  delete from penstock.message_group g where g.queue_id = _end_group.queue_id and g.group_key = _end_group.group_key;
+  return true;
+end $$;

@@ -1,0 +1,121 @@
+-- Settles messages as done. Locks: the leased rows. Uses leased_N_token.
+select penstock._unroll($unroll$
+create or replace function penstock.ack(id bigint, token bigint) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  slot integer := ack.token & 15;
+begin
+  -- Bit 16 of the token says that the queue keeps history: then, and for what has a key, a group or a body of its own,
+  -- there is more to do than to delete.
+  if ack.token & 16 = 0 then
+    --[ slot
+    delete from penstock.leased_{slot} l where l.token = ack.token and l.id = ack.id and l.lease_until > (select clock_timestamp())
+      and (l.key, l.group_key, l.body_slot) is null;
+    --]
+    if found then
+      return;
+    end if;
+  end if;
+  perform penstock._ack_special(ack.id, ack.token);
+end $$;
+
+create or replace function penstock._ack_special(id bigint, token bigint) returns void language plpgsql as $$
+declare
+  l penstock.leased_0 := penstock._pull(id, token);
+begin
+  if l.id is null then
+    perform penstock._fail_lost(id);
+  end if;
+  perform penstock._done(l);
+end $$;
+
+-- Settles many; returns the ids that were settled. One that is missing had lost its lease.
+create or replace function penstock.ack_many(ids bigint[], tokens bigint[]) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+declare
+  started timestamptz := clock_timestamp();
+  settled integer := 0;
+  slot    integer;
+  logged  boolean;
+  n       integer;
+  l       penstock.leased_0;
+begin
+  perform penstock._check_pairs(ids, tokens, 'tokens');
+  for slot, logged in select distinct t & 15, t & 16 <> 0 from unnest(tokens) t where t & 15 <= 8 loop
+    if logged then
+      --[ slot
+      return query
+      with gone as (
+        delete from penstock.leased_{slot} l using unnest(ids, tokens) u (id, token)
+        where l.token = u.token and l.id = u.id and l.lease_until > started and (l.key, l.group_key, l.body_slot) is null returning l.*),
+      logged as (
+        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at, attempts,
+          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload, payload_bytes)
+        select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at, g.claimed_at, started,
+          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
+        from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
+      select g.id from gone g;
+      --]
+    else
+      --[ slot
+      return query
+      delete from penstock.leased_{slot} l using unnest(ids, tokens) u (id, token)
+      where l.token = u.token and l.id = u.id and l.lease_until > started and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      --]
+    end if;
+    get diagnostics n = row_count;
+    settled := settled + n;
+  end loop;
+  -- What is left has a key, a group or a body of its own, has moved to the attic, or has lost its lease.
+  if settled < cardinality(ids) then
+    for l in select (penstock._pull(u.id, u.token)).* from (select * from unnest(ids, tokens) u (id, token) order by token, id) u loop
+      continue when l.id is null;
+      perform penstock._done(l);
+      return next l.id;
+    end loop;
+  end if;
+end $$;
+
+-- Takes the leased row of a lease that is still held, wherever it is. Nothing, if the lease is lost.
+create or replace function penstock._pull(id bigint, token bigint) returns penstock.leased_0 language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  started timestamptz := clock_timestamp();
+  l       penstock.leased_0;
+  slot integer;
+begin
+  slot := _pull.token & 15;
+  if slot > 8 then
+    return null;
+  end if;
+  --[ slot
+      delete from penstock.leased_{slot} t where t.token = _pull.token and t.id = _pull.id and t.lease_until > started returning * into l;
+  --]
+  if l.id is null then
+    delete from penstock.leased_0 t where t.token = _pull.token and t.id = _pull.id and t.lease_until > started returning * into l;
+  end if;
+  return l;
+end $$;
+$unroll$);
+
+create or replace function penstock._done(l penstock.leased_0) returns void language plpgsql as $$
+begin
+  perform penstock._finish(penstock._envelope(l), 'done', null);
+  if l.group_key is not null and l.dead_at is null then
+    perform penstock._issue_ticket(l.queue_id, l.group_key, l.position);
+  end if;
+end $$;
+
+create or replace function penstock._check_pairs(ids bigint[], other anyarray, name text) returns void language plpgsql as $$
+begin
+  if ids is null or cardinality(ids) > 10000 then
+    perform penstock._fail_value('ids', coalesce(cardinality(ids) || ' ids', null), 'up to 10000 ids');
+  elsif other is null or cardinality(other) <> cardinality(ids) then
+    perform penstock._fail_value(name, coalesce(cardinality(other) || ' values', null), format('one for each of the %s ids', cardinality(ids)));
+  end if;
+end $$;
