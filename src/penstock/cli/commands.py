@@ -12,7 +12,8 @@ from penstock.cli.session import Session
 def _remember(ctx: click.Context, option: click.Parameter, value: Any) -> None:
     # An option left out keeps what an earlier one on the line said, so that
     # `penstock --json queue list` and `penstock queue list --json` are the same.
-    if value and option.name:
+    # An empty DSN was still said, and is refused where it is read.
+    if value not in (None, False) and option.name:
         setattr(ctx.ensure_object(Session), option.name, value)
 
 

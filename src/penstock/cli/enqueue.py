@@ -145,4 +145,7 @@ def _line_value(file: IO[bytes], number: int, content: bytes) -> Any:
 
 def _size(file: IO[bytes]) -> int | None:
     """The length of a file; a pipe has none, and its bar just moves."""
-    return os.fstat(file.fileno()).st_size or None
+    try:
+        return os.fstat(file.fileno()).st_size or None
+    except OSError:
+        return None

@@ -58,7 +58,7 @@ class Session:
         if yes:
             return
         if self.json or not is_answered_by_a_person():
-            raise click.UsageError(f"{question} Nothing was done: add --yes to go ahead")
+            raise click.UsageError(f"there is nobody to ask: {question} Add --yes to do it")
         if not click.confirm(question, err=True):
             raise click.ClickException("nothing was done")
 

@@ -1,0 +1,185 @@
+"""`penstock up`: a real process, its signals, and what is left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.cli.up import program_name, without_password
+from penstock.embedded import postmaster
+
+COMMAND = [sys.executable, "-m", "penstock.cli"]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Not in pytest's own directory: if root runs the tests, the server's user has to enter."""
+    made = Path(tempfile.mkdtemp(prefix="penstock-up-"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def start(home: Path) -> Iterator[Start]:
+    """Starts `penstock up` with a home of its own; ends what is left of it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def call(*argv: str, **environment: str) -> subprocess.Popen[str]:
+        without = {k: v for k, v in os.environ.items() if k not in ("PENSTOCK_DSN", "DATABASE_URL")}
+        process = subprocess.Popen(
+            [*COMMAND, "up", *argv],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**without, "PENSTOCK_HOME": str(home), **environment},
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield call
+    for process in started:
+        # Not kill: the server would be stopped a moment later, under the hands of the clean-up.
+        process.terminate()
+        process.communicate()
+
+
+def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Waits for the one line that says so."""
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    return found
+
+
+def server_runs(home: Path) -> bool:
+    return any(postmaster.running(found.parent) for found in home.rglob("PG_VERSION"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_runs_until_told_to_stop_and_leaves_nothing(
+    start: Start, home: Path, number: signal.Signals
+) -> None:
+    process = start("--json")
+    found = ready(process)
+    assert found["embedded"] is True
+    with psycopg.connect(found["dsn"]) as connection:
+        row = connection.execute("select penstock.schema_version()").fetchone()
+        assert row == (found["schema_version"],)
+    assert server_runs(home)
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, "", "")
+    assert not server_runs(home)
+
+
+def test_a_person_sees_the_dsn_and_three_commands_that_work(start: Start, home: Path) -> None:
+    process = start()
+    assert process.stdout is not None
+    lines = []
+    while not lines or "Ctrl-C" not in lines[-1]:
+        lines.append(process.stdout.readline())
+        assert lines[-1], process.communicate()
+    text = "".join(lines)
+    assert f"host={str(home).replace('/', '%2F')}" in text
+    script = text.partition("terminal:\n")[2].partition("Ctrl-C")[0]
+    assert len(script.splitlines()) == 4  # they, and the DSN for them
+    tried = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=False)
+    assert (tried.returncode, tried.stderr) == (0, "")
+    assert '{"to": "you"}' in tried.stdout
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert (process.returncode, err) == (0, "stopped\n")
+
+
+@pytest.mark.parametrize(
+    ("argv0", "found", "name"),
+    [
+        ("{bin}/penstock", True, "penstock"),
+        ("{bin}/penstock", False, "{bin}/penstock"),
+        ("cli/__main__.py", True, "penstock"),
+        ("cli/__main__.py", False, f"{sys.executable} -m penstock.cli"),
+    ],
+)
+def test_the_commands_name_the_program_as_a_shell_finds_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv0: str, found: bool, name: str
+) -> None:
+    script = tmp_path / "penstock"
+    script.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [argv0.format(bin=tmp_path)])
+    monkeypatch.setenv("PATH", str(tmp_path) if found else "")
+    assert program_name() == name.format(bin=tmp_path)
+
+
+def test_the_data_are_there_again_the_next_time(start: Start) -> None:
+    first = start("--json")
+    with psycopg.connect(ready(first)["dsn"]) as connection:
+        connection.execute("select penstock.create_queue('kept')")
+    first.terminate()
+    first.communicate()
+    second = start("--json")
+    with psycopg.connect(ready(second)["dsn"]) as connection:
+        assert connection.execute("select name from penstock.queues").fetchall() == [("kept",)]
+
+
+def test_two_share_one_server_and_the_last_one_stops_it(start: Start, home: Path) -> None:
+    first, second = start("--json"), start("--json")
+    dsn = ready(first)["dsn"]
+    assert ready(second)["dsn"] == dsn
+    first.terminate()
+    first.communicate()
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
+    second.terminate()
+    second.communicate()
+    assert not server_runs(home)
+
+
+def test_a_database_that_is_named_is_migrated_and_left_running(
+    start: Start, home: Path, empty_dsn: str
+) -> None:
+    process = start("--json", PENSTOCK_DSN=empty_dsn)
+    found = ready(process)
+    assert (found["embedded"], found["dsn"]) == (False, empty_dsn)
+    process.terminate()
+    process.communicate()
+    assert process.returncode == 0
+    with psycopg.connect(empty_dsn) as connection:
+        assert connection.execute("select count(*) from penstock.queues").fetchone() == (0,)
+    assert not server_runs(home)
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in without_password("postgresql://ada:secret@db/app")
+    assert "host=db" in without_password("postgresql://ada:secret@db/app")
+    assert without_password("postgresql://ada@db/app") == "postgresql://ada@db/app"
+
+
+@pytest.mark.parametrize(
+    ("argv", "environment", "code", "says"),
+    [
+        (["now"], {}, 2, "unexpected extra argument"),
+        (["--dsn", "mysql://host/db"], {}, 2, "not PostgreSQL"),
+        (["--dsn", "postgresql://nobody@127.0.0.1:1/none"], {}, 6, "not available"),
+        ([], {"PENSTOCK_HOME": "/dev/null"}, 2, "PENSTOCK_HOME"),
+    ],
+)
+def test_bad_input_is_one_line_and_starts_nothing(
+    start: Start, home: Path, argv: list[str], environment: dict[str, str], code: int, says: str
+) -> None:
+    process = start(*argv, **environment)
+    out, err = process.communicate()
+    assert (process.returncode, out, err.count("\n")) == (code, "", 1)
+    assert says in err
+    assert not server_runs(home)
