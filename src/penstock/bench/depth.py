@@ -23,12 +23,18 @@ FULL_SECONDS = 60.0
 _SPARE_BATCHES = 10
 _LOAD_COUNT = 10_000
 _FULL_LEASED = 10_000
+_RATIOS = {
+    "_beside": "  deep / nearly empty beside it",
+    "_alone": "  deep / nearly empty before, corrected",
+    "_neighbour": "  nearly empty beside it / before, corrected",
+}
 _METHOD = (
     "The time of a claim of {batch} alone, seen by one client, synchronous commit off; acking it "
-    "and enqueueing as many anew is not timed. Claims alternate between the deep queue and the "
-    "nearly empty one, on both systems, until the time is up; a figure is the median claim in the "
-    "deep queue / the median in the nearly empty one. Figures ending in _alone compare with the "
-    "nearly empty queue before anything was loaded, those ending in _mean the means."
+    "and enqueueing as many anew is not timed. Claims alternate between the deep queue and a "
+    "nearly empty one beside it, on both systems, until the time is up. Medians. _beside: deep / "
+    "nearly empty beside it. _alone: deep / nearly empty before anything was loaded, corrected by "
+    "how fast the machine was then and now (an unrelated query among the claims). The figure is "
+    "the larger of the two. _neighbour: nearly empty beside it / before. _mean: _beside with means."
 )
 
 
@@ -41,7 +47,19 @@ class Load:
     steps: tuple[tuple[str, int], ...]
 
 
-Times = dict[tuple[System, str], list[float]]
+@dataclass
+class Measurement:
+    """Claims of all clients, and the control query among them."""
+
+    clients: list["Client"]
+    control: list[float]
+
+    def times(self, system: System, queue: str) -> list[float]:
+        return next(c.times for c in self.clients if (c.session.system, c.queue) == (system, queue))
+
+    def paced(self, system: System, queue: str) -> float:
+        """The median claim, in units of the control query."""
+        return median(self.times(system, queue)) / median(self.control)
 
 
 @dataclass
@@ -91,22 +109,25 @@ def run(place: Scratch, options: Options, progress: Progress) -> Findings:
     progress.plan(len(states) + 1)
     progress.say("nearly empty")
     alone = _measure(place, options, (EMPTY,), seconds)
-    for client in alone:
-        place.purge(client.session.system, client.queue)
+    _clear(place)
     progress.step()
     measured = {}
     for state in states:
         progress.say(f"loading: {state.what}")
         for system in System:
             _load(place, system, state)
-        place.vacuum_plain()
+            place.tidy(system)
         progress.say(state.what)
         measured[state.figure] = _measure(place, options, (DEEP, EMPTY), seconds)
-        for system in System:
-            for queue in QUEUES:
-                place.purge(system, queue)
+        _clear(place)
         progress.step()
     return _findings(options, alone, measured)
+
+
+def _clear(place: Scratch) -> None:
+    for system in System:
+        for queue in QUEUES:
+            place.purge(system, queue)
 
 
 def _load(place: Scratch, system: System, state: Load) -> None:
@@ -121,12 +142,9 @@ def _load(place: Scratch, system: System, state: Load) -> None:
 
 def _measure(
     place: Scratch, options: Options, queues: tuple[str, ...], seconds: float
-) -> list[Client]:
-    clients = [
-        Client(place.sessions[system], queue, options.batch)
-        for system in System
-        for queue in queues
-    ]
+) -> Measurement:
+    clients = [Client(place.sessions[s], queue, options.batch) for s in System for queue in queues]
+    control: list[float] = []
     for client in clients:
         client.fill()
     until = time.monotonic() + seconds
@@ -134,53 +152,58 @@ def _measure(
         # There and back again, so that nobody always comes after the same neighbour.
         for client in [*clients, *reversed(clients)]:
             client.claim()
-    return clients
+        begun = time.perf_counter()
+        place.run("control")
+        control.append(time.perf_counter() - begun)
+    return Measurement(clients, control)
 
 
-def _findings(options: Options, alone: list[Client], measured: dict[str, list[Client]]) -> Findings:
-    before = {client.session.system: client.times for client in alone}
+def _findings(options: Options, alone: Measurement, measured: dict[str, Measurement]) -> Findings:
     figures: Figures = {}
-    rows = [Row("nearly empty, alone", *[_milliseconds(before[system]) for system in System])]
+    texts = [_milliseconds(alone.times(system, EMPTY)) for system in System]
+    rows = [Row("nearly empty, before", *texts)]
     for state in loads(options):
-        times = {(c.session.system, c.queue): c.times for c in measured[state.figure]}
-        for system, prefix in ((System.PENSTOCK, ""), (System.PLAIN, "plain_")):
-            deep, empty = times[system, DEEP], times[system, EMPTY]
-            figures[f"{prefix}{state.figure}"] = quotient(deep, empty)
-            figures[f"{prefix}{state.figure}_mean"] = mean(deep) / mean(empty)
-            figures[f"{prefix}{state.figure}_alone"] = quotient(deep, before[system])
-        rows += _rows(state, times, figures)
-    return Findings(
-        _METHOD.format(batch=options.batch),
-        figures,
-        rows,
-        _notes(options, measured),
-        {
-            "claim_milliseconds": {
-                "alone": [_sample(client) for client in alone],
-                **{figure: [_sample(c) for c in clients] for figure, clients in measured.items()},
-            }
-        },
-    )
+        found = measured[state.figure]
+        figures |= _figures(state.figure, System.PENSTOCK, alone, found)
+        figures |= _figures(f"plain_{state.figure}", System.PLAIN, alone, found)
+        rows += _rows(state, found, figures)
+    samples = {"nearly_empty": _sample(alone)}
+    samples |= {figure: _sample(found) for figure, found in measured.items()}
+    method, notes = _METHOD.format(batch=options.batch), _notes(options, measured)
+    return Findings(method, figures, rows, notes, {"claim_milliseconds": samples})
 
 
-def _rows(state: Load, times: Times, figures: Figures) -> list[Row]:
+def _figures(name: str, system: System, alone: Measurement, found: Measurement) -> Figures:
+    deep, empty = found.times(system, DEEP), found.times(system, EMPTY)
+    before = alone.paced(system, EMPTY)
+    beside, corrected = median(deep) / median(empty), found.paced(system, DEEP) / before
+    return {
+        name: max(beside, corrected),
+        f"{name}_beside": beside,
+        f"{name}_alone": corrected,
+        f"{name}_neighbour": found.paced(system, EMPTY) / before,
+        f"{name}_mean": mean(deep) / mean(empty),
+    }
+
+
+def _rows(state: Load, found: Measurement, figures: Figures) -> list[Row]:
     rows = []
     for queue, what in ((DEEP, state.what), (EMPTY, "  nearly empty, beside it")):
-        ours, plain = (times[system, queue] for system in System)
+        ours, plain = (found.times(system, queue) for system in System)
         texts = _milliseconds(ours), _milliseconds(plain), ratio_text(quotient(ours, plain))
         rows.append(Row(what, *texts))
-    for suffix, what in (("", "  deep / nearly empty"), ("_alone", "  deep / nearly empty, alone")):
+    for suffix, what in _RATIOS.items():
         name = f"{state.figure}{suffix}"
         rows.append(Row(what, ratio_text(figures[name]), ratio_text(figures[f"plain_{name}"])))
     return rows
 
 
-def _notes(options: Options, measured: dict[str, list[Client]]) -> list[str]:
+def _notes(options: Options, measured: dict[str, Measurement]) -> list[str]:
     notes = []
     if options.messages < 1_000_000:
         notes.append(f"ready_1m and scheduled_1m were measured with {options.messages:,} messages")
         notes.append("leased_10k was measured with a hundredth of that, at most 10,000")
-    short = sum(client.short for clients in measured.values() for client in clients)
+    short = sum(client.short for found in measured.values() for client in found.clients)
     if short:
         notes.append(f"{short} claims came back with less than {options.batch} messages")
     return notes
@@ -190,21 +213,22 @@ def _milliseconds(times: list[float]) -> str:
     return f"{median(times) * 1000:.3f} ms"
 
 
-def _sample(client: Client) -> dict[str, Any]:
-    ordered = sorted(client.times)
+def _sample(found: Measurement) -> dict[str, Any]:
+    clients = [
+        {
+            "system": client.session.system,
+            "queue": client.queue,
+            "short_claims": client.short,
+            **_spread(client.times),
+        }
+        for client in found.clients
+    ]
+    return {"clients": clients, "control": _spread(found.control)}
 
-    def at(share: float) -> float:
-        return round(ordered[int(share * (len(ordered) - 1))] * 1000, 4)
 
-    return {
-        "system": client.session.system,
-        "queue": client.queue,
-        "claims": len(ordered),
-        "short_claims": client.short,
-        "mean": round(mean(ordered) * 1000, 4),
-        "p10": at(0.1),
-        "p50": at(0.5),
-        "p90": at(0.9),
-        "p99": at(0.99),
-        "max": at(1.0),
-    }
+def _spread(times: list[float]) -> dict[str, float]:
+    ordered = [seconds * 1000 for seconds in sorted(times)]
+    shares = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+    points = {name: ordered[int(share * (len(ordered) - 1))] for name, share in shares.items()}
+    points["mean"] = mean(ordered)
+    return {"count": len(ordered), **{name: round(value, 4) for name, value in points.items()}}

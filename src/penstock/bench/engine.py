@@ -63,7 +63,7 @@ def run(place: Scratch, options: Options, progress: Progress) -> Findings:
         for contest in chosen:
             # One after the other, and each from a clean start: the plain table slows down with
             # every row it has left dead, and should answer here for its own alone.
-            place.vacuum_plain()
+            place.tidy(System.PLAIN)
             for number in range(rounds):
                 race.run(contest, number)
     findings = _findings(chosen, race)
@@ -107,7 +107,7 @@ class Race:
     def _measure(self, work: Work) -> Window:
         """A window; what it left behind is gone before the next one."""
         if self.vacuum_plain and work.system is System.PLAIN:
-            self.place.vacuum_plain()
+            self.place.tidy(System.PLAIN)
         window = self.clients.run(work, self.seconds)
         if work.kind is Kind.CYCLE:
             self.place.drain(work.system, work.queue)

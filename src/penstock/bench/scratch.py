@@ -66,15 +66,17 @@ class Scratch:
 
     def purge(self, system: System, queue: str) -> None:
         self.run(f"{system}.purge", **({"queue": queue} if system is System.PENSTOCK else {}))
+        self.tidy(system)
+
+    def tidy(self, system: System) -> None:
+        """The upkeep that each system has: vacuum, or Penstock's own."""
+        self.run(f"{system}.tidy")
 
     def disk(self, system: System) -> Disk:
         query = statement("disk_bytes")
         row = self.connection.execute(query, {"schema": _SCHEMAS[system]}).fetchone()
         assert row is not None
         return Disk(*row)
-
-    def vacuum_plain(self) -> None:
-        self.connection.execute("vacuum (analyze) penstock_bench.message")
 
 
 @contextmanager

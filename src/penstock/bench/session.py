@@ -67,8 +67,16 @@ class Session:
         count = claimed.ntuples
         if count == 0:
             return 0
-        if self.system is System.PLAIN:
-            return self._ack_plain(claimed, count)
+        ack = self._ack_plain if self.system is System.PLAIN else self._ack_penstock
+        settled = ack(claimed, count)
+        if settled == 0:
+            # Leases last longer than any cycle should, so this would make a number of nothing.
+            raise BenchError(
+                f"{self.system}: {count} messages were claimed and none could be acked"
+            )
+        return settled
+
+    def _ack_penstock(self, claimed: PGresult, count: int) -> int:
         if count == 1:
             self._call(b"ack", [_value(claimed, 0, 0), _value(claimed, 0, 1)])
             return 1

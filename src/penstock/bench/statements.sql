@@ -46,8 +46,18 @@ select penstock_bench.ack_many($1::bigint[], $2::text)
 -- name: penstock.purge
 select penstock.purge(%(queue)s, include_leased => true)
 
+-- name: penstock.tidy
+select penstock.maintain(true)
+
 -- name: plain.purge
 truncate penstock_bench.message
+
+-- name: plain.tidy
+vacuum (analyze) penstock_bench.message
+
+-- name: control
+-- Work that has nothing to do with queues: how fast the machine is at the moment.
+select count(*) from generate_series(1, 1000)
 
 -- name: penstock.load_ready
 select count(*) from penstock.enqueue_many(%(queue)s, array_fill(%(payload)s::jsonb, array[%(count)s::integer]))

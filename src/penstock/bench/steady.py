@@ -115,7 +115,7 @@ def _phase(
             _weigh(place, phase)
             progress.step()
     if pin:
-        place.vacuum_plain()
+        place.tidy(System.PLAIN)
     return phase
 
 

@@ -29,8 +29,9 @@ _MOST_PAYLOAD_BYTES = 64 * 2**20
 _METHOD = (
     "WAL: how far pg_current_wal_insert_lsn moves over whole cycles of {batch} (enqueue, claim, "
     "ack), divided by the messages settled; one client, history off; blocks of both systems in "
-    "the order A B B A, each after a checkpoint, if the user may, and a warm-up. It counts the "
-    "whole server, so anything else that writes is in it. The 64 KiB payload is JSON whose text "
+    "the order A B B A, each after a checkpoint, if the user may, and a warm-up. After a block the "
+    "plain table is vacuumed and Penstock maintained, which is shown apart. LSNs count the whole "
+    "server, so anything else that writes is in them. The 64 KiB payload is JSON whose text "
     "is random bytes in base64, which neither pglz nor lz4 makes any smaller. Disk: how much heap "
     "(with TOAST) and indexes grow for each of {messages:,} messages of 200 bytes that are ready."
 )
@@ -44,6 +45,7 @@ class Block:
     payload_bytes: int
     messages: int
     wal_bytes: int
+    tidy_wal_bytes: int
     page_images: int
     checkpoint_first: bool
 
@@ -64,8 +66,8 @@ def run(place: Scratch, options: Options, progress: Progress) -> Findings:
         disk[system] = _stored(place, system, options.messages)
         progress.step()
     blocks = []
-    for number in range(_ROUNDS):
-        for size in sizes:
+    for size in sizes:
+        for number in range(_ROUNDS):
             for system in list(System) if number % 2 == 0 else list(reversed(System)):
                 progress.say(f"cycles of {size:,} bytes, {system}")
                 blocks.append(_block(place, system, size, options.batch, seconds))
@@ -92,10 +94,14 @@ def _block(place: Scratch, system: System, size: int, batch: int, seconds: float
     _cycles(session, enqueue, batch, seconds * 0.2, _MOST_PAYLOAD_BYTES // size // 5)
     images, position = _images(place, session), place.run("wal_position")
     messages = _cycles(session, enqueue, batch, seconds * 0.8, _MOST_PAYLOAD_BYTES // size)
-    written = place.run("wal_position") - position
+    end = place.run("wal_position")
     images = _images(place, session) - images
     place.drain(system, QUEUE)
-    return Block(system, size, messages, written, images, checkpoint)
+    # Now, or autovacuum would do it in the middle of the other system's block.
+    before = place.run("wal_position")
+    place.tidy(system)
+    tidied = place.run("wal_position") - before
+    return Block(system, size, messages, end - position, tidied, images, checkpoint)
 
 
 def _payload(size: int) -> bytes:
@@ -145,8 +151,10 @@ def _findings(options: Options, blocks: list[Block], disk: dict[System, Disk]) -
     heap, index = (
         {s: part(disk[s]) / options.messages for s in System} for part in (_heap, _index)
     )
+    tidy = {system: _tidy_per_message(blocks, system) for system in System}
     rows = [
         _row("WAL of a cycle, 200 bytes", small),
+        _row("  vacuum or upkeep after it", tidy),
         _row("WAL of a cycle, 64 KiB", large),
         _row("  / payload", {system: large[system] / LARGE_BYTES for system in System}, ratio_text),
         _row("heap of a message, 200 bytes", heap),
@@ -172,6 +180,11 @@ def _wal_per_message(blocks: list[Block], system: System, size: int) -> float:
     """Totals, not medians: what is written now and then belongs to every message."""
     chosen = [b for b in blocks if b.system is system and b.payload_bytes == size]
     return sum(b.wal_bytes for b in chosen) / max(1, sum(b.messages for b in chosen))
+
+
+def _tidy_per_message(blocks: list[Block], system: System) -> float:
+    chosen = [b for b in blocks if b.system is system and b.payload_bytes == PAYLOAD_BYTES]
+    return sum(b.tidy_wal_bytes for b in chosen) / max(1, sum(b.messages for b in chosen))
 
 
 def _row(what: str, values: dict[System, float], text: Callable[[float], str] = bytes_text) -> Row:
