@@ -95,7 +95,7 @@ begin
     return defaults;
   end if;
   if jsonb_typeof(value) <> 'object' then
-    perform penstock._fail_value('backoff', value #>> '{}', 'a JSON object such as ' || defaults);
+    perform penstock._fail_value('backoff', value #>> '{}', 'a JSON object such as ' || defaults::text);
   end if;
   for option in select jsonb_object_keys(value) loop
     if not defaults ? option then
