@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -36,6 +39,20 @@ def sections() -> dict[str, str]:
 
 def test_every_command_is_documented_and_every_documented_command_exists() -> None:
     assert sections().keys() == OURS.keys() - {"penstock"} | set(ELSEWHERE)
+
+
+def test_the_session_at_the_top_works_as_it_stands(cli: Callable[..., Any]) -> None:
+    block = re.search(r"```console\n(.*?)```", REFERENCE.read_text("utf-8"), re.DOTALL)
+    assert block
+    shown = ""
+    for line in block[1].splitlines():
+        words = shlex.split(line.removeprefix("$ penstock"))
+        if "TOKEN" in words:  # the first two columns of what `claim` showed
+            words[1:] = shown.splitlines()[1].split()[:2]
+        answer = cli(*words)
+        assert (answer.code, answer.err) == (0, ""), line
+        shown = answer.out
+    assert shown.endswith("is done\n")
 
 
 @pytest.mark.parametrize("path", sorted(OURS.keys() - {"penstock"}))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from penstock.cli.screen import Screen, as_json, cell, duration, printable, shorten
 
@@ -35,7 +36,18 @@ def test_a_terminal_gets_a_table_that_fits_it(capsys: pytest.CaptureFixture[str]
     screen.table(["id", "text"], [[1, "word " * 30]])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 5
+    assert {len(Text.from_ansi(line)) for line in lines} == {40}
     assert screen.interactive
+
+
+def test_a_terminal_leaves_out_optional_columns_with_nothing_in_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen = Screen()
+    screen.out = Console(force_terminal=True, width=40)
+    screen.table(["id", "key", "group"], [[1, None, "g"], [2, None, None]])
+    shown = capsys.readouterr().out
+    assert ("key" in shown, "group" in shown) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-type_names = {True: "yes", False: "no", None: "-"}
+EMPTY = "-"
+WORDS = {True: "yes", False: "no", None: EMPTY}
+# A terminal has little room: these columns show when some row has something in them.
+OPTIONAL = ("key", "group")
 
 
 class Screen:
@@ -51,14 +54,15 @@ class Screen:
         """A record, one field a line."""
         width = max(map(len, pairs), default=0)
         for name, value in pairs.items():
-            self.out.print(Text(f"{name.ljust(width)}  ", style="bold") + Text(cell(value)))
+            self.out.print(Text.assemble((f"{name.ljust(width)}  ", "bold"), cell(value)))
 
     def _rich_table(self, columns: Sequence[str], rows: list[list[str]]) -> None:
+        used = [n for n, name in enumerate(columns) if name not in OPTIONAL or _any(rows, n)]
         table = Table(header_style="bold")
-        for number, name in enumerate(columns):
-            table.add_column(name, justify=_side(rows, number), overflow="fold")
+        for number in used:
+            table.add_column(columns[number], justify=_side(rows, number), overflow="fold")
         for row in rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*(Text(row[number]) for number in used))
         # soft_wrap would let the rows run past the edge and tear the frame.
         self.out.print(table, soft_wrap=False)
 
@@ -69,6 +73,10 @@ class Screen:
         for row in lines:
             padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
             self.line("  ".join(padded).rstrip())
+
+
+def _any(rows: list[list[str]], column: int) -> bool:
+    return any(row[column] != EMPTY for row in rows)
 
 
 def _side(rows: list[list[str]], column: int) -> Any:
@@ -102,9 +110,9 @@ def _plain(value: Any) -> Any:
 def cell(value: Any) -> str:
     """A value as a person reads it, safe to send to a terminal."""
     if value is None or isinstance(value, bool):
-        return type_names[value]
+        return WORDS[value]
     if isinstance(value, datetime):
-        return value.astimezone().strftime("%Y-%m-%d %H:%M:%S%z")
+        return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, timedelta):
         return duration(value.total_seconds())
     if isinstance(value, bytes | bytearray | memoryview):
@@ -129,7 +137,7 @@ def shorten(value: Any, width: int = 60) -> str:
 def duration(seconds: float | None) -> str:
     """`4 s`, `3 min`, `5 h`, `9 d`: the size of an age, not its last digit."""
     if seconds is None:
-        return type_names[None]
+        return EMPTY
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
         if seconds < limit:
             return f"{cell(round(seconds / size, 1))} {unit}"
