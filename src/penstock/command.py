@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 Rows: TypeAlias = Sequence[Sequence[Any]]
 
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
@@ -30,6 +31,10 @@ class Command(Generic[T]):
         names = list(dict.fromkeys(_PLACEHOLDER.findall(self.sql)))
         sql = _PLACEHOLDER.sub(lambda match: f"${names.index(match[1]) + 1}", self.sql)
         return sql, *(self.params[name] for name in names)
+
+    def then(self, more: Callable[[T], U]) -> Command[U]:
+        """The same statement, with its answer read further."""
+        return Command(self.sql, self.params, lambda rows: more(self.decode(rows)))
 
 
 def call(function: str, /, columns: str = "*", **types: str) -> str:

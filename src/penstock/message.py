@@ -58,8 +58,9 @@ class Lease:
     id: int
     token: int
     queue: str
-    payload: Any
-    headers: Mapping[str, Any]
+    # Neither can be hashed; without them leases fit into sets.
+    payload: Any = field(hash=False)
+    headers: Mapping[str, Any] = field(hash=False)
     key: str | None
     priority: int
     group: str | None
@@ -99,8 +100,8 @@ class Message:
     id: int
     queue: str
     state: State
-    payload: Any
-    headers: Mapping[str, Any]
+    payload: Any = field(hash=False)
+    headers: Mapping[str, Any] = field(hash=False)
     key: str | None
     priority: int
     group: str | None

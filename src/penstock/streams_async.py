@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from typing import Any, Final
 
+from penstock import insights
 from penstock.arguments import refuse, whole
 from penstock.command import Command
 from penstock.message import Enqueued, OnConflict, Unique
@@ -26,7 +27,7 @@ async def chunks(
 ) -> AsyncStream[tuple[Command[Enqueued], bool]]:
     """The commands that enqueue the messages, each with whether it is the last.
 
-    An empty stream has one, too: the queue's name is checked all the same.
+    An empty stream has one, too, which enqueues nothing and only looks whether the queue is there.
     """
     if not 1 <= whole("chunk_size", size) <= MAX_CHUNK:
         raise refuse("chunk_size", size, f"1 to {MAX_CHUNK}")
@@ -40,4 +41,7 @@ async def chunks(
             chunk, held = [], 0
         chunk.append(encoded)
         held += encoded.size()
-    yield enqueue_chunk(queue, chunk, on_conflict, unique), True
+    if chunk:
+        yield enqueue_chunk(queue, chunk, on_conflict, unique), True
+    else:
+        yield insights.queue(queue).then(lambda _: Enqueued(0, None, None)), True

@@ -1,0 +1,123 @@
+"""One contract, several ways to speak it: each test here runs over every adapter.
+
+An adapter has the methods of AsyncClient. A new way to reach the queue (HTTP, say) joins the
+suite by one more entry in ADAPTERS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock import AsyncClient, Client
+
+Connect = Callable[..., psycopg.Connection[Any]]
+
+
+class Awaitables:
+    """The sync client with every method awaitable, so that one test fits both."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self.client, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return method(*args, **kwargs)
+
+        return call
+
+
+@asynccontextmanager
+async def sync_adapter(dsn: str, **options: Any) -> AsyncIterator[Any]:
+    with Client(dsn, **options) as client:
+        yield Awaitables(client)
+
+
+@asynccontextmanager
+async def async_adapter(dsn: str, **options: Any) -> AsyncIterator[Any]:
+    async with AsyncClient(dsn, **options) as client:
+        yield client
+
+
+ADAPTERS = {"sync": sync_adapter, "async": async_adapter}
+
+
+@pytest.fixture(params=ADAPTERS)
+def adapter(request: pytest.FixtureRequest) -> str:
+    """Which way to the queue this run of the test takes."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def open_client(adapter: str) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+    """Opens clients on any database, and closes them in the end."""
+    async with AsyncExitStack() as stack:
+
+        async def make(dsn: str, **options: Any) -> Any:
+            return await stack.enter_async_context(ADAPTERS[adapter](dsn, **options))
+
+        yield make
+
+
+@pytest.fixture
+async def client(open_client: Callable[..., Awaitable[Any]], dsn: str) -> Any:
+    """A client on a database of this test's own, with a queue `orders`."""
+    client = await open_client(dsn, max_size=4)
+    await client.create_queue("orders")
+    return client
+
+
+@pytest.fixture
+def disconnected(adapter: str) -> Any:
+    """A client of a database that is not there: what it refuses, it refuses before sending."""
+    nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
+    return AsyncClient(nowhere) if adapter == "async" else Awaitables(Client(nowhere))
+
+
+@pytest.fixture
+async def own_connection(adapter: str, dsn: str) -> AsyncIterator[Any]:
+    """A connection of the caller's, of the kind that fits the adapter, not in autocommit.
+
+    `commit` and `rollback` on it are awaitable whichever kind it is: see `finish`.
+    """
+    if adapter == "async":
+        async with await psycopg.AsyncConnection.connect(dsn) as connection:
+            yield connection
+            await connection.rollback()
+    else:
+        with psycopg.connect(dsn) as connection:
+            yield connection
+            connection.rollback()
+
+
+@pytest.fixture
+def finish() -> Callable[..., Awaitable[None]]:
+    """`await finish(connection, "commit")`, for a connection of either kind."""
+
+    async def act(connection: Any, verb: str) -> None:
+        done = getattr(connection, verb)()
+        if done is not None:
+            await done
+
+    return act
+
+
+@pytest.fixture
+def run_out(connect: Connect) -> Callable[[], None]:
+    """Lets every lease run out, without waiting for the clock."""
+
+    def act() -> None:
+        connection = connect()
+        for slot in range(9):
+            connection.execute(
+                f"update penstock.leased_{slot} set lease_until = now() - interval '1 second'"
+            )
+        connection.execute("select penstock.maintain(true)")
+
+    return act
