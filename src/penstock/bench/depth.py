@@ -24,9 +24,9 @@ _SPARE_BATCHES = 10
 _LOAD_COUNT = 10_000
 _FULL_LEASED = 10_000
 _RATIOS = {
-    "_beside": "  deep / nearly empty beside it",
-    "_alone": "  deep / nearly empty before, corrected",
-    "_neighbour": "  nearly empty beside it / before, corrected",
+    "_beside": "  deep / empty beside it",
+    "_alone": "  deep / empty before, corrected",
+    "_neighbour": "  empty beside it / before, corrected",
 }
 _METHOD = (
     "The time of a claim of {batch} alone, seen by one client, synchronous commit off; acking it "
@@ -117,6 +117,7 @@ def run(place: Scratch, options: Options, progress: Progress) -> Findings:
         for system in System:
             _load(place, system, state)
             place.tidy(system)
+        place.checkpoint()
         progress.say(state.what)
         measured[state.figure] = _measure(place, options, (DEEP, EMPTY), seconds)
         _clear(place)
@@ -188,7 +189,7 @@ def _figures(name: str, system: System, alone: Measurement, found: Measurement) 
 
 def _rows(state: Load, found: Measurement, figures: Figures) -> list[Row]:
     rows = []
-    for queue, what in ((DEEP, state.what), (EMPTY, "  nearly empty, beside it")):
+    for queue, what in ((DEEP, state.what), (EMPTY, "  nearly empty beside it")):
         ours, plain = (found.times(system, queue) for system in System)
         texts = _milliseconds(ours), _milliseconds(plain), ratio_text(quotient(ours, plain))
         rows.append(Row(what, *texts))

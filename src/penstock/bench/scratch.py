@@ -72,6 +72,14 @@ class Scratch:
         """The upkeep that each system has: vacuum, or Penstock's own."""
         self.run(f"{system}.tidy")
 
+    def checkpoint(self) -> bool:
+        """Now, and not in the middle of what is measured next; whether the user may."""
+        try:
+            self.connection.execute("checkpoint")
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+        return True
+
     def disk(self, system: System) -> Disk:
         query = statement("disk_bytes")
         row = self.connection.execute(query, {"schema": _SCHEMAS[system]}).fetchone()

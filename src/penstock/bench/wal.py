@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
-
 from penstock.bench import wire
 from penstock.bench.driver import PAYLOAD_BYTES, Step, enqueue_step
 from penstock.bench.options import Options
@@ -90,7 +88,7 @@ def _stored(place: Scratch, system: System, messages: int) -> Disk:
 def _block(place: Scratch, system: System, size: int, batch: int, seconds: float) -> Block:
     session = place.sessions[system]
     enqueue = enqueue_step(session, QUEUE, [_payload(size) for _ in range(batch)])
-    checkpoint = _checkpoint(place)
+    checkpoint = place.checkpoint()
     _cycles(session, enqueue, batch, seconds * 0.2, _MOST_PAYLOAD_BYTES // size // 5)
     images, position = _images(place, session), place.run("wal_position")
     messages = _cycles(session, enqueue, batch, seconds * 0.8, _MOST_PAYLOAD_BYTES // size)
@@ -121,14 +119,6 @@ def _cycles(session: Session, enqueue: Step, batch: int, seconds: float, most: i
         settled += session.ack(session.claim(queue, count))
         if settled >= most or time.monotonic() >= until:
             return settled
-
-
-def _checkpoint(place: Scratch) -> bool:
-    try:
-        place.connection.execute("checkpoint")
-    except psycopg.errors.InsufficientPrivilege:
-        return False
-    return True
 
 
 def _images(place: Scratch, session: Session) -> int:
