@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.datetime import TimestamptzLoader
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from penstock import insights
 from penstock.command import Command, Rows
@@ -29,6 +29,7 @@ from penstock.twins import check, locate
 
 T = TypeVar("T")
 AnyConnection: TypeAlias = Connection[Any]
+Pool: TypeAlias = ConnectionPool[AnyConnection]
 
 
 class Connections:
@@ -53,7 +54,8 @@ class Connections:
             "prepare_threshold": prepare_threshold,
             "fallback_application_name": "penstock",
         }
-        self._pool: ConnectionPool[AnyConnection] | None = None
+        self._pool: Pool | None = None
+        self._lent: set[AnyConnection] = set()
         self._opening = Lock()
         self._closed = False
 
@@ -70,11 +72,12 @@ class Connections:
         elif self._own is not None:
             yield self._own
         else:
-            pool = self._opened()
-            borrowed = self._take(pool)
+            pool, borrowed = self._take()
+            self._lent.add(borrowed)
             try:
                 yield borrowed
             finally:
+                self._lent.discard(borrowed)
                 pool.putconn(borrowed)
 
     @contextmanager
@@ -104,7 +107,7 @@ class Connections:
         if self._pool is not None:
             self._pool.close()
 
-    def _opened(self) -> ConnectionPool[AnyConnection]:
+    def _opened(self) -> Pool:
         if self._closed:
             raise PenstockError(
                 "the client is closed", hint="Use it inside its `with` block, or make a new one."
@@ -116,16 +119,19 @@ class Connections:
                 self._pool = self._make_pool()
         return self._pool
 
-    def _make_pool(self) -> ConnectionPool[AnyConnection]:
-        self._dsn = locate(self._dsn)
+    def _make_pool(self) -> Pool:
+        dsn = locate(self._dsn)
         # A host that does not answer should be an error soon; libpq by itself waits for minutes.
-        if "connect_timeout" not in conninfo_to_dict(self._dsn):
+        if "connect_timeout" not in conninfo_to_dict(dsn):
             self._options["connect_timeout"] = 10
         # A pool only says that it timed out; a connection of our own says why.
-        self._probe()
+        with translated():
+            probe = Connection.connect(dsn, **self._options)
+        with probe:
+            _check_schema(probe)
         min_size, max_size = self._sizes
         pool = ConnectionPool(
-            self._dsn,
+            dsn,
             kwargs=self._options,
             min_size=min_size,
             max_size=max_size,
@@ -137,21 +143,32 @@ class Connections:
         pool.open()
         return pool
 
-    def _probe(self) -> None:
-        with translated():
-            probe = Connection.connect(self._dsn or "", **self._options)
-        with probe:
-            _check_schema(probe)
-
-    def _take(self, pool: ConnectionPool[AnyConnection]) -> AnyConnection:
+    def _take(self) -> tuple[Pool, AnyConnection]:
+        pool = self._opened()
         try:
-            return pool.getconn()
-        except PoolTimeout as exc:
-            self._probe()
-            raise DatabaseUnavailableError(
-                f"no connection came free in {self._timeout:g} s: all {pool.max_size} are in use",
-                hint="Raise max_size, or hold connections for shorter.",
-            ) from exc
+            return pool, pool.getconn()
+        except (PoolTimeout, PoolClosed) as exc:
+            _, max_size = self._sizes
+            if len(self._lent) >= max_size:
+                raise DatabaseUnavailableError(
+                    f"no connection came free in {self._timeout:g} s: all {max_size} are in use",
+                    hint="Raise max_size, or hold connections for shorter.",
+                ) from exc
+        pool = self._renewed(pool)
+        with translated():
+            return pool, pool.getconn()
+
+    def _renewed(self, pool: Pool) -> Pool:
+        """A new pool, or the reason why there is none.
+
+        The old one tries to connect again at ever longer intervals, in the end of minutes: a
+        database that is back should be in use at once.
+        """
+        with self._opening:
+            if self._pool is pool and not self._closed:
+                self._pool = self._make_pool()
+                pool.close(timeout=0)
+        return self._opened()
 
 
 def _execute(command: Command[Any], connection: AnyConnection) -> Rows:

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.datetime import TimestamptzLoader
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from penstock import insights
 from penstock.command import Command, Rows
@@ -28,6 +28,7 @@ from penstock.twins import check_async, locate_async
 
 T = TypeVar("T")
 AnyConnection: TypeAlias = AsyncConnection[Any]
+Pool: TypeAlias = AsyncConnectionPool[AnyConnection]
 
 
 class AsyncConnections:
@@ -52,7 +53,8 @@ class AsyncConnections:
             "prepare_threshold": prepare_threshold,
             "fallback_application_name": "penstock",
         }
-        self._pool: AsyncConnectionPool[AnyConnection] | None = None
+        self._pool: Pool | None = None
+        self._lent: set[AnyConnection] = set()
         self._opening = Lock()
         self._closed = False
 
@@ -69,11 +71,12 @@ class AsyncConnections:
         elif self._own is not None:
             yield self._own
         else:
-            pool = await self._opened()
-            borrowed = await self._take(pool)
+            pool, borrowed = await self._take()
+            self._lent.add(borrowed)
             try:
                 yield borrowed
             finally:
+                self._lent.discard(borrowed)
                 await pool.putconn(borrowed)
 
     @asynccontextmanager
@@ -103,7 +106,7 @@ class AsyncConnections:
         if self._pool is not None:
             await self._pool.close()
 
-    async def _opened(self) -> AsyncConnectionPool[AnyConnection]:
+    async def _opened(self) -> Pool:
         if self._closed:
             raise PenstockError(
                 "the client is closed", hint="Use it inside its `with` block, or make a new one."
@@ -115,16 +118,19 @@ class AsyncConnections:
                 self._pool = await self._make_pool()
         return self._pool
 
-    async def _make_pool(self) -> AsyncConnectionPool[AnyConnection]:
-        self._dsn = await locate_async(self._dsn)
+    async def _make_pool(self) -> Pool:
+        dsn = await locate_async(self._dsn)
         # A host that does not answer should be an error soon; libpq by itself waits for minutes.
-        if "connect_timeout" not in conninfo_to_dict(self._dsn):
+        if "connect_timeout" not in conninfo_to_dict(dsn):
             self._options["connect_timeout"] = 10
         # A pool only says that it timed out; a connection of our own says why.
-        await self._probe()
+        with translated():
+            probe = await AsyncConnection.connect(dsn, **self._options)
+        async with probe:
+            await _check_schema(probe)
         min_size, max_size = self._sizes
         pool = AsyncConnectionPool(
-            self._dsn,
+            dsn,
             kwargs=self._options,
             min_size=min_size,
             max_size=max_size,
@@ -136,21 +142,32 @@ class AsyncConnections:
         await pool.open()
         return pool
 
-    async def _probe(self) -> None:
-        with translated():
-            probe = await AsyncConnection.connect(self._dsn or "", **self._options)
-        async with probe:
-            await _check_schema(probe)
-
-    async def _take(self, pool: AsyncConnectionPool[AnyConnection]) -> AnyConnection:
+    async def _take(self) -> tuple[Pool, AnyConnection]:
+        pool = await self._opened()
         try:
-            return await pool.getconn()
-        except PoolTimeout as exc:
-            await self._probe()
-            raise DatabaseUnavailableError(
-                f"no connection came free in {self._timeout:g} s: all {pool.max_size} are in use",
-                hint="Raise max_size, or hold connections for shorter.",
-            ) from exc
+            return pool, await pool.getconn()
+        except (PoolTimeout, PoolClosed) as exc:
+            _, max_size = self._sizes
+            if len(self._lent) >= max_size:
+                raise DatabaseUnavailableError(
+                    f"no connection came free in {self._timeout:g} s: all {max_size} are in use",
+                    hint="Raise max_size, or hold connections for shorter.",
+                ) from exc
+        pool = await self._renewed(pool)
+        with translated():
+            return pool, await pool.getconn()
+
+    async def _renewed(self, pool: Pool) -> Pool:
+        """A new pool, or the reason why there is none.
+
+        The old one tries to connect again at ever longer intervals, in the end of minutes: a
+        database that is back should be in use at once.
+        """
+        async with self._opening:
+            if self._pool is pool and not self._closed:
+                self._pool = await self._make_pool()
+                await pool.close(timeout=0)
+        return await self._opened()
 
 
 async def _execute(command: Command[Any], connection: AnyConnection) -> Rows:

@@ -34,13 +34,13 @@ class Awaitables:
 
 
 @asynccontextmanager
-async def sync_adapter(dsn: str, **options: Any) -> AsyncIterator[Any]:
+async def sync_adapter(dsn: str | None, **options: Any) -> AsyncIterator[Any]:
     with Client(dsn, **options) as client:
         yield Awaitables(client)
 
 
 @asynccontextmanager
-async def async_adapter(dsn: str, **options: Any) -> AsyncIterator[Any]:
+async def async_adapter(dsn: str | None, **options: Any) -> AsyncIterator[Any]:
     async with AsyncClient(dsn, **options) as client:
         yield client
 
@@ -59,7 +59,7 @@ async def open_client(adapter: str) -> AsyncIterator[Callable[..., Awaitable[Any
     """Opens clients on any database, and closes them in the end."""
     async with AsyncExitStack() as stack:
 
-        async def make(dsn: str, **options: Any) -> Any:
+        async def make(dsn: str | None, **options: Any) -> Any:
             return await stack.enter_async_context(ADAPTERS[adapter](dsn, **options))
 
         yield make

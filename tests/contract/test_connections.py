@@ -74,22 +74,26 @@ async def test_a_stream_that_fails_leaves_the_callers_transaction_usable(
     assert [lease.payload for lease in await client.claim("orders", 100)] == ["kept"]
 
 
-async def test_the_callers_row_factory_and_adapters_change_nothing(client, dsn):
-    with psycopg.connect(dsn, row_factory=psycopg.rows.dict_row) as connection:
-        psycopg.types.json.set_json_loads(lambda text: "changed", connection)
-        queue = Client(connection=connection)
-        queue.enqueue("orders", {"n": 1}, headers={"h": 1})
-        [lease] = queue.claim("orders")
-        assert (lease.payload, lease.headers) == ({"n": 1}, {"h": 1})
+async def test_the_callers_row_factory_and_adapters_change_nothing(client, own_connection):
+    own_connection.row_factory = psycopg.rows.dict_row
+    psycopg.types.json.set_json_loads(lambda text: "changed", own_connection)
+    await client.enqueue("orders", {"n": 1}, headers={"h": 1}, connection=own_connection)
+    [lease] = await client.claim("orders", connection=own_connection)
+    assert (lease.payload, lease.headers) == ({"n": 1}, {"h": 1})
 
 
-async def test_a_client_may_live_on_one_connection_of_the_callers(client, dsn):
-    with psycopg.connect(dsn) as connection, Client(connection=connection) as queue:
-        queue.enqueue("orders", 1)
-        assert queue.queue("orders").name == "orders"
-        connection.rollback()
-    assert not connection.broken
+async def test_a_client_may_live_on_one_connection_of_the_callers(
+    client, open_client, own_connection, finish
+):
+    bound = await open_client(None, connection=own_connection)
+    await bound.enqueue("orders", 1)
+    assert (await bound.queue("orders")).name == "orders"
+    await finish(own_connection, "rollback")
     assert await client.claim("orders") == []
+    await bound.enqueue("orders", 2)
+    await bound.close()
+    await finish(own_connection, "commit")
+    assert [lease.payload for lease in await client.claim("orders", 10)] == [2]
 
 
 async def test_the_other_kind_of_connection_is_refused(client, adapter, dsn):
@@ -167,8 +171,6 @@ async def test_a_database_that_goes_away_is_an_error_and_its_return_the_end_of_i
             with pytest.raises(DatabaseUnavailableError, match="not currently accepting"):
                 await client.enqueue("orders", 1)
         admin.execute(f"alter database {name} allow_connections true")
-    again = await open_client(dsn)
-    assert await again.enqueue("orders", 1)
     assert await client.enqueue("orders", 2)
 
 

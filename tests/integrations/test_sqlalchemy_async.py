@@ -1,12 +1,9 @@
 """SQLAlchemy's async sessions, by the one-liner of docs/reference/python.md."""
 
-import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from penstock import AsyncClient
-
-# sqlalchemy[asyncio] brings it.
-pytest.importorskip("greenlet")
 
 
 async def enqueue(client, session, payload):
@@ -15,8 +12,6 @@ async def enqueue(client, session, payload):
 
 
 async def test_only_what_the_session_committed_appears(queue, dsn, sqlalchemy_url):
-    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-
     engine = create_async_engine(sqlalchemy_url, poolclass=NullPool)
     async with AsyncClient(dsn) as client, AsyncSession(engine) as session:
         await enqueue(client, session, 1)
