@@ -40,7 +40,7 @@ def same(one, other):
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(values=st.lists(VALUES, max_size=20))
 def test_a_value_comes_back_from_jsonb_as_it_went_in(through_jsonb, values):
