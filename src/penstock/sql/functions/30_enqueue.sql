@@ -15,15 +15,15 @@ declare
 begin
   -- The plain message, in one statement that finds the queue and inserts: half the cost of doing it in two. Whatever
   -- is not plain inserts nothing here and goes the long way round, where each thing is checked by name.
-  if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl) is null
+  if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl,
+      enqueue.max_attempts) is null
      and pg_column_size(enqueue.payload) <= 1000 and on_conflict = 'replace' and unique_while = 'waiting' then
     --[ slot
     insert into penstock.ready_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
-      coalesce(enqueue.max_attempts, q.max_attempts), enqueue.payload
+      q.max_attempts, enqueue.payload
     from penstock.queue q
-    where q.name = enqueue.queue and enqueue.priority = any (q.priorities) and q.message_ttl_seconds is null and q.max_depth is null
-      and q.max_payload_bytes >= 8192 and coalesce(enqueue.max_attempts, 1) between 1 and 100
+    where q.name = enqueue.queue and q.plain_in and enqueue.priority = any (q.priorities)
     returning id into new_id;
     --]
   end if;

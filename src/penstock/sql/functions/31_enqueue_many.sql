@@ -9,32 +9,43 @@ returns setof bigint language plpgsql security definer set search_path = pg_cata
 #variable_conflict use_column
 declare
   started timestamptz := clock_timestamp();
-  largest integer;
-  given   integer;
-  q       penstock.queue;
-  slot integer;
+  slot    integer := pg_sequence_last_value('penstock.ring') % 10;
+  n       integer := 0;
 begin
-  select * into q from penstock.queue t where t.name = enqueue_many.queue;
-  select max(pg_column_size(p)), count(p) into largest, given from unnest(payloads) p;
-  -- The plain batch goes in with one statement; all else message by message.
-  if q.id is null or q.message_ttl_seconds is not null or q.max_depth is not null or q.max_payload_bytes < 8192 or largest > 1000
-     or given <> cardinality(payloads) or given not between 1 and 10000 or 0 <> all (q.priorities)
-     or on_conflict <> 'replace' or unique_while <> 'waiting'
-     or not (payloads_bytes, enqueue_many.headers, keys, enqueue_many.priorities, group_keys, delays, visible_ats, ttls, enqueue_many.max_attempts) is null then
+  -- The plain batch goes in with one statement, if all of it is plain; all else message by message.
+  if (payloads_bytes, enqueue_many.headers, keys, enqueue_many.priorities, group_keys, delays, visible_ats, ttls, enqueue_many.max_attempts) is null
+     and cardinality(payloads) <= 10000 and on_conflict = 'replace' and unique_while = 'waiting' then
+    --[ slot
+    return query
+    insert into penstock.ready_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
+    select p.id, p.id, started, q.id, 0, 0, q.max_attempts, p.payload
+    from penstock.queue q cross join (select nextval('penstock.position') as id, u as payload from unnest(payloads) u offset 0) p
+    where q.name = enqueue_many.queue and q.plain_in and 0 = any (q.priorities)
+      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+    returning id;
+    --]
+    get diagnostics n = row_count;
+  end if;
+  if n = 0 then
     return query select * from penstock._enqueue_each(enqueue_many.queue, payloads, payloads_bytes, enqueue_many.headers, keys, enqueue_many.priorities,
       group_keys, delays, visible_ats, ttls, enqueue_many.max_attempts, on_conflict, unique_while);
-    return;
+  elsif slot <> pg_sequence_last_value('penstock.ring') % 10 or currval('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
+    perform penstock._rotated_many(slot);
   end if;
-  slot := penstock._hold_current();
-  --[ slot
-      return query
-    insert into penstock.ready_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
-    select nextval('penstock.position'), currval('penstock.position'), started, q.id, 0, 0, q.max_attempts, p from unnest(payloads) p
-    returning id;
-  --]
-  if currval('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
-    perform penstock._rotate();
+end $$;
+
+-- As _rotated, for all that this statement's transaction has put into a segment that is not in the ring any more.
+create or replace function penstock._rotated_many(slot integer) returns void language plpgsql as $$
+declare
+  stray bigint[];
+begin
+  if not slot = any (penstock._used_slots()) then
+    --[ slot
+    stray := array(select id from penstock.ready_{slot} order by position);
+    --]
+    perform penstock._put_again(slot, id) from unnest(stray) id;
   end if;
+  perform penstock._rotate();
 end $$;
 $unroll$);
 

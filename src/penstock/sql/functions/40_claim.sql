@@ -7,39 +7,42 @@ returns setof penstock.lease language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-  started timestamptz := clock_timestamp();
-  name    text;
-  lane    record;
-  slot    integer;
-  n       integer;
+  started     timestamptz := clock_timestamp();
+  lane_queue  integer;
+  lane_rank   smallint;
+  lane_floor  bigint;
+  until       timestamptz;
+  lease_token bigint;
+  live        text;
+  slot        integer;
+  n           integer;
 begin
   -- The short way, for a queue with nothing special about it, one priority and no upkeep due: one look at queue and
   -- registers, and one statement that takes the messages and hands them out.
-  select q.id, q.priorities[1] as priority, q.name, started + make_interval(secs => coalesce(claim.lease_seconds, q.lease_seconds)) as until,
-    pg_sequence_last_value(q.floors[1]) as floor, split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2) as live,
-    nextval('penstock.lease_number') * 32 + case when q.keep_history > 0 then 16 else 0 end as token
-  into lane
+  select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2),
+    started + make_interval(secs => coalesce(claim.lease_seconds, q.lease_seconds)),
+    nextval('penstock.lease_number') * 32 + case when q.keep_history > 0 then 16 else 0 end
+  into lane_queue, lane_rank, lane_floor, live, until, lease_token
   from penstock.queue q
-  where q.name = claim.queue and q.plain and not q.paused and cardinality(q.priorities) = 1 and q.max_in_flight is null and q.throughput_limit is null
-    and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200
+  where q.name = claim.queue and q.plain_out and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200
     and date_part('epoch', started) * 1e6 < least(pg_sequence_last_value('penstock.tick_at'), pg_sequence_last_value(q.sweep_register));
   if found then
-    for i in 1 .. length(lane.live) loop
-      slot := substr(lane.live, i, 1);
+    for i in 1 .. length(live) loop
+      slot := substr(live, i, 1);
       --[ slot
       return query
       with taken as (
         delete from penstock.ready_{slot} where ctid = any (array(
           select r.ctid from penstock.ready_{slot} r
-          where r.queue_id = lane.id and r.priority = lane.priority and r.position >= lane.floor
+          where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor
           order by r.position limit count for update skip locked))
         returning *)
       insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,
         queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
-      select lane.token + {slot}, lane.until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
+      select lease_token + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
         t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from taken t order by t.position
-      returning l.id, l.token, lane.name, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
+      returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
         case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, null::timestamptz, l.last_error, null::text;
       --]

@@ -1,7 +1,7 @@
 -- The tables and registers of the engine. docs/explanation/engine.md tells the whole story.
 --
 -- A message is one row in one table, and the table is its state: ready_N, leased_N, scheduled, grouped, dead.
--- ready, leased and body form nine segments: 1 to 8 are used in turn and truncated once they are drained, which
+-- ready, leased, body and bell form nine segments: 1 to 8 are used in turn and truncated once they are drained, which
 -- gives space back even while another transaction pins the MVCC horizon; 0 is the attic, for the few rows that
 -- outlive their segment.
 --
@@ -41,6 +41,10 @@ create table penstock.queue (
   rescan_register     regclass not null,           -- when the lanes are next searched from their far left
   throughput_register regclass,                    -- made when throughput_limit is first set
   depth_register      regclass,                    -- made when max_depth is first set
+  -- Whether the short ways of enqueue and claim are open: each check they do not have to make counts.
+  plain_in            boolean not null generated always as (message_ttl_seconds is null and max_depth is null and max_payload_bytes >= 8192) stored,
+  plain_out           boolean not null generated always as (plain and not paused and cardinality(priorities) = 1 and max_in_flight is null
+                                                            and throughput_limit is null) stored,
   constraint name_is_valid check (name ~ '^[a-z0-9._-]{1,128}$' and name !~ '\.dlq$')
 );
 
@@ -91,6 +95,8 @@ begin
     execute format('create index leased_%1$s_until on penstock.leased_%1$s (lease_until)', slot);
     execute format('create table penstock.body_%s (id bigint not null, payload jsonb, payload_bytes bytea) %s', slot, storage);
     execute format('create index body_%1$s_id on penstock.body_%1$s (id)', slot);
+    -- A row here rings at the commit of the transaction that found upkeep to do: see _tick.
+    execute format('create table penstock.bell_%s (rung_at timestamptz not null) %s', slot, storage);
   end loop;
 end $segments$;
 
