@@ -55,9 +55,48 @@ begin
 end $$;
 $unroll$);
 
--- Looks after the ring: closes segments whose ready messages are gone, truncates closed ones, and moves what is left
--- in the oldest to the attic when segments run short. Returns how many segments became free.
--- Locks: ACCESS EXCLUSIVE on the tables of a segment that nobody uses any more, NOWAIT.
+-- Closes segments whose ready messages are gone. Only registers change, so this is safe in anybody's transaction.
+-- True if there is more to do for the ring: see _tend_ring.
+create or replace function penstock._close_segments() returns boolean language plpgsql as $$
+declare
+  ring    text;
+  closing text;
+  live    text;
+  slot    text;
+  more    boolean;
+begin
+  if not pg_try_advisory_lock(1885695603, 1) then
+    return false;
+  end if;
+  begin
+    ring := pg_sequence_last_value('penstock.ring')::text;
+    closing := split_part(ring, '9', 1);
+    live := split_part(ring, '9', 2);
+    foreach slot in array regexp_split_to_array(left(live, -1), '') loop
+      continue when slot in ('', '0') or penstock._any_ready(slot::integer);
+      closing := closing || slot;
+      live := replace(live, slot, '');
+    end loop;
+    if ring <> closing || '9' || live then
+      perform setval('penstock.ring', (closing || '9' || live)::bigint);
+    end if;
+    more := length(closing || replace(live, '0', '')) >= 6;
+    foreach slot in array regexp_split_to_array(closing || left(live, 1), '') loop
+      exit when more;
+      more := (strpos(closing, slot) > 0 or slot = '0') and not penstock._holds_rows(slot);
+    end loop;
+  exception when query_canceled or others then
+    perform pg_advisory_unlock(1885695603, 1);
+    raise;
+  end;
+  perform pg_advisory_unlock(1885695603, 1);
+  return more;
+end $$;
+
+-- Looks after the ring: truncates closed segments, and moves what is left in the oldest to the attic when segments run
+-- short. Returns how many segments became free.
+-- Locks until the end of the transaction: ACCESS EXCLUSIVE on the tables of segments that nobody uses any more, NOWAIT;
+-- the ring, so that nobody is sent into them before.
 create or replace function penstock._tend_ring() returns integer language plpgsql as $$
 declare
   ring    text;
@@ -66,18 +105,12 @@ declare
   slot    text;
   freed   integer := 0;
 begin
-  if not pg_try_advisory_xact_lock(1885695603, 1) then
+  if not penstock._close_segments() or not pg_try_advisory_xact_lock(1885695603, 1) then
     return 0;
   end if;
   ring := pg_sequence_last_value('penstock.ring')::text;
   closing := split_part(ring, '9', 1);
   live := split_part(ring, '9', 2);
-  foreach slot in array regexp_split_to_array(left(live, -1), '') loop
-    continue when slot in ('', '0') or penstock._any_ready(slot::integer);
-    closing := closing || slot;
-    live := replace(live, slot, '');
-  end loop;
-  perform setval('penstock.ring', (closing || '9' || live)::bigint);
   foreach slot in array regexp_split_to_array(closing, '') loop
     continue when slot = '';
     if penstock._free_segment(slot) then
@@ -95,20 +128,30 @@ begin
 end $$;
 
 -- Truncates a segment if nobody holds it and it is empty. The lock proves that nobody is left who could still commit
--- into it; a slow enqueuer, or a reader of the segment, only makes it wait for another time.
+-- into it; a slow enqueuer, or a reader of the segment, only makes it wait for another time. Looked at before it is
+-- locked, and let go of at once if it was not empty after all: whoever acks what is leased there would wait otherwise.
 create or replace function penstock._free_segment(slot text) returns boolean language plpgsql as $$
-declare
-  live boolean;
 begin
-  execute replace('lock table penstock.ready_#, penstock.leased_#, penstock.body_# in access exclusive mode nowait', '#', slot);
-  execute replace('select exists (select from penstock.ready_#) or exists (select from penstock.leased_#) or exists (select from penstock.body_#)', '#', slot)
-  into live;
-  if not live then
-    execute replace('truncate penstock.ready_#, penstock.leased_#, penstock.body_#', '#', slot);
+  if penstock._holds_rows(slot) then
+    return false;
   end if;
-  return not live;
+  execute replace('lock table penstock.ready_#, penstock.leased_#, penstock.body_#, penstock.bell_# in access exclusive mode nowait', '#', slot);
+  if penstock._holds_rows(slot) then
+    raise lock_not_available;
+  end if;
+  execute replace('truncate penstock.ready_#, penstock.leased_#, penstock.body_#, penstock.bell_#', '#', slot);
+  return true;
 exception when lock_not_available then
   return false;
+end $$;
+
+create or replace function penstock._holds_rows(slot text) returns boolean language plpgsql as $$
+declare
+  found boolean;
+begin
+  execute replace('select exists (select from penstock.ready_#) or exists (select from penstock.leased_#) or exists (select from penstock.body_#)', '#', slot)
+  into found;
+  return found;
 end $$;
 
 select penstock._unroll($unroll$

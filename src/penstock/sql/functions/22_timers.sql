@@ -1,58 +1,86 @@
 -- Timers: messages that are due, and leases that ran out, become ready again. Done in passing by claims; nothing has
 -- to run for it.
 
--- Is this a good moment for work on behalf of others? Not deep in somebody's transaction, where what we move would stay
--- out of reach until it ends; and not under an old snapshot, which proves nothing.
-create or replace function penstock._may_tend() returns boolean language sql as $$
-  select current_setting('transaction_isolation') = 'read committed' and clock_timestamp() - now() < interval '2 milliseconds'
-$$;
-
--- A claim came back short: look for what is due, what ran out, and what a floor may hide. True if something turned up.
-create or replace function penstock._look_again(q penstock.queue) returns boolean language plpgsql as $$
+-- A claim came back short by so many: look for what is due, what ran out, and what a floor may hide. Takes no more than
+-- the claim will take itself: the rest would stay out of everybody's reach until this transaction ends. True if
+-- something turned up.
+create or replace function penstock._look_again(q penstock.queue, wanted integer) returns boolean language plpgsql as $$
 declare
   turned_up boolean;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return false;
   end if;
-  turned_up := penstock._run_timers(case when penstock._may_tend() then null else q.id end) > 0;
+  turned_up := penstock._run_timers(q.id, wanted) > 0;
   if date_part('epoch', clock_timestamp()) * 1e6 >= pg_sequence_last_value(q.rescan_register) then
     turned_up := penstock._rescan(q) or turned_up;
   end if;
   return turned_up;
 end $$;
 
--- The upkeep that claims do in passing, each part on its own clock and within its own budget.
+-- Is there upkeep to do? Each part has its own clock and its own budget. What needs no more than a register is done at
+-- once; what moves messages or truncates is left to the moment of commit, by a row whose deferred trigger does it: a
+-- claim may be the first act of a long transaction, and whatever that moved would be out of reach until its end.
 create or replace function penstock._tick(now_us bigint) returns void language plpgsql as $$
 declare
-  spent_us bigint;
+  due boolean;
 begin
   perform setval('penstock.tick_at', now_us + 20000);
-  if not penstock._may_tend() then
+  if current_setting('transaction_isolation') <> 'read committed' then
     return;
   end if;
-  perform penstock._run_timers(null);
+  due := penstock._timers_due() or now_us >= pg_sequence_last_value('penstock.upkeep_at');
   if now_us >= pg_sequence_last_value('penstock.ring_check_at') then
     perform setval('penstock.ring_check_at', now_us + 50000);
-    perform penstock._tend_ring();
-    spent_us := date_part('epoch', clock_timestamp()) * 1e6 - now_us;
-    perform setval('penstock.ring_check_at', now_us + greatest(50000, 20 * spent_us));
+    due := penstock._close_segments() or due;
+    perform penstock._rest_ring(now_us);
   end if;
+  if due then
+    perform penstock._ring_bell();
+  end if;
+end $$;
+
+-- At most a twentieth of the time goes into the ring.
+create or replace function penstock._rest_ring(started_us bigint) returns void language sql as $$
+  select setval('penstock.ring_check_at', started_us + greatest(50000, (20 * (date_part('epoch', clock_timestamp()) * 1e6 - started_us))::bigint))
+$$;
+
+-- The upkeep itself, at the commit of a claim. An error here must not undo the claim.
+create or replace function penstock._on_bell() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
+begin
+  perform penstock._run_timers(null, 500);
+  perform penstock._tend_ring();
+  perform penstock._rest_ring(now_us);
   if now_us >= pg_sequence_last_value('penstock.upkeep_at') then
     perform setval('penstock.upkeep_at', now_us + 60000000);
     perform penstock._upkeep();
   end if;
+  return null;
+exception when others then
+  raise log 'penstock upkeep: % (%)', sqlerrm, sqlstate;
+  return null;
 end $$;
 
--- Moves a bounded piece of what is due and of what ran out; for one queue, or for all. Returns how many.
--- Scans begin at the timers' floors; every half second (or more, if it costs more than a fiftieth of the time) they
--- begin at the far left, for what a slow transaction left below.
-create or replace function penstock._run_timers(only_queue integer) returns integer language plpgsql as $$
+do $triggers$
+begin
+  for slot in 0..8 loop
+    if not exists (select from pg_trigger where tgrelid = format('penstock.bell_%s', slot)::regclass and tgname = 'at_commit') then
+      execute format('create constraint trigger at_commit after insert on penstock.bell_%s deferrable initially deferred
+                        for each row execute function penstock._on_bell()', slot);
+    end if;
+  end loop;
+end $triggers$;
+
+-- Moves up to piece messages that are due, and as many that ran out in each segment; for one queue, or for all. Returns
+-- how many. Scans begin at the timers' floors; every half second (or more, if it costs more than a fiftieth of the
+-- time) those for all queues begin at the far left, for what a slow transaction left below.
+create or replace function penstock._run_timers(only_queue integer, piece integer) returns integer language plpgsql as $$
 declare
   started  timestamptz := clock_timestamp();
   now_us   bigint := date_part('epoch', started) * 1e6;
-  rescan   boolean := now_us >= pg_sequence_last_value('penstock.timer_rescan_at');
-  piece    constant integer := 500;
+  rescan   boolean := only_queue is null and now_us >= pg_sequence_last_value('penstock.timer_rescan_at');
   margin   constant bigint := 1000000;
   due      integer;
   returned integer := 0;
@@ -75,18 +103,65 @@ begin
     end loop;
     returned := returned + n;
     complete := complete and n < piece;
+    exit when only_queue is not null and due + returned >= piece;
   end loop;
   if complete and only_queue is null and now_us - margin > pg_sequence_last_value('penstock.lease_floor') then
     perform setval('penstock.lease_floor', now_us - margin);
   end if;
   if rescan then
-    perform setval('penstock.timer_rescan_at',
-      now_us + greatest(500000, (50 * 1e6 * date_part('epoch', clock_timestamp() - started))::bigint));
+    perform penstock._rest_timers(started);
   end if;
   return due + returned;
 end $$;
 
+create or replace function penstock._rest_timers(started timestamptz) returns void language sql as $$
+  select setval('penstock.timer_rescan_at',
+    (date_part('epoch', started) * 1e6 + greatest(500000, 50 * 1e6 * date_part('epoch', clock_timestamp() - started)))::bigint)
+$$;
+
 select penstock._unroll($unroll$
+-- Once in a transaction is enough, however often it claims.
+create or replace function penstock._ring_bell() returns void language plpgsql as $$
+declare
+  slot integer;
+begin
+  if current_setting('penstock.rung', true) = 'yes' then
+    return;
+  end if;
+  perform set_config('penstock.rung', 'yes', true);
+  slot := penstock._hold_current();
+  --[ slot
+  insert into penstock.bell_{slot} values (clock_timestamp());
+  --]
+end $$;
+
+-- Is anything due, or has any lease run out? As _run_timers looks for it. Uses scheduled_due, leased_N_until.
+create or replace function penstock._timers_due() returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  started   timestamptz := clock_timestamp();
+  rescan    boolean := date_part('epoch', started) * 1e6 >= pg_sequence_last_value('penstock.timer_rescan_at');
+  due_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end;
+  ran_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end;
+  slot      integer;
+begin
+  if exists (select from penstock.scheduled s where s.due_at > due_after and s.due_at <= started) then
+    return true;
+  end if;
+  foreach slot in array penstock._used_slots() loop
+    --[ slot
+    if exists (select from penstock.leased_{slot} l where l.lease_until > ran_after and l.lease_until <= started) then
+      return true;
+    end if;
+    --]
+  end loop;
+  if rescan then
+    perform penstock._rest_timers(started);
+  end if;
+  return false;
+end $$;
+
 -- Due messages, and the tickets of groups that are due, go to the end of their lanes. Uses scheduled_due.
 create or replace function penstock._release_due(only_queue integer, after timestamptz, until timestamptz, piece integer)
 returns integer language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$

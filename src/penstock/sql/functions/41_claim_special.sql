@@ -35,8 +35,13 @@ begin
   if now_us >= pg_sequence_last_value('penstock.tick_at') then
     perform penstock._tick(now_us);
   end if;
-  if now_us >= pg_sequence_last_value(q.sweep_register) then
+  -- An old snapshot does not show what was enqueued since, and would move the floors past it.
+  if now_us >= pg_sequence_last_value(q.sweep_register) and current_setting('transaction_isolation') = 'read committed' then
     perform penstock._sweep(q, now_us);
+    -- Where claims never come back short, nothing else would look below the floors.
+    if now_us >= pg_sequence_last_value(q.rescan_register) + 500000 then
+      perform penstock._rescan(q);
+    end if;
   end if;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
@@ -58,7 +63,7 @@ begin
       end loop;
       exit when wanted = 0;
     end loop;
-    exit when wanted = 0 or round = 2 or not penstock._look_again(q);
+    exit when wanted = 0 or round = 2 or not penstock._look_again(q, wanted);
   end loop;
   if q.throughput_limit is not null and wanted > 0 then
     perform penstock._spend(q, -wanted);

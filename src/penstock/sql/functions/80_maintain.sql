@@ -16,7 +16,7 @@ begin
     perform setval('penstock.timer_rescan_at', 0);
   end if;
   for round in 1 .. 100 loop
-    moved := penstock._run_timers(null);
+    moved := penstock._run_timers(null, 500);
     returned := returned + moved;
     exit when moved = 0;
   end loop;
