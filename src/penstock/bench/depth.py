@@ -154,7 +154,7 @@ def _measure(
         for client in [*clients, *reversed(clients)]:
             client.claim()
         begun = time.perf_counter()
-        place.run("control")
+        clients[0].session.control()
         control.append(time.perf_counter() - begun)
     return Measurement(clients, control)
 

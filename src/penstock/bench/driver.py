@@ -15,6 +15,7 @@ PAYLOAD_BYTES = 200
 class Kind(StrEnum):
     CYCLE = "cycle"
     ENQUEUE = "enqueue"
+    CONTROL = "control"
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,15 @@ def client_main(pipe: Connection, dsn: str, number: int) -> None:
 
 def _serve(pipe: Connection, session: Session, work: Work) -> None:
     session.synchronous_commit(work.synchronous_commit)
-    loop = cycles if work.kind is Kind.CYCLE else enqueues
     payloads = [wire.json_payload(PAYLOAD_BYTES, number) for number in range(work.batch)]
     enqueue = enqueue_step(session, work.queue, payloads)
     pipe.send(None)
     span: Span = pipe.recv()
     time.sleep(max(0.0, span.start - time.monotonic()))
-    pipe.send(loop(session, work, enqueue, span))
+    if work.kind is Kind.CYCLE:
+        pipe.send(cycles(session, work, enqueue, span))
+    else:
+        pipe.send(repeats(enqueue if work.kind is Kind.ENQUEUE else session.control, work, span))
 
 
 def enqueue_step(session: Session, queue: str, payloads: list[bytes]) -> Step:
@@ -115,11 +118,12 @@ def cycles(session: Session, work: Work, enqueue: Step, span: Span) -> Tally:
     return tally
 
 
-def enqueues(_: Session, work: Work, enqueue: Step, span: Span) -> Tally:
+def repeats(step: Step, work: Work, span: Span) -> Tally:
+    """One call again and again."""
     clock, tally = time.monotonic, Tally()
     begun = clock()
     while begun < span.stop:
-        enqueue()
+        step()
         ended = clock()
         if span.count_from <= ended < span.stop:
             tally.messages += work.batch

@@ -32,9 +32,9 @@ class Session:
         if self._connection.status != pq.ConnStatus.OK:
             raise BenchError(self._connection.get_error_message().strip())
         self._run(statement(f"{system}.session"))
-        for call in _CALLS:
-            query = statement(f"{system}.{call}").encode()
-            self._check(self._connection.prepare(call.encode(), query))
+        queries = {call: statement(f"{system}.{call}") for call in _CALLS}
+        for call, query in {**queries, "control": statement("control")}.items():
+            self._check(self._connection.prepare(call.encode(), query.encode()))
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +75,10 @@ class Session:
                 f"{self.system}: {count} messages were claimed and none could be acked"
             )
         return settled
+
+    def control(self) -> None:
+        """Something that has nothing to do with queues, to see how fast the machine is."""
+        self._call(b"control", [])
 
     def _ack_penstock(self, claimed: PGresult, count: int) -> int:
         if count == 1:

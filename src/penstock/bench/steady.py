@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -22,6 +23,7 @@ QUEUES = {QUEUE: HISTORY_OFF}
 # An unpinned phase before, between and after, so that each pinned one has two neighbours.
 PHASES = (None, Pin.READER, None, Pin.XID, None, Pin.READER, None, Pin.XID, None)
 _WINDOW_SECONDS = 1.0
+_CONTROL_SHARE = 0.3
 _UNPINNED_PAIRS = 8
 _PINNED_PAIRS = 12
 # Where 500,000 messages are out of reach in any useful time, say so instead of going on.
@@ -29,10 +31,13 @@ _MOST_PAIRS = 300
 _METHOD = (
     "Cycles of {batch} with synchronous commit off and history off. Phases: unpinned, pinned by a "
     "REPEATABLE READ reader of another table, unpinned, pinned by the holder of an xid, and all "
-    "again; in each phase windows of both systems in the order A B B A. A pinned figure is the "
-    "median window of the pinned phase / that of the two unpinned phases around it; last over "
-    "first compares the last quarter of the pinned phase's windows with the first; both are means "
-    "of the two rounds. After a pinned phase the plain table is vacuumed; Penstock is left alone."
+    "again; in each phase windows of both systems in the order A B B A. Between them the clients "
+    "run a query that has nothing to do with queues; its rate is the machine's pace, and ratios "
+    "are of rates / pace, so that what others do to the machine falls out (_raw: without that). A "
+    "pinned figure is the median window of the pinned phase / that of the two unpinned phases "
+    "around it; last over first compares the last quarter of the pinned phase's windows with the "
+    "first; both are means of the two rounds. After a pinned phase the plain table is vacuumed; "
+    "Penstock is left alone."
 )
 
 
@@ -43,9 +48,16 @@ class Phase:
         default_factory=lambda: {system: [] for system in System}
     )
     disk: dict[System, list[int]] = field(default_factory=lambda: {system: [] for system in System})
+    control: list[float] = field(default_factory=list)
 
     def rates(self, system: System) -> list[float]:
         return [window.rate for window in self.windows[system]]
+
+    def paced(self, system: System) -> list[float]:
+        """Rates in units of the machine's pace around each window."""
+        # The control runs before the first pair and after each, so every pair lies between two.
+        paces = [(before + after) / 2 for before, after in pairwise(self.control)]
+        return [rate / pace for rate, pace in zip(self.rates(system), paces, strict=True)]
 
     @property
     def messages(self) -> int:
@@ -59,6 +71,7 @@ class Phase:
         return {
             "pin": self.pin,
             "messages": self.messages,
+            "control_rates": [round(rate, 1) for rate in self.control],
             "windows": {s: [w.as_json() for w in found] for s, found in self.windows.items()},
             "disk_bytes": self.disk,
         }
@@ -105,21 +118,24 @@ def _phase(
     phase = Phase(pin)
     work = {system: Work(system, QUEUE, Kind.CYCLE, options.batch) for system in System}
     with pinned(place.dsn, pin) if pin else nullcontext():
-        _weigh(place, phase)
+        _look_around(place, clients, phase, plan)
         while not plan.is_done(phase):
             progress.say(f"pinned by {pin}: {phase.messages:,} messages" if pin else "unpinned")
             order = list(System) if phase.pairs % 2 == 0 else list(reversed(System))
             for system in order:
                 phase.windows[system].append(clients.run(work[system], plan.window_seconds))
                 place.drain(system, QUEUE)
-            _weigh(place, phase)
+            _look_around(place, clients, phase, plan)
             progress.step()
     if pin:
         place.tidy(System.PLAIN)
     return phase
 
 
-def _weigh(place: Scratch, phase: Phase) -> None:
+def _look_around(place: Scratch, clients: Crew, phase: Phase, plan: Plan) -> None:
+    """What the disk holds, and how fast the machine is just now."""
+    control = Work(System.PENSTOCK, QUEUE, Kind.CONTROL, 1)
+    phase.control.append(clients.run(control, plan.window_seconds * _CONTROL_SHARE).rate)
     for system in System:
         phase.disk[system].append(place.disk(system).total)
 
@@ -127,10 +143,11 @@ def _weigh(place: Scratch, phase: Phase) -> None:
 def _findings(phases: list[Phase], options: Options) -> Findings:
     figures: Figures = {}
     for pin in Pin:
-        figures[f"pinned_{pin}"] = _pinned_over_unpinned(phases, pin, System.PENSTOCK)
-        figures[f"last_over_first_{pin}"] = _last_over_first(phases, pin, System.PENSTOCK)
-        figures[f"plain_pinned_{pin}"] = _pinned_over_unpinned(phases, pin, System.PLAIN)
-        figures[f"plain_last_over_first_{pin}"] = _last_over_first(phases, pin, System.PLAIN)
+        for system, prefix in ((System.PENSTOCK, ""), (System.PLAIN, "plain_")):
+            paced, raw = _pinned_over_unpinned(phases, pin, system)
+            figures[f"{prefix}pinned_{pin}"] = paced
+            figures[f"{prefix}last_over_first_{pin}"] = _last_over_first(phases, pin, system)
+            figures[f"{prefix}pinned_{pin}_raw"] = raw
         figures[f"disk_bytes_before_{pin}"] = _disk(phases, pin, System.PENSTOCK, 0)
         figures[f"disk_bytes_after_{pin}"] = _disk(phases, pin, System.PENSTOCK, -1)
     return Findings(
@@ -142,17 +159,20 @@ def _findings(phases: list[Phase], options: Options) -> Findings:
     )
 
 
-def _pinned_over_unpinned(phases: list[Phase], pin: Pin, system: System) -> float | None:
-    found = []
-    for at, phase in enumerate(phases):
+def _pinned_over_unpinned(
+    phases: list[Phase], pin: Pin, system: System
+) -> tuple[float | None, float | None]:
+    """In units of the machine's pace, and raw."""
+    paced, raw = [], []
+    for before, phase, after in zip(phases, phases[1:], phases[2:], strict=False):
         if phase.pin is pin:
-            around = phases[at - 1].rates(system) + phases[at + 1].rates(system)
-            found.append(quotient(phase.rates(system), around))
-    return _mean(found)
+            paced.append(quotient(phase.paced(system), before.paced(system) + after.paced(system)))
+            raw.append(quotient(phase.rates(system), before.rates(system) + after.rates(system)))
+    return _mean(paced), _mean(raw)
 
 
 def _last_over_first(phases: list[Phase], pin: Pin, system: System) -> float | None:
-    return _mean(quotient(*ends(phase.rates(system))) for phase in phases if phase.pin is pin)
+    return _mean(quotient(*ends(phase.paced(system))) for phase in phases if phase.pin is pin)
 
 
 def _mean(ratios: Iterable[float | None]) -> float | None:
