@@ -49,7 +49,7 @@ end $$;
 
 -- Looks for messages of a queue below its floors: of transactions that committed late, of claims that were rolled
 -- back, or after a restore. Segments are small, so this is bounded; and it is paid for out of a budget, one part in
--- fifty of the time. True if there were any: then the floor is where they are.
+-- fifty of the time, but at least once a second. True if there were any: then the floor is where they are.
 create or replace function penstock._rescan(q penstock.queue) returns boolean language plpgsql as $$
 declare
   started timestamptz := clock_timestamp();
@@ -78,7 +78,7 @@ begin
     end if;
   end loop;
   perform setval(q.rescan_register,
-    (date_part('epoch', clock_timestamp()) * 1e6 + 50 * 1e6 * date_part('epoch', clock_timestamp() - started))::bigint);
+    (date_part('epoch', clock_timestamp()) * 1e6 + least(1e6, 50 * 1e6 * date_part('epoch', clock_timestamp() - started)))::bigint);
   return found;
 end $$;
 

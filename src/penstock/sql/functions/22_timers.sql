@@ -23,7 +23,8 @@ end $$;
 -- claim may be the first act of a long transaction, and whatever that moved would be out of reach until its end.
 create or replace function penstock._tick(now_us bigint) returns void language plpgsql as $$
 declare
-  due boolean;
+  due      boolean;
+  spent_us bigint;
 begin
   perform setval('penstock.tick_at', now_us + 20000);
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -32,18 +33,16 @@ begin
   due := penstock._timers_due() or now_us >= pg_sequence_last_value('penstock.upkeep_at');
   if now_us >= pg_sequence_last_value('penstock.ring_check_at') then
     perform setval('penstock.ring_check_at', now_us + 50000);
+    now_us := date_part('epoch', clock_timestamp()) * 1e6;
     due := penstock._close_segments() or due;
-    perform penstock._rest_ring(now_us);
+    -- At most a twentieth of the time goes into looking; what it finds to do is little for each segment.
+    spent_us := date_part('epoch', clock_timestamp()) * 1e6 - now_us;
+    perform setval('penstock.ring_check_at', now_us + greatest(50000, 20 * spent_us));
   end if;
   if due then
     perform penstock._ring_bell();
   end if;
 end $$;
-
--- At most a twentieth of the time goes into the ring.
-create or replace function penstock._rest_ring(started_us bigint) returns void language sql as $$
-  select setval('penstock.ring_check_at', started_us + greatest(50000, (20 * (date_part('epoch', clock_timestamp()) * 1e6 - started_us))::bigint))
-$$;
 
 -- The upkeep itself, at the commit of a claim. An error here must not undo the claim.
 create or replace function penstock._on_bell() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -52,7 +51,6 @@ declare
 begin
   perform penstock._run_timers(null, 500);
   perform penstock._tend_ring();
-  perform penstock._rest_ring(now_us);
   if now_us >= pg_sequence_last_value('penstock.upkeep_at') then
     perform setval('penstock.upkeep_at', now_us + 60000000);
     perform penstock._upkeep();
@@ -74,8 +72,8 @@ begin
 end $triggers$;
 
 -- Moves up to piece messages that are due, and as many that ran out in each segment; for one queue, or for all. Returns
--- how many. Scans begin at the timers' floors; every half second (or more, if it costs more than a fiftieth of the
--- time) those for all queues begin at the far left, for what a slow transaction left below.
+-- how many. Scans begin at the timers' floors; every half second (or up to a second, if it costs more than a
+-- fiftieth of the time) those for all queues begin at the far left, for what a slow transaction left below.
 create or replace function penstock._run_timers(only_queue integer, piece integer) returns integer language plpgsql as $$
 declare
   started  timestamptz := clock_timestamp();
@@ -116,7 +114,7 @@ end $$;
 
 create or replace function penstock._rest_timers(started timestamptz) returns void language sql as $$
   select setval('penstock.timer_rescan_at',
-    (date_part('epoch', started) * 1e6 + greatest(500000, 50 * 1e6 * date_part('epoch', clock_timestamp() - started)))::bigint)
+    (date_part('epoch', started) * 1e6 + least(1000000, greatest(500000, 50 * 1e6 * date_part('epoch', clock_timestamp() - started))))::bigint)
 $$;
 
 select penstock._unroll($unroll$

@@ -68,15 +68,26 @@ begin
   if q.throughput_limit is not null and wanted > 0 then
     perform penstock._spend(q, -wanted);
   end if;
-  for slot in select distinct s from unnest(used) s loop
+  if used <@ array[slot] then
     --[ slot
-          return query
-      select l.id, l.token, q.name, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
-        l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error, null::text
-      from penstock.leased_{slot} l where l.token = lease_base + {slot} order by l.priority desc, l.position;
+    return query
+    select l.id, l.token, q.name, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
+      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
+      l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error, null::text
+    from penstock.leased_{slot} l where l.token = lease_base + {slot} order by l.priority desc, l.position;
     --]
-  end loop;
+    return;
+  end if;
+  return query
+  select l.id, l.token, q.name, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
+    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
+    l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error, null::text
+  from (
+    select * from penstock.leased_0 where false
+    --[
+    union all select * from penstock.leased_{slot} l where l.token = lease_base + {slot}
+    --]
+  ) l order by l.priority desc, l.position;
 end $$;
 
 -- Moves the next rows of a lane in a segment to the leased ones; tickets too, as they are.

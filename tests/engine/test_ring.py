@@ -1,0 +1,230 @@
+"""Segments are used in turn and truncated: space comes back, and what outlives them is kept."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+
+BODY = '"' + "x" * 3000 + '"'  # large enough to be kept apart from its message
+
+
+@pytest.fixture
+def busy_ring(engine: Any) -> Any:
+    engine.create("work")
+    engine.create("kept")
+    return engine
+
+
+def freed(engine: Any) -> int:
+    return int(engine.value("select penstock.maintain() -> 'segments_freed'"))
+
+
+def slot_of(engine: Any, table: str, message: int) -> str:
+    """The segment that has the message in this table."""
+    for slot in "012345678":
+        if engine.value(f"select count(*) from penstock.{table}_{slot} where id = %s", message):
+            return slot
+    return ""
+
+
+class Turner:
+    """Takes a new segment after every so many positions, in place of every 32,768."""
+
+    def __init__(self, engine: Any, share: int) -> None:
+        self.engine, self.share = engine, share
+        self.rings: list[tuple[str, str]] = []
+        self.largest = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        query = """select setval('penstock.ring_until', least(u.last_value, p.last_value + %s))
+                   from penstock.ring_until u, penstock.position p"""
+        while not self._stop.wait(0.01):
+            self.engine.value(query, self.share)
+            if (ring := self.engine.ring()) != (self.rings or [None])[-1]:
+                self.rings.append(ring)
+                self.largest = max(self.largest, self.engine.bytes())
+
+    def __enter__(self) -> Turner:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def turns(self) -> int:
+        current = [live[-1] for _, live in self.rings]
+        return sum(a != b for a, b in itertools.pairwise(current))
+
+
+def check_bounded(
+    engine: Any, caller: Any, traffic: Any, wait_for: Any, messages: int, share: int
+) -> None:
+    engine.create("work")
+    with Turner(caller(), share) as turner:
+        running = traffic("work", backlog=500, batch=100)
+        wait_for(lambda: turner.turns > 8, "once around")
+        early = turner.largest
+        running.passed(messages)
+    print(f"{messages} messages, {turner.turns} segments, {early} then {turner.largest} bytes")
+    assert turner.turns > 8
+    assert turner.largest < 3 * early
+    # Each message was two rows of 150 bytes or more, beside their indexes: most are gone.
+    assert engine.bytes() < max(messages, 9 * share) * 300
+
+
+def test_space_is_bounded_by_the_ring_whoever_pins_the_horizon(
+    engine: Any, caller: Any, traffic: Any, wait_for: Any, pinned: str
+) -> None:
+    check_bounded(engine, caller, traffic, wait_for, 60_000, 2000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_space_is_bounded_by_the_ring_in_the_long_run(
+    engine: Any, caller: Any, traffic: Any, wait_for: Any, pinned: str
+) -> None:
+    check_bounded(engine, caller, traffic, wait_for, 600_000, 10_000)
+
+
+def test_a_segment_is_freed_once_it_is_drained(busy_ring: Any) -> None:
+    first = busy_ring.ring()[1]
+    busy_ring.drain("work", set(busy_ring.enqueue_many("work", 100)))
+    busy_ring.rotate()
+    freed(busy_ring)
+    assert first not in "".join(busy_ring.ring())
+    assert busy_ring.value(f"select pg_relation_size('penstock.ready_{first}')") == 0
+
+
+def test_a_slow_enqueuer_keeps_its_segment(busy_ring: Any, other: Any) -> None:
+    late = other.enqueue("kept", BODY)
+    slot = busy_ring.ring()[1]
+    for _ in range(10):  # once around, and past it
+        busy_ring.rotate()
+        freed(busy_ring)
+        assert slot in "".join(busy_ring.ring())
+    other.connection.commit()
+    assert busy_ring.drain("kept", {late}) == [late]
+    freed(busy_ring)
+    assert slot not in "".join(busy_ring.ring())
+
+
+def test_a_reader_only_delays_that_a_segment_is_freed(busy_ring: Any, other: Any) -> None:
+    slot = busy_ring.ring()[1]
+    other.value(f"select count(*) from penstock.ready_{slot}")
+    for _ in range(10):
+        busy_ring.rotate()
+        freed(busy_ring)
+        assert slot in "".join(busy_ring.ring())
+    other.connection.rollback()
+    freed(busy_ring)
+    assert slot not in "".join(busy_ring.ring())
+
+
+@pytest.fixture
+def outlived(busy_ring: Any, wait_for: Any) -> dict[int, int]:
+    """Long leases, one taken in each of seven segments: the oldest end up in the attic."""
+    leases = {}
+    for n in range(7):
+        busy_ring.enqueue("kept", BODY if n % 2 else "1")
+        leases |= dict(busy_ring.claim("kept", 1, 600))
+        busy_ring.rotate()
+    oldest = list(leases)[:2]
+
+    def moved() -> bool:
+        freed(busy_ring)
+        return all(slot_of(busy_ring, "leased", message) == "0" for message in oldest)
+
+    wait_for(moved, "the oldest leases in the attic")
+    assert slot_of(busy_ring, "body", oldest[1]) == "0"
+    return leases
+
+
+def test_a_lease_that_outlives_its_segment_is_settled_by_its_token(
+    busy_ring: Any, outlived: dict[int, int]
+) -> None:
+    (plain, plain_token), (large, large_token) = list(outlived.items())[:2]
+    until = busy_ring.value("select penstock.extend(%s, %s, 1200)", plain, plain_token)
+    assert until == busy_ring.value(
+        "select lease_until from penstock.messages where id = %s", plain
+    )
+    busy_ring.value("select penstock.ack(%s, %s)", plain, plain_token)
+    assert busy_ring.value(
+        "select payload = %s::jsonb from penstock.messages where id = %s", BODY, large
+    )
+    state = busy_ring.value("select penstock.nack(%s, %s, 'again', '0')", large, large_token)
+    assert state == "ready"
+    again = busy_ring.connection.execute("select * from penstock.claim('kept', 10)").fetchall()
+    assert [(row[0], row[3]) for row in again] == [(large, BODY.strip('"'))]
+    assert busy_ring.ack([again[0][:2]]) == {large}
+    assert slot_of(busy_ring, "body", large) == ""
+
+
+def test_leases_in_the_attic_are_settled_together_with_others(
+    busy_ring: Any, outlived: dict[int, int]
+) -> None:
+    assert busy_ring.ack(list(outlived.items())) == set(outlived)
+    assert busy_ring.value("select count(*) from penstock.messages") == 0
+    freed(busy_ring)
+    freed(busy_ring)
+    closing, live = busy_ring.ring()
+    assert (closing, len(live)) == ("", 1), "everything is free again, the attic too"
+
+
+def test_a_lease_that_runs_out_in_the_attic_is_delivered_again(
+    busy_ring: Any, outlived: dict[int, int]
+) -> None:
+    for slot in range(9):
+        busy_ring.connection.execute(f"update penstock.leased_{slot} set lease_until = now()")
+    came = busy_ring.drain("kept", set(outlived))
+    assert sorted(came) == sorted(outlived), "each of them once"
+
+
+def test_a_paused_queue_keeps_its_messages_while_others_turn_the_ring(
+    busy_ring: Any, wait_for: Any
+) -> None:
+    busy_ring.value("select penstock.pause('kept')")
+    kept = []
+    for n in range(20):
+        kept.append(busy_ring.enqueue("kept", BODY if n % 2 else "1"))
+        busy_ring.rotate()
+        wait_for(lambda: freed(busy_ring) >= 0 and len("".join(busy_ring.ring())) < 8, "room")
+    assert slot_of(busy_ring, "ready", kept[0]) == "0"
+    assert busy_ring.value("select ready from penstock.stats('kept')") == 20
+    busy_ring.value("select penstock.resume('kept')")
+    rows = busy_ring.connection.execute("select * from penstock.claim('kept', 100)").fetchall()
+    assert [row[0] for row in rows] == kept, "in order, though they lay in several segments"
+    assert [row[3] for row in rows] == [BODY.strip('"') if n % 2 else 1 for n in range(20)]
+    assert busy_ring.ack([row[:2] for row in rows]) == set(kept)
+
+
+def test_with_no_segment_free_the_current_one_grows(busy_ring: Any, caller: Any) -> None:
+    holders = []
+    for _ in range(8):
+        holders.append(caller(autocommit=False))
+        holders[-1].enqueue("kept")
+        busy_ring.value("select setval('penstock.ring_until', 0)")
+        busy_ring.drain("work", {busy_ring.enqueue("work")})
+    assert sorted("".join(busy_ring.ring()).replace("0", "")) == list("12345678")
+    sent = set(busy_ring.enqueue_many("work", 5000))
+    busy_ring.drain("work", sent)
+    for holder in holders:
+        holder.connection.commit()
+    assert len(busy_ring.drain("kept", set())) <= 8
+    freed(busy_ring)
+
+
+def test_many_are_acked_at_once_whatever_they_have(busy_ring: Any) -> None:
+    sent = {busy_ring.enqueue("kept", BODY), busy_ring.enqueue("kept", key="k")}
+    sent |= {busy_ring.enqueue("kept", group_key="g"), busy_ring.enqueue("kept")}
+    after = busy_ring.enqueue("kept", group_key="g")
+    assert busy_ring.ack(busy_ring.claim("kept", 10)) == sent
+    assert busy_ring.drain("kept", {after}) == [after]
+    for table in ("messages", "message_key", "message_group"):
+        assert busy_ring.value(f"select count(*) from penstock.{table}") == 0
