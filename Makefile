@@ -12,7 +12,7 @@ DEV_STAMP = $(VENV)/dev-$(call key,requirements/dev.txt)
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check pytest bench lock clean
+.PHONY: help up test check pytest pytest-16 test-long mutants bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ help: ## show this list
 up: $(APP_STAMP) ## install what Penstock needs and start it: make up ARGS="..."
 	$(BIN)/penstock up $(ARGS)
 
-test: check pytest ## install the tools, then check and test everything but the slow tests
+test: check pytest pytest-16 ## install the tools, then check and test everything but the slow tests
 
 check: $(DEV_STAMP) ## style, types, import rules, generated code
 	$(BIN)/ruff check .
@@ -31,6 +31,16 @@ check: $(DEV_STAMP) ## style, types, import rules, generated code
 
 pytest: $(DEV_STAMP) ## the tests alone: make pytest ARGS="tests/test_settings.py"
 	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+
+# What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
+pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
+	PENSTOCK_TEST_PG=16 $(BIN)/pytest -n 2 -m "not slow" tests/contract tests/engine/test_leases.py tests/engine/test_ring.py tests/test_migrations.py
+
+test-long: $(DEV_STAMP) ## the slow tests too: property, crash, ring, mayhem in their long forms
+	$(BIN)/pytest -n 2 -m slow --timeout 7200 -s $(ARGS)
+
+mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests notice
+	$(BIN)/python tests/mutants.py
 
 bench: $(APP_STAMP) ## measure: make bench ARGS="..."
 	$(BIN)/penstock bench $(ARGS)

@@ -1,0 +1,110 @@
+"""Breaks the engine on purpose, one way at a time, and sees that a test notices: `make mutants`.
+
+A test that cannot fail proves nothing. Each mutant is a copy of the package with one replacement in
+its SQL; the tests named with it must fail on the copy, and pass on the original.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = [
+    Mutant(
+        "ack without the token",
+        "51_ack.sql",
+        "l where l.token = ack.token and l.id = ack.id",
+        "l where l.id = ack.id",
+        ("tests/engine/test_leases.py",),
+    ),
+    Mutant(
+        "a lease that ran out still settles",
+        "51_ack.sql",
+        "and l.lease_until > (select clock_timestamp())",
+        "",
+        ("tests/engine/test_leases.py",),
+    ),
+    Mutant(
+        "claims wait for each other",
+        "40_claim.sql",
+        "for update skip locked",
+        "for update",
+        ("tests/engine/test_leases.py",),
+    ),
+    Mutant(
+        "floors are taken for the truth",
+        "21_sweep.sql",
+        "if lowest < pg_sequence_last_value(q.floors[lane]) then",
+        "if false then",
+        ("tests/engine/test_late.py",),
+    ),
+    Mutant(
+        "segments are freed with messages in them",
+        "20_ring.sql",
+        "into found;",
+        "into found; found := false;",
+        ("tests/engine/test_ring.py",),
+    ),
+    Mutant(
+        "a group hands out two messages at a time",
+        "34_groups.sql",
+        "  if begun then",
+        "  if true then",
+        ("tests/engine/test_leases.py",),
+    ),
+]
+
+
+def survives(mutant: Mutant) -> bool:
+    with tempfile.TemporaryDirectory() as copy:
+        source = Path(copy) / "src"
+        shutil.copytree(ROOT / "src", source)
+        file = source / "penstock" / "sql" / "functions" / mutant.file
+        text = file.read_text("utf-8")
+        if mutant.old not in text:
+            sys.exit(f"{mutant.name}: {mutant.file} does not say {mutant.old!r} any more")
+        file.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+        return passes(mutant.tests, {"PYTHONPATH": str(source)})
+
+
+def passes(tests: tuple[str, ...], environment: dict[str, str]) -> bool:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "-m", "not slow", *tests]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    if done.returncode not in (0, 1):
+        sys.exit(done.stdout + done.stderr)
+    return done.returncode == 0
+
+
+def main() -> None:
+    tests = tuple(dict.fromkeys(test for mutant in MUTANTS for test in mutant.tests))
+    if not passes(tests, {}):
+        sys.exit("the tests fail on the original")
+    print("the original passes", flush=True)
+    survivors = 0
+    for mutant in MUTANTS:
+        alive = survives(mutant)
+        survivors += alive
+        print(f"{'SURVIVED' if alive else 'caught'}: {mutant.name}", flush=True)
+    print(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} mutants caught")
+    sys.exit(1 if survivors else 0)
+
+
+if __name__ == "__main__":
+    main()
