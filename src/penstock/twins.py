@@ -26,13 +26,21 @@ async def locate_async(dsn: str | None) -> str:
 
 
 def locate(dsn: str | None) -> str:
-    """The DSN in force; if none is named anywhere, that of the embedded server, started."""
+    """The DSN in force; if none is named anywhere, that of the embedded server, started.
+
+    That one is ours alone, so the schema is brought into it without being asked.
+    """
     settings = Settings.from_environment(dsn=dsn)
     if settings.dsn is not None:
         return settings.dsn
-    from penstock.embedded import connect_dsn  # only here: most users have a database
+    # Only here: most users have a database, and migrate it themselves.
+    from penstock.embedded import connect_dsn
+    from penstock.migrations import Migrator
 
-    return connect_dsn(settings)
+    embedded = connect_dsn(settings)
+    with psycopg.connect(embedded, autocommit=True) as connection:
+        Migrator(connection).up()
+    return embedded
 
 
 async def each_async(messages: Iterable[Any] | AsyncIterable[Any]) -> AsyncStream[Any]:

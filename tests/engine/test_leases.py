@@ -202,3 +202,19 @@ def test_a_large_payload_is_written_once_and_comes_back_whole(db):
     assert db.execute(f"select {bodies}").fetchone() == (0,)
     history = "select payload, payload_bytes_count from penstock.history"
     assert db.execute(history).fetchone() == (text, 100_002)
+
+
+def test_ack_many_ends_messages_with_keys_groups_and_bodies_as_ack_does(db):
+    enqueue(db, key="k")
+    first, second = enqueue(db, 2, group_key="g")
+    db.execute("select penstock.enqueue('work', to_jsonb(repeat('x', 5000)))")
+    leases = claim(db, 10)
+    ids, tokens = [id for id, *_ in leases], [token for _, token, _ in leases]
+    assert first in ids
+    assert second not in ids
+    settled = db.execute("select penstock.ack_many(%s, %s)", [ids, tokens]).fetchall()
+    assert sorted(id for (id,) in settled) == sorted(ids)
+    done = db.execute("select id from penstock.history where state = 'done' order by id").fetchall()
+    assert [id for (id,) in done] == sorted(ids)
+    assert db.execute("select count(*) from penstock.message_key").fetchone() == (0,)
+    assert [id for id, *_ in claim(db)] == [second]

@@ -19,7 +19,11 @@ declare
 begin
   -- The short way, for a queue with nothing special about it, one priority and no upkeep due: one look at queue and
   -- registers, and one statement that takes the messages and hands them out.
-  select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2),
+  -- A floor that lies in the current segment's share of positions spares the look into older ones: beside a queue with
+  -- a backlog in all eight, that would be most of the cost.
+  select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]),
+    case when pg_sequence_last_value(q.floors[1]) > pg_sequence_last_value('penstock.ring_until') - 32768
+      then (pg_sequence_last_value('penstock.ring') % 10)::text else split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2) end,
     started + make_interval(secs => coalesce(claim.lease_seconds, q.lease_seconds)),
     nextval('penstock.lease_number') * 32 + case when q.keep_history > 0 then 16 else 0 end
   into lane_queue, lane_rank, lane_floor, live, until, lease_token

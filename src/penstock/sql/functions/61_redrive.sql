@@ -23,6 +23,9 @@ begin
   if per_second <= 0 then
     perform penstock._fail_value('per_second', per_second::text, 'more than 0');
   end if;
+  if older_than < interval '0' then
+    perform penstock._fail_value('older_than', older_than::text, '0 or more');
+  end if;
   if dry_run then
     select count(*) into n from (
       select from penstock.dead t where t.queue_id = q.id and (ids is null or t.id = any (ids)) and (error_like is null or t.last_error like error_like)

@@ -78,5 +78,5 @@ begin
       oldest := least(oldest, first);
     end loop;
   end loop;
-  return greatest(0, date_part('epoch', now_at - oldest));
+  return case when oldest is not null then greatest(0, date_part('epoch', now_at - oldest)) end;
 end $$;
