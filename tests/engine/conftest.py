@@ -106,6 +106,25 @@ class Engine:
         self.drain("turning", turning)
         assert self.ring()[1][-1] != current
 
+    def tend(self) -> str:
+        """Upkeep, twice, with the second that a segment stays drained passed over in between.
+
+        Says which segments are not free.
+        """
+        self.value("select penstock.maintain()")
+        self.pass_a_second()
+        self.value("select penstock.maintain()")
+        return "".join(self.ring())
+
+    def pass_a_second(self) -> None:
+        """For the segments that are drained, a second has passed since."""
+        terms = (
+            f"setval('penstock.drained_{slot}',"
+            f" least(1, pg_sequence_last_value('penstock.drained_{slot}')))"
+            for slot in range(9)
+        )
+        self.value(f"select {' + '.join(terms)}")
+
     def bytes(self) -> int:
         query = """select sum(pg_total_relation_size(c.oid)) from pg_class c
                    where c.relnamespace = 'penstock'::regnamespace and c.relkind = 'r'"""
@@ -159,7 +178,8 @@ class Traffic:
     def passed(self, count: int) -> None:
         """Waits until so many more messages went through."""
         goal = len(self.delivered) + count
-        wait_for(lambda: self.error or len(self.delivered) >= goal, f"{count} more messages")
+        limit = LIMIT + count / 1000
+        wait_for(lambda: self.error or len(self.delivered) >= goal, f"{count} more messages", limit)
 
     def delay(self, messages: set[int], since: float, deliveries: int = 1) -> float:
         """Waits until all of these came (so many times), and says how long after `since`."""

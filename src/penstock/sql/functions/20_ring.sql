@@ -81,9 +81,9 @@ begin
       perform setval('penstock.ring', (closing || '9' || live)::bigint);
     end if;
     more := length(closing || replace(live, '0', '')) >= 6;
-    foreach slot in array regexp_split_to_array(closing || left(live, 1), '') loop
-      exit when more;
-      more := (strpos(closing, slot) > 0 or slot = '0') and not penstock._holds_rows(slot);
+    foreach slot in array regexp_split_to_array(closing || coalesce(substring(live from '0'), ''), '') loop
+      continue when slot = '';
+      more := penstock._is_drained(slot) or more;
     end loop;
   exception when query_canceled or others then
     perform pg_advisory_unlock(1885695603, 1);
@@ -113,7 +113,7 @@ begin
   live := split_part(ring, '9', 2);
   foreach slot in array regexp_split_to_array(closing, '') loop
     continue when slot = '';
-    if penstock._free_segment(slot) then
+    if penstock._is_drained(slot) and penstock._free_segment(slot) then
       closing := replace(closing, slot, '');
       perform setval('penstock.ring', (closing || '9' || live)::bigint);
       freed := freed + 1;
@@ -121,25 +121,45 @@ begin
   end loop;
   if length(closing || replace(live, '0', '')) >= 6 then
     perform penstock._clear_oldest(left(closing || replace(live, '0', ''), 1)::integer);
-  elsif strpos(live, '0') > 0 and penstock._free_segment('0') then
+  elsif strpos(live, '0') > 0 and penstock._is_drained('0') and penstock._free_segment('0') then
     perform setval('penstock.ring', (closing || '9' || replace(live, '0', ''))::bigint);
   end if;
   return freed;
 end $$;
 
--- Truncates a segment if nobody holds it and it is empty. The lock proves that nobody is left who could still commit
--- into it; a slow enqueuer, or a reader of the segment, only makes it wait for another time. Looked at before it is
--- locked, and let go of at once if it was not empty after all: whoever acks what is leased there would wait otherwise.
-create or replace function penstock._free_segment(slot text) returns boolean language plpgsql as $$
+-- Has a segment held nothing for a second? Truncation is not MVCC-safe: a snapshot from before finds the table empty,
+-- and misses what has moved on since to where it cannot see it. pg_dump locks all tables soon after its snapshot, so
+-- that second keeps dumps whole.
+create or replace function penstock._is_drained(slot text) returns boolean language plpgsql as $$
+declare
+  register regclass := ('penstock.drained_' || slot)::regclass;
+  since_us bigint := pg_sequence_last_value(register);
+  now_us   bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
   if penstock._holds_rows(slot) then
+    if since_us > 0 then
+      perform setval(register, 0);
+    end if;
     return false;
   end if;
+  if since_us not between 1 and now_us then
+    perform setval(register, now_us);
+    return false;
+  end if;
+  return now_us - since_us >= 1000000;
+end $$;
+
+-- Truncates a segment if nobody holds it and it is empty. The lock proves that nobody is left who could still commit
+-- into it; a slow enqueuer, or a reader of the segment, only makes it wait for another time. If it is not empty after
+-- all it is let go of at once: whoever acks what is leased there would wait otherwise.
+create or replace function penstock._free_segment(slot text) returns boolean language plpgsql as $$
+begin
   execute replace('lock table penstock.ready_#, penstock.leased_#, penstock.body_#, penstock.bell_# in access exclusive mode nowait', '#', slot);
   if penstock._holds_rows(slot) then
     raise lock_not_available;
   end if;
   execute replace('truncate penstock.ready_#, penstock.leased_#, penstock.body_#, penstock.bell_#', '#', slot);
+  perform setval(('penstock.drained_' || slot)::regclass, 0);
   return true;
 exception when lock_not_available then
   return false;

@@ -94,6 +94,7 @@ begin
     ring := pg_sequence_last_value('penstock.ring')::text;
     if strpos(split_part(ring, '9', 2), slot) = 0 then
       perform setval('penstock.ring', (replace(split_part(ring, '9', 1), slot, '') || '9' || slot || split_part(ring, '9', 2))::bigint);
+      perform setval(('penstock.drained_' || slot)::regclass, 0);
     end if;
   exception when query_canceled or others then
     perform pg_advisory_unlock(1885695603, 1);

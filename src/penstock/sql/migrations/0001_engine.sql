@@ -97,6 +97,9 @@ begin
     execute format('create index body_%1$s_id on penstock.body_%1$s (id)', slot);
     -- A row here rings at the commit of the transaction that found upkeep to do: see _tick.
     execute format('create table penstock.bell_%s (rung_at timestamptz not null) %s', slot, storage);
+    -- Since when it was seen to hold nothing, in microseconds.
+    execute format('create sequence penstock.drained_%s minvalue 0', slot);
+    perform setval(format('penstock.drained_%s', slot), 0);
   end loop;
 end $segments$;
 
