@@ -8,6 +8,7 @@ declare
   q    penstock.queue;
   dead boolean := purge.name ~ '\.dlq$';
   n    bigint := 0;
+  now_at timestamptz := clock_timestamp();
 begin
   select * into q from penstock.queue t where t.name = regexp_replace(purge.name, '\.dlq$', '');
   if not found then
@@ -28,6 +29,8 @@ begin
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt,
     g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
+  -- No group's ticket has a delayed message to wait for any more.
+  update penstock.scheduled m set due_at = now_at where m.queue_id = q.id and m.group_key is not null and m.due_at > now_at;
   --[
   with gone as (delete from penstock.ready_{slot} m where m.queue_id = q.id and m.group_key is null returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt,

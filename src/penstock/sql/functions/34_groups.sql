@@ -2,7 +2,8 @@
 -- commit, one after the other, so that positions within a group are in order of commit.
 
 -- Holds a group until commit. True if it was begun by this: then it has no ticket yet.
-create or replace function penstock._lock_group(queue_id integer, group_key text) returns boolean language plpgsql as $$
+create or replace function penstock._lock_group(queue_id integer, group_key text) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
   loop
@@ -32,12 +33,16 @@ end $$;
 
 -- Puts the ticket of a group where its next message belongs: the schedule, or its lane. Without a next message the
 -- group ends; unless somebody is enqueuing to it just now, or we cannot see that nobody is: then we look again soon.
-create or replace function penstock._issue_ticket(queue_id integer, group_key text, after bigint) returns void language plpgsql
+-- So it is with head_is_held, when a claim found the next message in the hands of somebody who may be cancelling or
+-- replacing it: to put the ticket back into its lane would hand it to the same claim again, and again.
+create or replace function penstock._issue_ticket(queue_id integer, group_key text, after bigint, head_is_held boolean default false)
+returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   head   record;
   ticket penstock.envelope;
+  soon   constant interval := interval '20 milliseconds';
 begin
   ticket.id := after;
   ticket.enqueued_at := clock_timestamp();
@@ -51,14 +56,30 @@ begin
     if penstock._end_group(_issue_ticket.queue_id, _issue_ticket.group_key, after) then
       return;
     end if;
-    insert into penstock.scheduled select ticket.enqueued_at + interval '20 milliseconds', (ticket).*;
+    insert into penstock.scheduled select ticket.enqueued_at + soon, (ticket).*;
     return;
   end if;
   ticket.priority := head.priority;
   if head.visible_at > ticket.enqueued_at then
     insert into penstock.scheduled select head.visible_at, (ticket).*;
+  elsif head_is_held then
+    insert into penstock.scheduled select ticket.enqueued_at + soon, (ticket).*;
   else
     perform penstock._put_ready(ticket, penstock._ticket_position(_issue_ticket.queue_id, ticket.priority, head.position));
+  end if;
+end $$;
+
+-- A delayed message left its group without being claimed: if the ticket was waiting for it, it need not wait any more.
+-- Uses scheduled_due.
+create or replace function penstock._hasten_ticket(queue_id integer, group_key text, visible_at timestamptz) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+begin
+  if visible_at > now_at then
+    update penstock.scheduled s set due_at = now_at
+    where s.due_at = _hasten_ticket.visible_at and s.queue_id = _hasten_ticket.queue_id and s.group_key = _hasten_ticket.group_key;
   end if;
 end $$;
 
@@ -88,7 +109,8 @@ begin
   return head;
 end $$;
 
-create or replace function penstock._end_group(queue_id integer, group_key text, after bigint) returns boolean language plpgsql as $$
+create or replace function penstock._end_group(queue_id integer, group_key text, after bigint) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
   if current_setting('transaction_isolation') <> 'read committed' then

@@ -139,7 +139,7 @@ begin
       else
         head := penstock._next_of_group(l.queue_id, l.group_key, l.id);
         if head.id is null then
-          perform penstock._issue_ticket(l.queue_id, l.group_key, l.id);
+          perform penstock._issue_ticket(l.queue_id, l.group_key, l.id, true);
           nothing := nothing + 1;
         else
           insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at,
@@ -155,7 +155,8 @@ begin
 end $$;
 $unroll$);
 
--- Takes the next visible message of a group whose ticket we hold; what has expired goes to history on the way.
+-- Takes the next visible message of a group whose ticket we hold; what has expired goes to history on the way. Nothing,
+-- if somebody holds that message: to skip it would break the order, and strand it behind the ticket.
 create or replace function penstock._next_of_group(queue_id integer, group_key text, after bigint) returns penstock.grouped language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -166,11 +167,15 @@ begin
   loop
     select * into head from penstock.grouped g
     where g.queue_id = _next_of_group.queue_id and g.group_key = _next_of_group.group_key and g.position > after
-    order by g.position limit 1 for update skip locked;
+    order by g.position limit 1;
     if head.id is null or head.visible_at > started and coalesce(head.expires_at > started, true) then
       return null;
     end if;
-    delete from penstock.grouped g where g.id = head.id;
+    delete from penstock.grouped where ctid = any (array(
+      select g.ctid from penstock.grouped g where g.id = head.id for update skip locked)) returning * into head;
+    if not found then
+      return null;
+    end if;
     exit when head.expires_at > started or head.expires_at is null;
     perform penstock._finish(penstock._envelope(head), 'expired', null);
   end loop;

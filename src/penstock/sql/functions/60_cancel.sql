@@ -32,6 +32,7 @@ begin
   delete from penstock.grouped t where t.id = _remove_waiting.id returning * into g;
   if found then
     perform penstock._finish(penstock._envelope(g), final_state, null);
+    perform penstock._hasten_ticket(g.queue_id, g.group_key, g.visible_at);
     return case when g.visible_at > now_at then 'scheduled' else 'ready' end;
   end if;
   delete from penstock.dead t where t.id = _remove_waiting.id returning * into d;
