@@ -208,7 +208,8 @@ end $$;
 $unroll$);
 
 -- Locks a key if nobody holds it.
-create or replace function penstock._try_key(queue_id integer, key text) returns boolean language plpgsql as $$
+create or replace function penstock._try_key(queue_id integer, key text) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
   perform from penstock.message_key k where k.queue_id = _try_key.queue_id and k.key = _try_key.key for update skip locked;

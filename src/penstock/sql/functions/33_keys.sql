@@ -1,7 +1,8 @@
 -- Keys: at most one waiting message for each (queue, key). The row in message_key is the lock under which the waiting
 -- message is looked for; where that message is, the message tables say themselves, so no key can point to nothing.
 
-create or replace function penstock._lock_key(queue_id integer, key text) returns void language plpgsql as $$
+create or replace function penstock._lock_key(queue_id integer, key text) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
   loop
@@ -13,7 +14,8 @@ begin
 end $$;
 
 create or replace function penstock._enqueue_keyed(q penstock.queue, m penstock.envelope, due timestamptz, on_conflict text, unique_while text)
-returns bigint language plpgsql as $$
+returns bigint language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   waiting bigint;
 begin
@@ -52,7 +54,8 @@ begin
 end $$;
 
 -- A finished message gives its key free. If an enqueuer holds the key's row, it decides what becomes of it: we do not wait.
-create or replace function penstock._forget_key(queue_id integer, key text, id bigint) returns void language plpgsql as $$
+create or replace function penstock._forget_key(queue_id integer, key text, id bigint) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
   delete from penstock.message_key where ctid = any (array(

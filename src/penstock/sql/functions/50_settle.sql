@@ -104,7 +104,8 @@ end $$;
 
 -- A message with a key comes back: if another message with the key is waiting, the older of the two is superseded.
 -- Null: this one may wait.
-create or replace function penstock._yield_key(m penstock.envelope, key_wait text) returns text language plpgsql as $$
+create or replace function penstock._yield_key(m penstock.envelope, key_wait text) returns text language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   waiting bigint;

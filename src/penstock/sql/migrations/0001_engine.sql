@@ -109,7 +109,7 @@ create index scheduled_due on penstock.scheduled (due_at);
 create unique index scheduled_id on penstock.scheduled (id) where group_key is null;
 create index scheduled_key on penstock.scheduled (queue_id, key) where key is not null;
 create index scheduled_expiry on penstock.scheduled (expires_at) where expires_at is not null;
-create index scheduled_queue on penstock.scheduled (queue_id);
+create index scheduled_queue on penstock.scheduled (queue_id, due_at);
 
 -- The waiting messages of groups. Each group has one ticket: a row in ready or scheduled with its group_key and
 -- without a payload, or the one message of the group that is leased. Who claims the ticket gets the group's next
