@@ -11,6 +11,7 @@
 --                                                           everything leased or scheduled;
 -- * plans held to that index by the session (see plain.session in statements.sql): left to the
 --   statistics of a table that is mostly empty it falls to half or less;
+-- * a claim by = any (array(...)), not by in (...), which leaves the planner no join to get wrong;
 -- * no sweep of exhausted messages in its claim, which would have to be there in earnest.
 create schema penstock_bench;
 comment on schema penstock_bench is 'scratch of penstock bench';
@@ -63,7 +64,7 @@ begin
        set visible_at = clock_timestamp() + interval '30 seconds',
            attempt_count = m.attempt_count + 1,
            claimed_by = worker
-     where m.id in (
+     where m.id = any (array(
            select c.id
              from penstock_bench.message c
             where c.queue_name = claim.queue
@@ -71,7 +72,7 @@ begin
               and c.attempt_count < c.max_attempts
             order by c.visible_at
             limit claim.count
-              for update skip locked)
+              for update skip locked))
     returning m.id, m.payload, m.attempt_count, m.enqueued_at;
 end $$;
 

@@ -23,9 +23,7 @@ select penstock.ack($1::bigint, $2::bigint)
 select * from penstock.ack_many($1::bigint[], $2::bigint[])
 
 -- name: plain.session
--- The joins too: estimating what LIMIT will return, a new plan may join with the whole table.
-set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off;
-set enable_hashjoin = off; set enable_mergejoin = off
+set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off
 
 -- name: plain.enqueue
 select penstock_bench.enqueue($1::text, $2::jsonb)

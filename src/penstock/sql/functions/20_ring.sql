@@ -18,7 +18,8 @@ begin
     if high >= pg_sequence_last_value('penstock.ring_until') then
       ring := pg_sequence_last_value('penstock.ring')::text;
       free := left(translate('12345678', ring, ''), 1);
-      perform setval('penstock.ring_until', high + case when free = '' then share / 16 else share end);
+      -- Always a full share: claims rely on it to know that a floor lies in the current segment.
+      perform setval('penstock.ring_until', high + share);
       if free <> '' then
         perform setval('penstock.ring', (ring || free)::bigint);
       end if;
@@ -161,7 +162,7 @@ begin
   execute replace('truncate penstock.ready_#, penstock.leased_#, penstock.body_#, penstock.bell_#', '#', slot);
   perform setval(('penstock.drained_' || slot)::regclass, 0);
   return true;
-exception when lock_not_available then
+exception when lock_not_available or object_in_use then   -- in use: by the bell that brought us here
   return false;
 end $$;
 

@@ -18,6 +18,24 @@ begin
   return turned_up;
 end $$;
 
+-- What claims do in passing, each thing on its own clock: floors every 5 ms, a look below them twice a second, upkeep.
+create or replace function penstock._in_passing(q penstock.queue) returns void language plpgsql as $$
+declare
+  now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
+begin
+  if now_us >= pg_sequence_last_value('penstock.tick_at') then
+    perform penstock._tick(now_us);
+  end if;
+  -- An old snapshot does not show what was enqueued since, and would move the floors past it.
+  if now_us >= pg_sequence_last_value(q.sweep_register) and current_setting('transaction_isolation') = 'read committed' then
+    perform penstock._sweep(q, now_us);
+    -- Where claims never come back short, nothing else would look below the floors.
+    if now_us >= pg_sequence_last_value(q.rescan_register) + 500000 then
+      perform penstock._rescan(q);
+    end if;
+  end if;
+end $$;
+
 -- Is there upkeep to do? Each part has its own clock and its own budget. What needs no more than a register is done at
 -- once; what moves messages or truncates is left to the moment of commit, by a row whose deferred trigger does it: a
 -- claim may be the first act of a long transaction, and whatever that moved would be out of reach until its end.
@@ -191,8 +209,8 @@ begin
   return n;
 end $$;
 
--- Takes leases that ran out from a segment; the caller gives the messages back. One whose key is held by an enqueuer
--- who has not committed is left for the next time: who claims must not wait. Uses leased_N_until.
+-- Takes leases that ran out from a segment; the caller gives the messages back. One whose key is held by
+-- somebody who has not committed is left for the next time: who claims must not wait. Uses leased_N_until.
 create or replace function penstock._pull_expired(slot integer, only_queue integer, after timestamptz, until timestamptz, piece integer)
 returns setof penstock.leased_0 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -201,17 +219,43 @@ begin
       return query delete from penstock.leased_{slot} where ctid = any (array(
       select l.ctid from penstock.leased_{slot} l
       where l.lease_until > after and l.lease_until <= until and (only_queue is null or l.queue_id = only_queue)
-        and (l.key is null or penstock._try_key(l.queue_id, l.key))
+        and (l.key is null or penstock._try_key(l.queue_id, l.key, l.id))
       order by l.lease_until limit piece for update skip locked)) returning *;
   --]
 end $$;
 $unroll$);
 
--- Locks a key if nobody holds it.
-create or replace function penstock._try_key(queue_id integer, key text) returns boolean language plpgsql
+-- Locks a key on behalf of a message that comes back, without waiting for anybody. False: somebody holds the key, or the
+-- older waiting message that would have to yield.
+create or replace function penstock._try_key(queue_id integer, key text, id bigint) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
+declare
+  waiting bigint;
 begin
   perform from penstock.message_key k where k.queue_id = _try_key.queue_id and k.key = _try_key.key for update skip locked;
-  return found or not exists (select from penstock.message_key k where k.queue_id = _try_key.queue_id and k.key = _try_key.key);
+  if not found and not penstock._try_new_key(_try_key.queue_id, _try_key.key, _try_key.id) then
+    return false;
+  end if;
+  waiting := (penstock._waiting_with_key(_try_key.queue_id, _try_key.key)).id;
+  return waiting is null or penstock._try_waiting(_try_key.queue_id, _try_key.key, waiting);
+end $$;
+
+-- The key's row is locked, or not there. Then we insert it; but somebody who has not committed may just have done so, and
+-- only the attempt can tell. There is no "insert nowait": hence the timeout.
+create or replace function penstock._try_new_key(queue_id integer, key text, id bigint) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  patience text := current_setting('lock_timeout');
+begin
+  if exists (select from penstock.message_key k where k.queue_id = _try_new_key.queue_id and k.key = _try_new_key.key) then
+    return false;
+  end if;
+  perform set_config('lock_timeout', '1ms', true);
+  insert into penstock.message_key (queue_id, key, id) values (_try_new_key.queue_id, _try_new_key.key, _try_new_key.id);
+  perform set_config('lock_timeout', patience, true);
+  return true;
+exception when lock_not_available or unique_violation then
+  return false;
 end $$;

@@ -12,6 +12,7 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 declare
   slot   integer := pg_sequence_last_value('penstock.ring') % 10;
   new_id bigint;
+  turned boolean;
 begin
   -- The plain message, in one statement that finds the queue and inserts: half the cost of doing it in two. Whatever
   -- is not plain inserts nothing here and goes the long way round, where each thing is checked by name.
@@ -24,14 +25,14 @@ begin
       q.max_attempts, enqueue.payload
     from penstock.queue q
     where q.name = enqueue.queue and q.plain_in and enqueue.priority = any (q.priorities)
-    returning id into new_id;
+    returning id, pg_sequence_last_value('penstock.ring') % 10 <> {slot} or id >= pg_sequence_last_value('penstock.ring_until')
+    into new_id, turned;
     --]
   end if;
-  if new_id is null then
+  if turned is null then
     return penstock._enqueue_checked(enqueue.queue, enqueue.payload, enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.priority,
       enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl, enqueue.max_attempts, on_conflict, unique_while);
-  end if;
-  if slot <> pg_sequence_last_value('penstock.ring') % 10 or new_id >= pg_sequence_last_value('penstock.ring_until') then
+  elsif turned then
     perform penstock._rotated(slot, new_id);
   end if;
   return new_id;

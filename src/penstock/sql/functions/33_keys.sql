@@ -18,11 +18,17 @@ returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   waiting bigint;
+  expires timestamptz;
 begin
   perform penstock._lock_key(q.id, m.key);
   loop
-    waiting := penstock._waiting_with_key(q.id, m.key);
+    select w.id, w.expires_at into waiting, expires from penstock._waiting_with_key(q.id, m.key) w;
     exit when waiting is null;
+    if expires <= m.enqueued_at then
+      -- Nobody will ever get it: what is put into it would be lost.
+      perform penstock._remove_waiting(waiting, 'expired');
+      continue;
+    end if;
     if on_conflict = 'error' then
       perform penstock._fail_key(q.name, m.key, waiting, 'is waiting');
     elsif on_conflict = 'skip' then
@@ -64,35 +70,51 @@ begin
 end $$;
 
 select penstock._unroll($unroll$
-create or replace function penstock._waiting_with_key(queue_id integer, key text) returns bigint language plpgsql
+-- The waiting message with a key, and when its time to live is over. One statement, so one snapshot: a message that is
+-- moved to the attic meanwhile is seen in one place or the other.
+create or replace function penstock._waiting_with_key(queue_id integer, key text, out id bigint, out expires_at timestamptz) language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
-declare
-  waiting bigint;
 begin
-  select id into waiting from penstock.scheduled m where m.queue_id = _waiting_with_key.queue_id and m.key = _waiting_with_key.key;
-  if waiting is not null then return waiting; end if;
-  select id into waiting from penstock.grouped m where m.queue_id = _waiting_with_key.queue_id and m.key = _waiting_with_key.key;
-  if waiting is not null then return waiting; end if;
+  select w.id, w.expires_at into _waiting_with_key.id, _waiting_with_key.expires_at from (
+    select m.id, m.expires_at from penstock.scheduled m where m.queue_id = _waiting_with_key.queue_id and m.key = _waiting_with_key.key
+    union all
+    select m.id, m.expires_at from penstock.grouped m where m.queue_id = _waiting_with_key.queue_id and m.key = _waiting_with_key.key
+    --[
+    union all
+    select m.id, m.expires_at from penstock.ready_{slot} m where m.queue_id = _waiting_with_key.queue_id and m.key = _waiting_with_key.key
+    --]
+    limit 1) w;
+end $$;
+
+-- Locks the waiting message with this id and key if nobody holds it. False if it is held, or not waiting any more.
+create or replace function penstock._try_waiting(queue_id integer, key text, waiting bigint) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+begin
+  perform from penstock.scheduled m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key and m.id = waiting for update skip locked;
+  if found then return true; end if;
+  perform from penstock.grouped m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key and m.id = waiting for update skip locked;
+  if found then return true; end if;
   --[
-  select id into waiting from penstock.ready_{slot} m where m.queue_id = _waiting_with_key.queue_id and m.key = _waiting_with_key.key;
-  if waiting is not null then return waiting; end if;
+  perform from penstock.ready_{slot} m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key and m.id = waiting for update skip locked;
+  if found then return true; end if;
   --]
-  return null;
+  return false;
 end $$;
 
 create or replace function penstock._leased_with_key(queue_id integer, key text) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
-declare
-  leased bigint;
 begin
-  --[
-  select id into leased from penstock.leased_{slot} l
-  where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null;
-  if leased is not null then return leased; end if;
-  --]
-  return null;
+  return (select w.id from (
+    select null::bigint as id where false
+    --[
+    union all
+    select l.id from penstock.leased_{slot} l
+    where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
+    --]
+    limit 1) w);
 end $$;
 
 -- Gives the waiting message with this id and key the payload and headers of m. False if it is not waiting any more.

@@ -8,31 +8,37 @@ set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmap
 #variable_conflict use_column
 declare
   started     timestamptz := clock_timestamp();
+  ring        bigint := pg_sequence_last_value('penstock.ring');
+  slot        integer := ring % 10;
   lane_queue  integer;
   lane_rank   smallint;
   lane_floor  bigint;
   until       timestamptz;
   lease_token bigint;
-  live        text;
-  slot        integer;
+  due         boolean;
+  older       text;
   n           integer;
 begin
-  -- The short way, for a queue with nothing special about it, one priority and no upkeep due: one look at queue and
-  -- registers, and one statement that takes the messages and hands them out.
-  -- A floor that lies in the current segment's share of positions spares the look into older ones: beside a queue with
-  -- a backlog in all eight, that would be most of the cost.
-  select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]),
-    case when pg_sequence_last_value(q.floors[1]) > pg_sequence_last_value('penstock.ring_until') - 32768
-      then (pg_sequence_last_value('penstock.ring') % 10)::text else split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2) end,
-    started + make_interval(secs => coalesce(claim.lease_seconds, q.lease_seconds)),
-    nextval('penstock.lease_number') * 32 + case when q.keep_history > 0 then 16 else 0 end
-  into lane_queue, lane_rank, lane_floor, live, until, lease_token
+  -- The short way, for a queue with one priority and nothing special about it: one look at the queue and its registers,
+  -- and one statement that takes the messages and hands them out.
+  select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), started + make_interval(secs => coalesce(claim.lease_seconds, q.lease_seconds)),
+    nextval('penstock.lease_number') * 32 + case when q.keep_history > 0 then 16 else 0 end,
+    date_part('epoch', started) * 1e6 >= pg_sequence_last_value(q.sweep_register)
+  into lane_queue, lane_rank, lane_floor, until, lease_token, due
   from penstock.queue q
-  where q.name = claim.queue and q.plain_out and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200
-    and date_part('epoch', started) * 1e6 < least(pg_sequence_last_value('penstock.tick_at'), pg_sequence_last_value(q.sweep_register));
+  where q.name = claim.queue and q.plain_out and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
   if found then
-    for i in 1 .. length(live) loop
-      slot := substr(live, i, 1);
+    if due then
+      perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
+    end if;
+    -- A floor in the current segment's share of positions spares the look into older ones: beside a queue with a backlog
+    -- in all eight, that would be most of the cost.
+    older := case when ring / 10 % 10 <> 9 and lane_floor <= pg_sequence_last_value('penstock.ring_until') - 32768
+                  then split_part((ring / 10)::text, '9', 2) else '' end;
+    loop
+      if older <> '' then
+        slot := left(older, 1);
+      end if;
       --[ slot
       return query
       with taken as (
@@ -55,6 +61,9 @@ begin
       if count = 0 then
         return;
       end if;
+      exit when slot = ring % 10;
+      older := substr(older, 2);
+      slot := ring % 10;
     end loop;
   end if;
   -- The long way: upkeep in passing, priorities, limits, groups, dead letters; and another look where it came back short.

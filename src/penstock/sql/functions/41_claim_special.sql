@@ -5,7 +5,6 @@ returns setof penstock.lease language plpgsql as $$
 #variable_conflict use_column
 declare
   started    timestamptz := clock_timestamp();
-  now_us     bigint := date_part('epoch', started) * 1e6;
   until      timestamptz;
   q          penstock.queue;
   lease_base bigint := nextval('penstock.lease_number') * 32;
@@ -32,17 +31,7 @@ begin
     lease_base := lease_base + 16;
   end if;
   until := started + make_interval(secs => coalesce(_claim_special.lease_seconds, q.lease_seconds));
-  if now_us >= pg_sequence_last_value('penstock.tick_at') then
-    perform penstock._tick(now_us);
-  end if;
-  -- An old snapshot does not show what was enqueued since, and would move the floors past it.
-  if now_us >= pg_sequence_last_value(q.sweep_register) and current_setting('transaction_isolation') = 'read committed' then
-    perform penstock._sweep(q, now_us);
-    -- Where claims never come back short, nothing else would look below the floors.
-    if now_us >= pg_sequence_last_value(q.rescan_register) + 500000 then
-      perform penstock._rescan(q);
-    end if;
-  end if;
+  perform penstock._in_passing(q);
   allowed := penstock._allowance(q, count);
   wanted := allowed;
   for round in 1 .. 2 loop

@@ -109,22 +109,26 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   waiting bigint;
+  expires timestamptz;
 begin
   if key_wait = 'wait' then
     perform penstock._lock_key(m.queue_id, m.key);
   end if;
   loop
-    waiting := penstock._waiting_with_key(m.queue_id, m.key);
+    select w.id, w.expires_at into waiting, expires from penstock._waiting_with_key(m.queue_id, m.key) w;
     if waiting is null then
       update penstock.message_key k set id = m.id where k.queue_id = m.queue_id and k.key = m.key;
       if not found then
         insert into penstock.message_key (queue_id, key, id) values (m.queue_id, m.key, m.id);
       end if;
       return null;
+    elsif expires <= clock_timestamp() then
+      perform penstock._remove_waiting(waiting, 'expired');
     elsif waiting > m.id then
       return 'superseded';
+    else
+      perform penstock._remove_waiting(waiting, 'superseded');
     end if;
-    perform penstock._remove_waiting(waiting, 'superseded');
   end loop;
 end $$;
 

@@ -10,7 +10,7 @@ begin
   -- there is more to do than to delete.
   if ack.token & 16 = 0 then
     --[ slot
-    delete from penstock.leased_{slot} l where l.token = ack.token and l.id = ack.id and l.lease_until > (select clock_timestamp())
+    delete from penstock.leased_{slot} l where l.token = ack.token and l.id = ack.id and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
     --]
     if found then
@@ -42,7 +42,7 @@ begin
   if tokens[1] & 16 = 0 and tokens[1] = all (tokens) and cardinality(ids) = cardinality(tokens) and cardinality(ids) <= 10000 then
     --[ slot
     return query
-    delete from penstock.leased_{slot} l where l.token = tokens[1] and l.id = any (ids) and l.lease_until > (select clock_timestamp())
+    delete from penstock.leased_{slot} l where l.token = tokens[1] and l.id = any (ids) and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null returning l.id;
     --]
     get diagnostics n = row_count;
