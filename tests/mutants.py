@@ -87,8 +87,8 @@ def passes(tests: tuple[str, ...], environment: dict[str, str]) -> bool:
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True
     )
-    if done.returncode not in (0, 1):
-        sys.exit(done.stdout + done.stderr)
+    if done.returncode != 0 and " failed" not in done.stdout:
+        sys.exit(done.stdout + done.stderr)  # not a verdict: the tests did not run
     return done.returncode == 0
 
 
