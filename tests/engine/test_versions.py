@@ -20,7 +20,7 @@ from penstock.migrations import Migrator
 
 ROOT = Path(__file__).parents[2]
 TESTED = os.environ.get("PENSTOCK_TEST_PG", "18")
-VERSIONS = [version for version in ("15", "16", "17", "18") if version != TESTED]
+VERSIONS = [version for version in ("15", "16", "18") if version != TESTED]
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 

@@ -192,21 +192,21 @@ declare
   ring  text := pg_sequence_last_value('penstock.ring')::text;
 begin
   --[ slot
-      if (select count(*) from (select from penstock.ready_{slot} limit 4 * piece + 1) s) > 4 * piece then
-      return;
-    end if;
-    if strpos(split_part(ring, '9', 2), '0') = 0 then
-      perform setval('penstock.ring', replace(ring, '9', '90')::bigint);
-    end if;
-    with gone as (
-      delete from penstock.ready_{slot} where ctid = any (array(select ctid from penstock.ready_{slot} limit piece for update skip locked)) returning *)
-    insert into penstock.ready_0 select * from gone;
-    with gone as (
-      delete from penstock.leased_{slot} where ctid = any (array(select ctid from penstock.leased_{slot} limit piece for update skip locked)) returning *)
-    insert into penstock.leased_0 select * from gone;
-    with gone as (
-      delete from penstock.body_{slot} where ctid = any (array(select ctid from penstock.body_{slot} limit piece / 10 for update skip locked)) returning *)
-    insert into penstock.body_0 select * from gone;
+  if (select count(*) from (select from penstock.ready_{slot} limit 4 * piece + 1) s) > 4 * piece then
+    return;
+  end if;
+  if strpos(split_part(ring, '9', 2), '0') = 0 then
+    perform setval('penstock.ring', replace(ring, '9', '90')::bigint);
+  end if;
+  with gone as (
+    delete from penstock.ready_{slot} where ctid = any (array(select ctid from penstock.ready_{slot} limit piece for update skip locked)) returning *)
+  insert into penstock.ready_0 select * from gone;
+  with gone as (
+    delete from penstock.leased_{slot} where ctid = any (array(select ctid from penstock.leased_{slot} limit piece for update skip locked)) returning *)
+  insert into penstock.leased_0 select * from gone;
+  with gone as (
+    delete from penstock.body_{slot} where ctid = any (array(select ctid from penstock.body_{slot} limit piece / 10 for update skip locked)) returning *)
+  insert into penstock.body_0 select * from gone;
   --]
 end $$;
 $unroll$);

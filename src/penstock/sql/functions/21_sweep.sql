@@ -8,8 +8,8 @@ returns bigint language plpgsql set enable_seqscan = off set enable_bitmapscan =
 #variable_conflict use_column
 begin
   --[ slot
-      return (select r.position from penstock.ready_{slot} r where r.queue_id = _first_live.queue_id
-            and r.priority = _first_live.priority and r.position >= from_position order by r.position limit 1);
+  return (select r.position from penstock.ready_{slot} r where r.queue_id = _first_live.queue_id
+          and r.priority = _first_live.priority and r.position >= from_position order by r.position limit 1);
   --]
 end $$;
 $unroll$);

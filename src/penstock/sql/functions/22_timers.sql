@@ -192,15 +192,15 @@ begin
   end if;
   slot := penstock._hold_current();
   --[ slot
-      with gone as (
-      delete from penstock.scheduled where ctid = any (array(
-        select s.ctid from penstock.scheduled s where s.due_at > after and s.due_at <= until and (only_queue is null or s.queue_id = only_queue)
-        order by s.due_at limit piece for update skip locked)) returning *)
-    insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
-    from (select * from gone order by due_at, id) g;
+  with gone as (
+    delete from penstock.scheduled where ctid = any (array(
+      select s.ctid from penstock.scheduled s where s.due_at > after and s.due_at <= until and (only_queue is null or s.queue_id = only_queue)
+      order by s.due_at limit piece for update skip locked)) returning *)
+  insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+  select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
+  from (select * from gone order by due_at, id) g;
   --]
   get diagnostics n = row_count;
   if pg_sequence_last_value('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
@@ -216,11 +216,11 @@ returns setof penstock.leased_0 language plpgsql set enable_seqscan = off set en
 #variable_conflict use_column
 begin
   --[ slot
-      return query delete from penstock.leased_{slot} where ctid = any (array(
-      select l.ctid from penstock.leased_{slot} l
-      where l.lease_until > after and l.lease_until <= until and (only_queue is null or l.queue_id = only_queue)
-        and (l.key is null or penstock._try_key(l.queue_id, l.key, l.id))
-      order by l.lease_until limit piece for update skip locked)) returning *;
+  return query delete from penstock.leased_{slot} where ctid = any (array(
+    select l.ctid from penstock.leased_{slot} l
+    where l.lease_until > after and l.lease_until <= until and (only_queue is null or l.queue_id = only_queue)
+      and (l.key is null or penstock._try_key(l.queue_id, l.key, l.id))
+    order by l.lease_until limit piece for update skip locked)) returning *;
   --]
 end $$;
 $unroll$);

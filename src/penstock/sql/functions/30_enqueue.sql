@@ -57,7 +57,7 @@ declare
   m penstock.ready_0;
 begin
   --[ slot
-      delete from penstock.ready_{slot} r where r.id = _put_again.id returning * into m;
+  delete from penstock.ready_{slot} r where r.id = _put_again.id returning * into m;
   --]
   perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at, m.queue_id, m.priority, m.attempt,
     m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error)::penstock.envelope, m.position);

@@ -45,6 +45,8 @@ begin
         delete from penstock.ready_{slot} where ctid = any (array(
           select r.ctid from penstock.ready_{slot} r
           where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor
+            -- The queue may have got its first group or time to live since we looked at it.
+            and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked))
         returning *)
       insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,

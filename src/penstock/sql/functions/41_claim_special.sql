@@ -89,18 +89,18 @@ declare
   n       integer;
 begin
   --[ slot
-      with taken as (
-      delete from penstock.ready_{slot} where ctid = any (array(
-        select r.ctid from penstock.ready_{slot} r
-        where r.queue_id = q.id and r.priority = q.priorities[lane] and r.position >= floor
-        order by r.position limit wanted for update skip locked))
-      returning *)
-    insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at, t.expires_at,
-      coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _take_special.worker, t.key,
-      t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
-    from taken t;
+  with taken as (
+    delete from penstock.ready_{slot} where ctid = any (array(
+      select r.ctid from penstock.ready_{slot} r
+      where r.queue_id = q.id and r.priority = q.priorities[lane] and r.position >= floor
+      order by r.position limit wanted for update skip locked))
+    returning *)
+  insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at,
+    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+  select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at, t.expires_at,
+    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _take_special.worker, t.key,
+    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+  from taken t;
   --]
   get diagnostics n = row_count;
   return n;
@@ -118,27 +118,27 @@ declare
   nothing integer := 0;
 begin
   --[ slot
-      for l in select * from penstock.leased_{slot} t where t.token = lease_token
-             and (t.expires_at <= started or t.group_key is not null and t.payload is null and t.payload_bytes is null and t.body_slot is null) loop
-      delete from penstock.leased_{slot} t where t.token = lease_token and t.id = l.id and t.group_key is not distinct from l.group_key;
-      if l.group_key is null then
-        l.attempt := l.attempt - 1;
-        perform penstock._finish(penstock._envelope(l), 'expired', null);
+  for l in select * from penstock.leased_{slot} t where t.token = lease_token
+           and (t.expires_at <= started or t.group_key is not null and t.payload is null and t.payload_bytes is null and t.body_slot is null) loop
+    delete from penstock.leased_{slot} t where t.token = lease_token and t.id = l.id and t.group_key is not distinct from l.group_key;
+    if l.group_key is null then
+      l.attempt := l.attempt - 1;
+      perform penstock._finish(penstock._envelope(l), 'expired', null);
+      nothing := nothing + 1;
+    else
+      head := penstock._next_of_group(l.queue_id, l.group_key, l.id);
+      if head.id is null then
+        perform penstock._issue_ticket(l.queue_id, l.group_key, l.id, true);
         nothing := nothing + 1;
       else
-        head := penstock._next_of_group(l.queue_id, l.group_key, l.id);
-        if head.id is null then
-          perform penstock._issue_ticket(l.queue_id, l.group_key, l.id, true);
-          nothing := nothing + 1;
-        else
-          insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at,
-            queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-          values (lease_token, until, head.position, l.watched or head.key is not null, head.id, head.enqueued_at, head.expires_at,
-            coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1, head.max_attempts, head.body_slot,
-            _resolve.worker, head.key, head.group_key, head.headers, head.payload, head.payload_bytes, head.last_error);
-        end if;
+        insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at,
+          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+        values (lease_token, until, head.position, l.watched or head.key is not null, head.id, head.enqueued_at, head.expires_at,
+          coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1, head.max_attempts, head.body_slot,
+          _resolve.worker, head.key, head.group_key, head.headers, head.payload, head.payload_bytes, head.last_error);
       end if;
-    end loop;
+    end if;
+  end loop;
   --]
   return nothing;
 end $$;
@@ -237,6 +237,23 @@ begin
   return n;
 end $$;
 
+-- Dead letters whose leases ran out are dead letters again, as far as a claim of them needs. Uses leased_N_until.
+create or replace function penstock._bury_again(queue_id integer, until timestamptz, piece integer) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+begin
+  --[
+  with gone as (
+    delete from penstock.leased_{slot} where ctid = any (array(
+      select l.ctid from penstock.leased_{slot} l
+      where l.lease_until <= until and l.queue_id = _bury_again.queue_id and l.dead_at is not null
+      order by l.lease_until limit piece for update skip locked)) returning *)
+  insert into penstock.dead
+  select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts,
+    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+  --]
+end $$;
+
 -- Claims dead letters, from '<queue>.dlq'.
 create or replace function penstock._claim_dead(dlq text, count integer, lease_seconds integer, worker text) returns setof penstock.lease
 language plpgsql as $$
@@ -252,21 +269,22 @@ begin
     perform penstock._fail_unknown_queue(dlq);
   end if;
   lease_base := lease_base + case when q.keep_history > 0 then 16 else 0 end;
+  perform penstock._bury_again(q.id, started, count);
   slot := penstock._hold_current();
   --[ slot
-      return query
-    with taken as (
-      delete from penstock.dead where id = any (array(
-        select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked)) returning *)
-    insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select lease_base + {slot}, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)), t.id, false, t.id, t.enqueued_at,
-      t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
-      t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
-    from taken t order by t.id
-    returning l.id, l.token, dlq, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
-      l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error, q.name;
+  return query
+  with taken as (
+    delete from penstock.dead where id = any (array(
+      select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked)) returning *)
+  insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at, dead_at,
+    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+  select lease_base + {slot}, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)), t.id, false, t.id, t.enqueued_at,
+    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
+    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+  from taken t order by t.id
+  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
+    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
+    l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error, q.name;
   --]
 end $$;
 $unroll$);

@@ -116,7 +116,7 @@ begin
     return null;
   end if;
   --[ slot
-      delete from penstock.leased_{slot} t where t.token = _pull.token and t.id = _pull.id and t.lease_until > started returning * into l;
+  delete from penstock.leased_{slot} t where t.token = _pull.token and t.id = _pull.id and t.lease_until > started returning * into l;
   --]
   if l.id is null then
     delete from penstock.leased_0 t where t.token = _pull.token and t.id = _pull.id and t.lease_until > started returning * into l;

@@ -39,9 +39,9 @@ begin
     return null;
   end if;
   --[ slot
-      update penstock.leased_{slot} l
-    set lease_until = started + make_interval(secs => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
-    where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
+  update penstock.leased_{slot} l
+  set lease_until = started + make_interval(secs => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
+  where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
   --]
   if until is null and slot <> 0 then
     update penstock.leased_0 l
