@@ -56,7 +56,7 @@ begin
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_ticket(l.queue_id, l.group_key, l.position);
     end if;
-    return case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased' else 'ready' end;
+    return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
   --]
   return null;
