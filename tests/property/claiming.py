@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .arena import Arena, RefusedError, Session
-from .model import RAN_OUT, Layer, Message
+from .model import RAN_OUT, Layer, Message, finish
 
 
 class Claiming(Arena):
@@ -65,6 +65,9 @@ class Claiming(Arena):
             assert not newer, f"{message.id} came back though {newer} had its key"
         if message.group is not None:
             head = session.layer.group(message.queue, message.group)[0]
+            while head.outlived and head.state == "waiting" and session.repeatable:
+                finish(session.layer, head, "expired")  # seen after the commit, if it is so
+                head = session.layer.group(message.queue, message.group)[0]
             assert head.id == message.id, f"{message.id} of the group came before {head.id}"
 
     def _take(self, session: Session, row: dict[str, Any]) -> Message:

@@ -326,23 +326,32 @@ def verify(record: Record, admin: psycopg.Connection[Any]) -> None:
     assert not faults, f"groups left behind: {faults[:10]}"
 
 
-def run(dsn: str, connect: Connect, seconds: float, seed: int) -> None:
-    started = time.monotonic()
-    record = hammer(dsn, connect, seconds, seed)
-    verify(record, connect(dsn))
-    print(
-        f"\n{len(record.ids)} messages, {sum(record.deliveries.values())} deliveries,"
-        f" {dict(record.errors)}, {time.monotonic() - started:.0f} s, seed {seed}"
-    )
-    assert len(record.acked) > 100
+@pytest.fixture
+def run(
+    dsn: str, connect: Connect, record_property: Callable[[str, object], None]
+) -> Callable[[float, int], None]:
+    def run(seconds: float, seed: int) -> None:
+        record = hammer(dsn, connect, seconds, seed)
+        figures = (
+            f"{len(record.ids)} messages, {sum(record.deliveries.values())} deliveries,"
+            f" {dict(record.errors)}, {seconds:.0f} s, seed {seed}"
+        )
+        record_property("figures", figures)
+        print(figures)
+        verify(record, connect(dsn))
+        assert len(record.acked) > 100
+
+    return run
 
 
-def test_sessions_that_run_freely_lose_and_double_nothing(dsn: str, connect: Connect) -> None:
-    run(dsn, connect, 6, 1)
+def test_sessions_that_run_freely_lose_and_double_nothing(
+    run: Callable[[float, int], None],
+) -> None:
+    run(6, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(2, 10))
-def test_sessions_that_run_freely_for_long(dsn: str, connect: Connect, seed: int) -> None:
-    run(dsn, connect, 60, seed)
+def test_sessions_that_run_freely_for_long(run: Callable[[float, int], None], seed: int) -> None:
+    run(60, seed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -291,38 +291,40 @@ class Sessions(RuleBasedStateMachine):
 
 
 @pytest.fixture
-def arena(dsn: str) -> Iterator[Steps]:
-    arena = Steps(dsn)
-    yield arena
-    arena.close()
+def run(dsn: str, record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Runs the machine so many times; says in the end how much that was."""
 
-
-def run(arena: Steps, runs: int, steps: int, **options: Any) -> None:
-    machine = type("Sessions", (Sessions,), {"arena": arena})
-    started = time.monotonic()
-    try:
-        run_state_machine_as_test(
-            machine,
-            settings=settings(
-                max_examples=runs,
-                stateful_step_count=steps,
-                deadline=None,
-                print_blob=True,
-                suppress_health_check=list(HealthCheck),
-                phases=[Phase.reuse, Phase.generate, Phase.shrink],
-                **options,
-            ),
+    def run(runs: int, steps: int, **options: Any) -> None:
+        arena = Steps(dsn)
+        machine = type("Sessions", (Sessions,), {"arena": arena})
+        chosen = settings(
+            max_examples=runs,
+            stateful_step_count=steps,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.reuse, Phase.generate, Phase.shrink],
+            **options,
         )
-    finally:
-        took = time.monotonic() - started
-        print(f"\n{arena.runs} runs, {arena.steps} steps checked, {took:.0f} s")
+        started = time.monotonic()
+        try:
+            run_state_machine_as_test(machine, settings=chosen)
+        finally:
+            took = time.monotonic() - started
+            figures = f"{arena.runs} runs, {arena.steps} steps checked, {took:.0f} s"
+            record_property("figures", figures)
+            print(figures)
+            arena.close()
+
+    return run
 
 
-def test_several_sessions_keep_the_rules(arena: Steps) -> None:
-    run(arena, 60, 30)
+def test_several_sessions_keep_the_rules(run: Callable[..., None]) -> None:
+    run(60, 30)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_several_sessions_keep_the_rules_for_long(arena: Steps) -> None:
-    run(arena, 2000, 50, database=None)
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(4))  # 2,000 runs in all, for several processes to share
+def test_several_sessions_keep_the_rules_for_long(run: Callable[..., None], part: int) -> None:
+    run(500, 50, database=None)
