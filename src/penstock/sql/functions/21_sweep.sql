@@ -48,11 +48,14 @@ begin
 end $$;
 
 -- Looks for messages of a queue below its floors: of transactions that committed late, of claims that were rolled
--- back, or after a restore. Segments are small, so this is bounded; and it is paid for out of a budget, one part in
--- fifty of the time, but at least once a second. True if there were any: then the floor is where they are.
+-- back, or after a restore. Segments are small, so this is bounded; and it is paid for out of a budget, about one part
+-- in fifty of the time, but at least once a second. The budget goes by the blocks there are to walk over, some 4
+-- microseconds each if all are dead, and not by the clock: on a busy machine that would count the time of others, and a
+-- claim right after a late commit would find nothing. True if there were any: then the floor is where they are.
 create or replace function penstock._rescan(q penstock.queue) returns boolean language plpgsql as $$
 declare
-  started timestamptz := clock_timestamp();
+  rest_us constant bigint := 200;
+  blocks  bigint := 0;
   ring    text := pg_sequence_last_value('penstock.ring')::text;
   closing text := split_part(ring, '9', 1);
   slots   text := closing || '0' || translate(split_part(ring, '9', 2), '0', '');
@@ -77,8 +80,10 @@ begin
       found := true;
     end if;
   end loop;
-  perform setval(q.rescan_register,
-    (date_part('epoch', clock_timestamp()) * 1e6 + least(1e6, 50 * 1e6 * date_part('epoch', clock_timestamp() - started)))::bigint);
+  for i in 1 .. length(slots) loop
+    blocks := blocks + pg_relation_size(('penstock.ready_' || substr(slots, i, 1))::regclass) / 8192;
+  end loop;
+  perform setval(q.rescan_register, (date_part('epoch', clock_timestamp()) * 1e6 + least(1e6, rest_us * blocks))::bigint);
   return found;
 end $$;
 
