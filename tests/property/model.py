@@ -155,9 +155,12 @@ def yields(layer: Layer, message: Message) -> bool:
     for rival in layer.with_key(message.queue, message.key, "waiting"):
         if rival.id == message.id:
             continue
-        if rival.id > message.id:
+        if rival.outlived:
+            finish(layer, rival, "expired")
+        elif rival.id > message.id:
             return True
-        finish(layer, rival, "superseded")
+        else:
+            finish(layer, rival, "superseded")
     return False
 
 

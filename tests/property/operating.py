@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from .arena import RefusedError, Session, require
 from .claiming import Claiming
-from .model import Layer, Message, finish
+from .model import Layer, Message, finish, yields
 
 LEASED = [f"leased_{n}" for n in range(9)]
 READY = [f"ready_{n}" for n in range(9)]
@@ -109,12 +109,9 @@ class Operating(Claiming):
                 moved_at=self.step,
                 place=(highest, self.number),
             )
-            rivals = layer.with_key(queue, message.key, "waiting") if message.key else []
-            if any(m.id > message.id for m in rivals):
+            if yields(layer, message):
                 finish(layer, message, "superseded")
                 continue
-            for rival in rivals:
-                finish(layer, rival, "superseded")
             layer.put(message)
         return True
 

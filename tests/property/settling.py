@@ -84,22 +84,26 @@ class Settling(Arena):
         self.settle_layer(session)
 
     def lost_leases(self, session: Session) -> list[tuple[int, int]]:
-        """Ids with tokens that are good for nothing, as this session sees it."""
-        lost = []
+        """Ids with tokens that are good for nothing, as this session sees it.
+
+        First those of messages that are leased, or were until their time ran out: there a wrong
+        or a late token could do harm.
+        """
+        leased, others = [], []
+        seen = {m.id: m for m in session.layer}
         for message_id, tokens in self.ever_leased.items():
-            known = {m.id: m for m in session.layer}.get(message_id)
-            if any(
-                message_id in s.layer.own
-                and message_id in self.committed
-                and self.committed[message_id].held
-                for s in self.others(session)
-            ):
+            before = self.committed.get(message_id)
+            if before and before.held and self.locked_elsewhere(session, message_id):
                 continue  # somebody is settling it: who comes second waits
+            known = seen.get(message_id)
             current = known.token if known is not None and known.held else None
-            lost += [(message_id, token) for token in sorted(tokens) if token != current]
-            if current is not None:
-                lost += [(message_id, current + 32), (message_id + 1_000_000, current)]
-        return lost
+            lost = [(message_id, token) for token in sorted(tokens) if token != current]
+            if current is None:
+                ran_out = known is not None and known.state == "leased"
+                (leased if ran_out else others).extend(lost)
+            else:
+                leased += [*lost, (message_id, current + 32), (message_id + 1_000_000, current)]
+        return leased + others
 
     def settle_lost(self, session: Session, lost: tuple[int, int], verb: str) -> None:
         """Nothing but PS007 may come of it; in a transaction, behind a savepoint."""

@@ -109,6 +109,23 @@ def test_a_group_goes_on_when_the_delayed_message_it_waited_for_is_gone(
     assert one.claimed() == [following]
 
 
+def test_a_group_goes_on_when_its_delayed_message_was_being_cancelled(callers: Callers) -> None:
+    one, two, _ = callers
+    first = one.enqueue(group_key="g")
+    [(_, token)] = one.claim()
+    delayed = one.enqueue(group_key="g", delay="1 hour")
+    two.do("begin")
+    two.do("select penstock.cancel(%s)", delayed)
+    one.do("select penstock.ack(%s, %s)", first, token)  # whose ticket then waits for the delayed
+    two.do("commit")
+    following = one.enqueue(group_key="g")
+    one.do(
+        "update penstock.scheduled set due_at = clock_timestamp()"
+        " where due_at < clock_timestamp() + interval '1 minute'"
+    )
+    assert one.claimed() == [following]
+
+
 @pytest.mark.parametrize("on_conflict", ["replace", "skip", "error"])
 def test_what_is_enqueued_with_the_key_of_an_expired_message_is_delivered(
     callers: Callers, on_conflict: str

@@ -61,9 +61,15 @@ begin
   end if;
   ticket.priority := head.priority;
   if head.visible_at > ticket.enqueued_at then
-    insert into penstock.scheduled select head.visible_at, (ticket).*;
-  elsif head_is_held then
+    -- Who is cancelling it just now cannot know of this ticket; who does so later has to wait, and then hastens it.
+    perform from penstock.grouped g
+    where g.queue_id = _issue_ticket.queue_id and g.group_key = _issue_ticket.group_key and g.position = head.position for update skip locked;
+    head_is_held := not found;
+  end if;
+  if head_is_held then
     insert into penstock.scheduled select ticket.enqueued_at + soon, (ticket).*;
+  elsif head.visible_at > ticket.enqueued_at then
+    insert into penstock.scheduled select head.visible_at, (ticket).*;
   else
     perform penstock._put_ready(ticket, penstock._ticket_position(_issue_ticket.queue_id, ticket.priority, head.position));
   end if;
