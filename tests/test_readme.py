@@ -28,9 +28,12 @@ def test_the_sql_example_enqueues_with_the_order(connect):
     db.execute("select penstock.ack(id => %s, token => %s)", lease[:2])
 
 
-def test_the_example_of_the_sql_reference_runs(connect):
-    (example,) = re.findall(r"```sql\n(.*?)```", SQL, re.DOTALL)
-    connect().execute(example)
+def test_the_examples_of_the_sql_reference_run(connect):
+    examples = re.findall(r"```sql\n(.*?)```", SQL, re.DOTALL)
+    assert len(examples) > 1
+    db = connect()
+    for example in examples:
+        db.execute(example)
 
 
 def test_every_function_and_view_is_in_the_sql_reference(connect):

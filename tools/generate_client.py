@@ -19,6 +19,7 @@ PACKAGE: Final = Path(__file__).resolve().parent.parent / "src" / "penstock"
 PAIRS: Final = {
     "streams_async.py": "streams.py",
     "connections_async.py": "connections.py",
+    "client_schedules_async.py": "client_schedules.py",
     "client_async.py": "client.py",
 }
 NOTICE: Final = (
@@ -34,6 +35,7 @@ NAMES: Final = {
     "AsyncExitStack": "ExitStack",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
+    "AsyncScheduleVerbs": "ScheduleVerbs",
     "AsyncStream": "Stream",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -43,6 +45,7 @@ NAMES: Final = {
     "asynccontextmanager": "contextmanager",
     "asyncio": "threading",
     "check_async": "check",
+    "client_schedules_async": "client_schedules",
     "connections_async": "connections",
     "each_async": "each",
     "enter_async_context": "enter_context",

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from penstock import insights, operations
+from penstock.client_schedules import ScheduleVerbs
 from penstock.command import Command
 from penstock.connections import AnyConnection, Connections
 from penstock.message import (
@@ -33,7 +34,7 @@ from penstock.streams import chunks
 T = TypeVar("T")
 
 
-class Client:
+class Client(ScheduleVerbs):
     """A queue client over a pool of connections, or over one connection of the caller's.
 
     Without a DSN, `PENSTOCK_DSN` or `DATABASE_URL` names the database; without those, the

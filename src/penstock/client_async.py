@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from penstock import insights, operations
+from penstock.client_schedules_async import AsyncScheduleVerbs
 from penstock.command import Command
 from penstock.connections_async import AnyConnection, AsyncConnections
 from penstock.message import (
@@ -32,7 +33,7 @@ from penstock.streams_async import chunks
 T = TypeVar("T")
 
 
-class AsyncClient:
+class AsyncClient(AsyncScheduleVerbs):
     """A queue client over a pool of connections, or over one connection of the caller's.
 
     Without a DSN, `PENSTOCK_DSN` or `DATABASE_URL` names the database; without those, the

@@ -129,7 +129,7 @@ class MessageNotFoundError(_MessageError):
 
 
 class QueueNotEmptyError(_QueueError):
-    """The queue still holds messages, and `force` was not given."""
+    """The queue still holds messages or has schedules, and `force` was not given."""
 
     @property
     def count(self) -> int | None:
@@ -138,6 +138,20 @@ class QueueNotEmptyError(_QueueError):
 
 class NotReplayableError(_MessageError):
     """History no longer holds what is needed to enqueue the message again."""
+
+
+class _ScheduleError(PenstockError):
+    @property
+    def schedule(self) -> str | None:
+        return self.fields.get("schedule")
+
+
+class ScheduleNotFoundError(_ScheduleError):
+    """No schedule has this name."""
+
+
+class ScheduleExistsError(_ScheduleError):
+    """A schedule of this name is already there."""
 
 
 class SchemaMissingError(PenstockError):
@@ -188,6 +202,8 @@ ERRORS: Final = (
     ErrorRow("PS010", MessageNotFoundError, 404, 3),
     ErrorRow("PS011", QueueNotEmptyError, 409, 4),
     ErrorRow("PS012", NotReplayableError, 409, 4),
+    ErrorRow("PS013", ScheduleNotFoundError, 404, 3),
+    ErrorRow("PS014", ScheduleExistsError, 409, 4),
     ErrorRow("42501", PermissionDeniedError, 403, 8),
     ErrorRow(None, SchemaMissingError, 503, 7),
     ErrorRow(None, SchemaNewerError, 503, 7),

@@ -14,10 +14,11 @@ from typing import Any, Final, get_args
 
 from penstock import arguments as check
 from penstock.command import Command, Rows, call, scalar, utc
-from penstock.errors import MessageNotFoundError, QueueNotFoundError
+from penstock.errors import MessageNotFoundError, QueueNotFoundError, ScheduleNotFoundError
 from penstock.message import Attempt, FinalState, LiveState, Message, State
 from penstock.payload import decode_json, decode_payload
 from penstock.queue import Backoff, Queue, QueueSettings, QueueStats, WorkerLeases
+from penstock.schedule import Schedule
 
 MAX_LIMIT: Final = 10_000
 _STATS: Final = call("stats", queue="text")
@@ -98,6 +99,28 @@ def workers() -> Command[list[WorkerLeases]]:
     return Command(_text("workers"), {}, lambda rows: [_worker(row) for row in rows])
 
 
+def schedules() -> Command[list[Schedule]]:
+    """Every schedule, by name."""
+    return Command(
+        _text("schedules"), {"name": None}, lambda rows: [_schedule(row) for row in rows]
+    )
+
+
+def schedule(name: str) -> Command[Schedule]:
+    """One schedule."""
+
+    def decode(rows: Rows) -> Schedule:
+        if not rows:
+            raise ScheduleNotFoundError(
+                f"schedule {name!r} does not exist",
+                hint="Create it with create_schedule.",
+                schedule=name,
+            )
+        return _schedule(rows[0])
+
+    return Command(_text("schedules"), {"name": check.text("name", name)}, decode)
+
+
 def schema_version() -> Command[int]:
     """The version of the schema in the database."""
     return Command(_SCHEMA_VERSION, {}, scalar)
@@ -142,6 +165,15 @@ def _queue(row: Sequence[Any]) -> Queue:
         utc(created_at),
         utc(updated_at),
     )
+
+
+def _schedule(row: Sequence[Any]) -> Schedule:
+    (name, queue, cron, time_zone, payload, headers, *rest) = row
+    (next_fire_at, last_fire_at, id, error, created_at, updated_at) = rest[-6:]
+    fields: list[Any] = [name, queue, cron, time_zone]
+    fields += [decode_json(payload), decode_json(headers) or {}, *rest[:-6]]
+    fields += [utc(next_fire_at), utc(last_fire_at), id, error, utc(created_at), utc(updated_at)]
+    return Schedule(*fields)
 
 
 def _message(row: Sequence[Any]) -> Message:

@@ -101,6 +101,13 @@ def test_the_table_of_settings_is_complete() -> None:
     assert rows == list(KEYS)
 
 
+def test_the_table_of_schedule_settings_is_complete() -> None:
+    from penstock.cli.schedule import OPTIONS
+
+    rows = re.findall(r"^\| `(\w+)` \|", sections()["penstock schedule create"], re.MULTILINE)
+    assert rows == list(OPTIONS)
+
+
 def test_the_table_of_exit_codes_is_complete() -> None:
     from penstock.errors import ERRORS
 

@@ -33,6 +33,6 @@ def test_every_error_is_on_the_page_with_its_numbers(row):
     assert line.replace("|  |", "| |") in TEXT
 
 
-@pytest.mark.parametrize("method", [name for name in vars(Client) if not name.startswith("_")])
+@pytest.mark.parametrize("method", [name for name in dir(Client) if not name.startswith("_")])
 def test_every_method_is_on_the_page(method):
     assert re.search(rf"`{method}\b|, `{method}\b|\.{method}\(|`{method}\(", TEXT)

@@ -21,6 +21,7 @@ from penstock.cli.lease import ack, claim, extend, nack, reject, snooze
 from penstock.cli.message import message
 from penstock.cli.migrate import migrate
 from penstock.cli.queue import queue
+from penstock.cli.schedule import schedule
 from penstock.cli.session import Session
 from penstock.cli.up import up
 
@@ -33,7 +34,7 @@ def penstock() -> None:
 
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
     *(up, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
-    *(queue, message, doctor, bench),
+    *(queue, message, schedule, doctor, bench),
 )
 for verb in IN_ORDER_OF_USE:
     penstock.add_command(verb)

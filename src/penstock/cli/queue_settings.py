@@ -1,9 +1,10 @@
-"""Settings of a queue as people type them: `max_attempts=3 paused=yes`."""
+"""Settings of a queue, or a schedule, as people type them: `max_attempts=3 paused=yes`."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Sequence
 from typing import Any, cast
 
 import click
@@ -23,23 +24,27 @@ WORDS: dict[str, Any] = {
 
 
 def parse_settings(arguments: tuple[str, ...]) -> SettingsChange:
+    return cast(SettingsChange, parse_pairs(arguments, KEYS))
+
+
+def parse_pairs(arguments: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
     """The names are checked here; the values by the database, which knows their ranges."""
     chosen: dict[str, Any] = {}
     for argument in arguments:
         key, equals, text = argument.partition("=")
         if not equals:
             raise click.UsageError(f"{argument!r} is not a setting; write it as key=value")
-        if key not in KEYS:
-            raise click.UsageError(f"no setting is called {key!r}{_did_you_mean(key)}")
+        if key not in keys:
+            raise click.UsageError(f"no setting is called {key!r}{_did_you_mean(key, keys)}")
         if key in chosen:
             raise click.UsageError(f"setting {key!r} is given twice")
         chosen[key] = _value(text)
-    return cast(SettingsChange, chosen)
+    return chosen
 
 
-def _did_you_mean(key: str) -> str:
-    close = difflib.get_close_matches(key.lower().replace("-", "_"), KEYS, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(KEYS)}"
+def _did_you_mean(key: str, keys: Sequence[str]) -> str:
+    close = difflib.get_close_matches(key.lower().replace("-", "_"), keys, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(keys)}"
 
 
 def _value(text: str) -> Any:

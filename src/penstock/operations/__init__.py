@@ -28,6 +28,16 @@ from penstock.operations.queues import (
     resume,
     set_queue,
 )
+from penstock.operations.schedules import (
+    create_schedule,
+    drop_schedule,
+    fire_schedule,
+    fire_schedules,
+    next_fires,
+    pause_schedule,
+    resume_schedule,
+    set_schedule,
+)
 
 __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "Command",
@@ -58,4 +68,13 @@ __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "cancel",
     "redrive",
     "replay",
+    # by themselves
+    "create_schedule",
+    "set_schedule",
+    "drop_schedule",
+    "pause_schedule",
+    "resume_schedule",
+    "fire_schedule",
+    "fire_schedules",
+    "next_fires",
 ]

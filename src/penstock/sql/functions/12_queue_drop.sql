@@ -45,8 +45,8 @@ begin
   return n;
 end $$;
 
--- Removes a queue with all it holds; its history stays until it is too old. Refused while there are messages, unless
--- forced. Returns how many messages were discarded.
+-- Removes a queue with all it holds; its history stays until it is too old. Refused while there are messages or
+-- schedules, unless forced. Returns how many messages were discarded.
 create or replace function penstock.drop_queue(name text, force boolean default false) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -65,6 +65,12 @@ begin
     perform penstock._fail('PS011', format('queue %L holds %s messages', q.name, n), jsonb_build_object('queue', q.name, 'count', n),
       'Purge it first, or drop it with force => true.');
   end if;
+  if exists (select from penstock.schedule s where s.queue_id = q.id) and not force then
+    perform penstock._fail('PS011', format('queue %L has schedules: %s', q.name,
+        (select string_agg(s.name, ', ' order by s.name) from penstock.schedule s where s.queue_id = q.id)), jsonb_build_object('queue', q.name, 'count', n),
+      'Drop them first, or drop the queue with force => true.');
+  end if;
+  delete from penstock.schedule s where s.queue_id = q.id;
   delete from penstock.scheduled t where t.queue_id = q.id;
   delete from penstock.grouped t where t.queue_id = q.id;
   delete from penstock.message_group t where t.queue_id = q.id;

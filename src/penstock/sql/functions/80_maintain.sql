@@ -1,4 +1,4 @@
--- Does now what claims do in passing: timers, expiry, the ring, history. Nothing depends on it; a cron may call it.
+-- Does now what claims do in passing: timers, expiry, the ring, history, schedules. Nothing depends on it; a cron may call it.
 -- full_pass looks at everything once, whatever the clocks say. Returns what it did.
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -28,14 +28,15 @@ begin
   return jsonb_build_object('returned', returned, 'segments_freed', freed) || done;
 end $$;
 
--- The slow part, about once a minute: what expired unclaimed, old history, keys and groups left behind, and segments
--- that hold rows though the ring does not know of them (after a restore).
+-- The slow part, about once a minute: what expired unclaimed, old history, keys and groups left behind, schedules that
+-- no worker fires, and segments that hold rows though the ring does not know of them (after a restore).
 create or replace function penstock._upkeep() returns jsonb language plpgsql as $$
 declare
   expired integer := penstock._expire(1000);
   adopted integer := penstock._adopt_segments();
   keys    integer;
   dropped integer := penstock._turn_history();
+  fired   integer := (select f.fired from penstock.fire_schedules() f);
 begin
   delete from penstock.message_key where ctid = any (array(
     select k.ctid from penstock.message_key k
@@ -43,7 +44,8 @@ begin
       and penstock._leased_with_key(k.queue_id, k.key) is null
     limit 100 for update skip locked));
   get diagnostics keys = row_count;
-  return jsonb_build_object('expired', expired, 'segments_adopted', adopted, 'keys_forgotten', keys, 'history_slots_dropped', dropped);
+  return jsonb_build_object('expired', expired, 'segments_adopted', adopted, 'keys_forgotten', keys, 'history_slots_dropped', dropped,
+                            'schedules_fired', fired);
 end $$;
 
 select penstock._unroll($unroll$

@@ -1,0 +1,157 @@
+"""`penstock schedule`: cron rules that enqueue by themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+from penstock.cli.commands import Verbs
+from penstock.cli.parameters import time
+from penstock.cli.queue_settings import parse_pairs
+from penstock.cli.screen import Screen, cell
+from penstock.cli.session import Session, pass_session, yes_option
+from penstock.schedule import Schedule, ScheduleOptions
+
+OPTIONS = ("payload", *ScheduleOptions.__annotations__)
+CHANGES = ("queue", "cron", *OPTIONS)
+
+
+@click.group(cls=Verbs)
+def schedule() -> None:
+    """List, create, change, pause and fire schedules."""
+
+
+@schedule.command("list")
+@pass_session
+def list_schedules(session: Session) -> None:
+    """List the schedules, and when each fires next."""
+    with session.client() as client:
+        found = client.schedules()
+    session.show({"schedules": found}, lambda screen: _show_schedules(screen, found))
+
+
+def _show_schedules(screen: Screen, found: list[Schedule]) -> None:
+    if not found:
+        screen.line("no schedules yet; make one with `penstock schedule create NAME QUEUE CRON`")
+        return
+    columns = ["name", "queue", "cron", "time_zone", "paused", "next_fire_at", "last_fire_at"]
+    if any(each.last_error for each in found):
+        columns.append("last_error")
+    screen.table(columns, [[getattr(each, name) for name in columns] for each in found])
+
+
+@schedule.command()
+@click.argument("name")
+@pass_session
+def show(session: Session, name: str) -> None:
+    """Show schedule NAME: what it enqueues, and when."""
+    with session.client() as client:
+        _show(session, client.schedule(name))
+
+
+def _show(session: Session, found: Schedule) -> None:
+    fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    session.show(found, lambda screen: screen.fields(fields))
+
+
+@schedule.command()
+@click.argument("name")
+@click.argument("queue")
+@click.argument("cron")
+@click.argument("settings", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--exist-ok", is_flag=True, help="Leave a schedule that exists as it is.")
+@pass_session
+def create(
+    session: Session, name: str, queue: str, cron: str, settings: tuple[str, ...], exist_ok: bool
+) -> None:
+    """Enqueue into QUEUE whenever the rule CRON fires, as schedule NAME.
+
+    CRON is five fields in one argument: minute, hour, day of month, month,
+    day of week; or @hourly, @daily, @weekly, @monthly, @yearly.
+    """
+    options: Any = parse_pairs(settings, OPTIONS)
+    with session.client() as client:
+        created = client.create_schedule(name, queue, cron, exist_ok=exist_ok, **options)
+        found = client.schedule(name)
+    first = cell(found.next_fire_at)
+    text = f"schedule {name} fires next at {first}" if created else f"schedule {name} was there"
+    document = {"schedule": name, "created": created, "next_fire_at": found.next_fire_at}
+    session.show(document, text)
+
+
+@schedule.command("set")
+@click.argument("name")
+@click.argument("settings", metavar="KEY=VALUE...", nargs=-1, required=True)
+@pass_session
+def set_schedule(session: Session, name: str, settings: tuple[str, ...]) -> None:
+    """Change settings of schedule NAME; `key=default` puts one back."""
+    changes: Any = parse_pairs(settings, CHANGES)
+    with session.client() as client:
+        client.set_schedule(name, **changes)
+        _show(session, client.schedule(name))
+
+
+@schedule.command()
+@click.argument("name")
+@pass_session
+def pause(session: Session, name: str) -> None:
+    """Stop firing schedule NAME."""
+    with session.client() as client:
+        client.pause_schedule(name)
+    session.show({"schedule": name, "paused": True}, f"schedule {name} is paused")
+
+
+@schedule.command()
+@click.argument("name")
+@pass_session
+def resume(session: Session, name: str) -> None:
+    """Fire schedule NAME again; what was due meanwhile is left out."""
+    with session.client() as client:
+        client.resume_schedule(name)
+    session.show({"schedule": name, "paused": False}, f"schedule {name} runs")
+
+
+@schedule.command()
+@click.argument("name", required=False)
+@pass_session
+def fire(session: Session, name: str | None) -> None:
+    """Enqueue for schedule NAME now, or for all that are due.
+
+    Workers fire what is due by themselves; without any, a cron may call this.
+    """
+    with session.client() as client:
+        if name is None:
+            fired = client.fire_schedules()
+            session.show(fired, f"{fired.count} messages are enqueued")
+        else:
+            message_id = client.fire_schedule(name)
+            session.show({"schedule": name, "id": message_id}, f"message {message_id} is enqueued")
+
+
+@schedule.command()
+@click.argument("name")
+@yes_option
+@pass_session
+def drop(session: Session, name: str, yes: bool) -> None:
+    """Remove schedule NAME; the messages it enqueued stay."""
+    with session.client() as client:
+        client.schedule(name)
+        session.confirm(f"Drop schedule {name}?", yes)
+        client.drop_schedule(name)
+    session.show({"schedule": name, "dropped": True}, f"schedule {name} is gone")
+
+
+@schedule.command("next")
+@click.argument("cron")
+@click.option("--time-zone", default="UTC", show_default=True, help="Of the tz database.")
+@click.option("-n", "--count", type=int, default=5, show_default=True, help="How many.")
+@click.option("--after", type=time, help="After this time instead of now.")
+@pass_session
+def next_fires(session: Session, cron: str, time_zone: str, count: int, after: Any) -> None:
+    """Show the next times at which the rule CRON fires."""
+    with session.client() as client:
+        times = client.next_fires(cron, time_zone, count, after=after)
+    text = "\n".join(cell(each) for each in times) or "it never fires"
+    session.show({"next_fires": times}, text)

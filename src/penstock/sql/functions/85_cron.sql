@@ -1,0 +1,143 @@
+-- Cron rules: five fields (minute, hour, day of month, month, day of week), or one of the names such as @daily.
+
+-- The rule taken apart, or an error that says which field is wrong. every_hour: the hour begins with *, so the rule
+-- follows time as it passes and not the clock on the wall (which matters on the two nights a year when they differ).
+create or replace function penstock._parse_cron(
+  cron text, out minutes integer[], out hours integer[], out days integer[], out months integer[], out weekdays integer[],
+  out either_day boolean, out every_hour boolean)
+language plpgsql immutable as $$
+declare
+  named constant jsonb := '{"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+                            "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *"}';
+  field text[] := regexp_split_to_array(trim(lower(coalesce(named ->> lower(trim(cron)), cron)), E' \t'), '[ \t]+');
+begin
+  if cardinality(field) is distinct from 5 or octet_length(cron) > 1000 then
+    perform penstock._fail_value('cron', cron, 'five fields: minute, hour, day of month, month and day of week, such as 30 8 * * mon-fri; or '
+      '@hourly, @daily, @weekly, @monthly, @yearly');
+  end if;
+  minutes := penstock._cron_field('minute', field[1], 0, 59, '{}');
+  hours := penstock._cron_field('hour', field[2], 0, 23, '{}');
+  days := penstock._cron_field('day of month', field[3], 1, 31, '{}');
+  months := penstock._cron_field('month', field[4], 1, 12, '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}');
+  weekdays := penstock._cron_field('day of week', field[5], 0, 7, '{sun,mon,tue,wed,thu,fri,sat}');
+  -- With both kinds of day given, one of them is enough: the 13th and every Friday. As cron has always done it.
+  either_day := field[3] !~ '^\*' and field[5] !~ '^\*';
+  every_hour := field[2] ~ '^\*';
+end $$;
+
+-- The numbers that a field stands for: lists of *, n, a-b, and these with /step.
+create or replace function penstock._cron_field(field text, spec text, low integer, high integer, names text[]) returns integer[]
+language plpgsql immutable as $$
+declare
+  part  text;
+  words text[];
+  first integer;
+  last  integer;
+  step  integer;
+  found integer[] := '{}';
+begin
+  foreach part in array string_to_array(spec, ',') loop
+    words := regexp_match(part, '^(?:(\*)|([a-z]{3}|\d{1,2})(?:-([a-z]{3}|\d{1,2}))?)(?:/(\d{1,2}))?$');
+    first := case when words[1] is null then penstock._cron_number(words[2], low, names) else low end;
+    last := case when words[3] is not null then penstock._cron_number(words[3], low, names)
+                 when words[1] is null and words[4] is null then first
+                 else high end;
+    -- sat-sun ends on the other Sunday.
+    if names[1] = 'sun' and last = 0 and first > 0 then
+      last := 7;
+    end if;
+    step := coalesce(words[4]::integer, 1);
+    if (first between low and high and last between first and high and step > 0) is not true then
+      perform penstock._fail_value('cron', spec, format('for the %s: numbers from %s to %s%s, ranges a-b, * for all, /n for every nth, in lists with commas',
+        field, low, high, case when names = '{}' then '' else format(' or %s to %s', names[1], names[cardinality(names)]) end));
+    end if;
+    found := found || array(select n from generate_series(first, last, step) n);
+  end loop;
+  return array(select distinct case when names[1] = 'sun' then n % 7 else n end from unnest(found) n order by 1);
+end $$;
+
+create or replace function penstock._cron_number(word text, low integer, names text[]) returns integer language sql immutable as $$
+  select case when word ~ '^\d+$' then word::integer else array_position(names, word) - 1 + low end
+$$;
+
+-- The first time after a moment at which a rule fires, in a time zone; null if there is none in eight years.
+-- A rule for given hours follows the clock on the wall: when it is put forward over a time, that fires as much later;
+-- when it is put back over one, that fires the first time only. A rule for every hour follows time itself.
+create or replace function penstock._next_fire(cron text, time_zone text, after timestamptz) returns timestamptz
+language plpgsql stable as $$
+declare
+  rule    record;
+  wall    timestamp := after at time zone time_zone;
+  day     date;
+  fire_at timestamptz;
+begin
+  select * into rule from penstock._parse_cron(cron);
+  for day in
+    -- From the day before: the clock may have been put back over midnight. No two fires are further apart than eight
+    -- years (29 February across a century).
+    select d::date from generate_series(wall::date - 1, wall::date + 2930, '1 day') d
+    where date_part('month', d) = any (rule.months)
+      and case when rule.either_day then date_part('day', d) = any (rule.days) or date_part('dow', d) = any (rule.weekdays)
+               else date_part('day', d) = any (rule.days) and date_part('dow', d) = any (rule.weekdays) end
+  loop
+    -- Clocks are never moved by more than three hours (but for days left out whole, where PostgreSQL moves the time
+    -- on by a day), so 400 minutes from then on are enough to find the first.
+    select min(t) into fire_at
+    from (select day + make_interval(hours => h, mins => m) as time from unnest(rule.hours) h, unnest(rule.minutes) m
+          where day + make_interval(hours => h, mins => m) >= wall - interval '3 hours' order by 1 limit 400) candidate,
+         penstock._instants(candidate.time, time_zone, rule.every_hour) t
+    where t > after;
+    exit when fire_at is not null;
+  end loop;
+  return fire_at;
+end $$;
+
+-- The moments at which clocks on the wall show a time: one on most days.
+create or replace function penstock._instants(wall timestamp, time_zone text, all_of_them boolean) returns setof timestamptz
+language plpgsql stable as $$
+declare
+  instant timestamptz := wall at time zone time_zone;
+  shown   timestamptz[];
+begin
+  if (instant - interval '3 hours') at time zone time_zone = wall - interval '3 hours'
+     and (instant + interval '3 hours') at time zone time_zone = wall + interval '3 hours' then
+    return next instant;
+    return;
+  end if;
+  shown := array(select instant + make_interval(mins => d) from generate_series(-180, 180, 15) d
+                 where (instant + make_interval(mins => d)) at time zone time_zone = wall order by 1);
+  if all_of_them then
+    return query select unnest(shown);
+  else
+    return next coalesce(shown[1], instant);
+  end if;
+end $$;
+
+-- The next times a rule fires, to see what it means before it is used.
+create or replace function penstock.next_fires(cron text, time_zone text default 'UTC', count integer default 5, after timestamptz default null)
+returns setof timestamptz language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  zone    text := penstock._checked_time_zone(time_zone);
+  fire_at timestamptz := coalesce(after, clock_timestamp());
+begin
+  if count not between 1 and 1000 or count is null then
+    perform penstock._fail_value('count', count::text, 'a whole number from 1 to 1000');
+  end if;
+  for i in 1 .. count loop
+    fire_at := penstock._next_fire(cron, zone, fire_at);
+    exit when fire_at is null;
+    return next fire_at;
+  end loop;
+end $$;
+
+-- The time zone as the tz database spells it. Names only: PostgreSQL would take any text with a number in it for a
+-- POSIX rule, and so any slip for UTC.
+create or replace function penstock._checked_time_zone(time_zone text) returns text language plpgsql stable as $$
+declare
+  found text := (select z.name from pg_catalog.pg_timezone_names z where lower(z.name) = lower(time_zone) and z.name !~ '^posix' limit 1);
+begin
+  if found is null then
+    perform penstock._fail_value('time_zone', time_zone, 'a name of the tz database, such as UTC or Europe/Paris');
+  end if;
+  return found;
+end $$;

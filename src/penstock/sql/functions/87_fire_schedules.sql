@@ -1,0 +1,71 @@
+-- Enqueues for every schedule that is due; how many messages, and when the next one is due. Workers call it on time,
+-- claims about once a minute in passing; any number of callers may, at once: each fire is enqueued once.
+-- Locks the rows of the schedules that are due until commit, and passes over those that another caller has. The row
+-- says what was fired last, and is written in the transaction that enqueues. Uses schedule_due.
+create or replace function penstock.fire_schedules(out fired integer, out next_fire_at timestamptz)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+  s      penstock.schedule;
+  error  text;
+begin
+  fired := 0;
+  for s in
+    -- What failed before comes last: it must not stand in the way of the others.
+    select * from penstock.schedule t where not t.paused and t.next_fire_at <= now_at
+    order by t.last_error is not null, t.next_fire_at limit 1000 for no key update skip locked
+  loop
+    begin
+      fired := fired + penstock._fire(s, now_at);
+    exception when others then
+      -- A full queue, say. The fire stays due, and is tried again at the next call.
+      error := format('%s (%s)', sqlerrm, sqlstate);
+      if s.last_error is distinct from error then
+        update penstock.schedule t set last_error = error where t.id = s.id;
+      end if;
+    end;
+  end loop;
+  next_fire_at := (select min(t.next_fire_at) from penstock.schedule t where not t.paused and t.next_fire_at > now_at);
+end $$;
+
+-- Enqueues what a schedule has due, and moves it on; how many messages. Fires that nobody was there for:
+--   once  one message stands for all of them;
+--   all   each gets its message, up to 1,000 in one go;
+--   skip  those more than missed_after_seconds ago get none.
+create or replace function penstock._fire(s penstock.schedule, now_at timestamptz) returns integer language plpgsql as $$
+declare
+  fire_at timestamptz := s.next_fire_at;
+  n       integer := 0;
+begin
+  if s.missed = 'skip' and fire_at < now_at - make_interval(secs => s.missed_after_seconds) then
+    fire_at := penstock._next_fire(s.cron, s.time_zone, now_at - make_interval(secs => s.missed_after_seconds));
+  end if;
+  while fire_at <= now_at and n < 1000 loop
+    s.last_message_id := penstock._enqueue_fire(s, fire_at);
+    s.last_fire_at := fire_at;
+    n := n + 1;
+    fire_at := penstock._next_fire(s.cron, s.time_zone, case when s.missed = 'all' then fire_at else now_at end);
+  end loop;
+  -- A rule never runs out (it was checked to fire within eight years), but a time zone may be redefined.
+  update penstock.schedule t
+  set next_fire_at = coalesce(fire_at, 'infinity'), last_fire_at = s.last_fire_at, last_message_id = s.last_message_id, last_error = null
+  where t.id = s.id;
+  return n;
+end $$;
+
+create or replace function penstock._enqueue_fire(s penstock.schedule, fire_at timestamptz) returns bigint language plpgsql as $$
+begin
+  return penstock.enqueue((select q.name from penstock.queue q where q.id = s.queue_id), s.payload,
+    headers => coalesce(s.headers, '{}') || jsonb_build_object('penstock-schedule', s.name, 'penstock-fire-at', fire_at),
+    key => s.key, priority => s.priority, group_key => s.group_key, ttl => make_interval(secs => s.ttl_seconds), max_attempts => s.max_attempts);
+end $$;
+
+-- Enqueues a schedule's message now, whatever its rule says, even if it is paused; when it fires next stays as it is.
+-- Returns the message's id.
+create or replace function penstock.fire_schedule(name text) returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  s penstock.schedule := penstock._find_schedule(fire_schedule.name);
+begin
+  return penstock._enqueue_fire(s, clock_timestamp());
+end $$;
