@@ -99,6 +99,7 @@ def scratch(dsn: str, queues: Mapping[str, Mapping[str, Any]]) -> Iterator[Scrat
             for name, settings in queues.items():
                 parameters = {"name": name, "settings": json.dumps(settings)}
                 connection.execute(statement("create_queue"), parameters)
+                connection.execute(statement("plain.create_queue"), {"name": name})
             place = Scratch(dsn, connection)
             try:
                 yield place

@@ -63,8 +63,8 @@ select count(*) from generate_series(1, 1000)
 select count(*) from penstock.enqueue_many(%(queue)s, array_fill(%(payload)s::jsonb, array[%(count)s::integer]))
 
 -- name: plain.load_ready
-insert into penstock_bench.message (queue_name, payload)
-select %(queue)s, %(payload)s::jsonb from generate_series(1, %(count)s::integer)
+insert into penstock_bench.message (queue_name, payload, max_attempts)
+select %(queue)s, %(payload)s::jsonb, 5 from generate_series(1, %(count)s::integer)
 
 -- name: penstock.load_scheduled
 select count(*)
@@ -72,8 +72,8 @@ select count(*)
          delays => array_fill(interval '6 hours', array[%(count)s::integer]))
 
 -- name: plain.load_scheduled
-insert into penstock_bench.message (queue_name, payload, visible_at)
-select %(queue)s, %(payload)s::jsonb, clock_timestamp() + interval '6 hours'
+insert into penstock_bench.message (queue_name, payload, max_attempts, visible_at)
+select %(queue)s, %(payload)s::jsonb, 5, clock_timestamp() + interval '6 hours'
   from generate_series(1, %(count)s::integer)
 
 -- name: penstock.load_leased
@@ -143,6 +143,9 @@ select count(*) from penstock.queues
 
 -- name: create_queue
 select penstock.create_queue(%(name)s, %(settings)s)
+
+-- name: plain.create_queue
+insert into penstock_bench.queue (name) values (%(name)s)
 
 -- name: drop_queue
 select penstock.drop_queue(%(name)s, force => true)
