@@ -8,17 +8,20 @@ ARGS   ?=
 # of the same lock installs nothing, a changed lock always does.
 key = $(shell (pwd; cat $(1) pyproject.toml) | cksum | cut -d ' ' -f 1)
 APP_STAMP = $(VENV)/app-$(call key,requirements/app.txt)
+SPARK_STAMP = $(VENV)/spark-$(call key,requirements/spark.txt)
 DEV_STAMP = $(VENV)/dev-$(call key,requirements/dev.txt)
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check pytest pytest-16 test-long mutants bench lock clean
+.PHONY: help up spark test check pytest pytest-16 test-long mutants bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(APP_STAMP) ## install what Penstock needs and start it: make up ARGS="..."
 	$(BIN)/penstock up $(ARGS)
+
+spark: $(SPARK_STAMP) ## install Spark too, for the lake and the Spark source and sink (0.6 GB)
 
 test: check pytest pytest-16 ## install the tools, then check and test everything but the slow tests
 
@@ -29,8 +32,9 @@ check: $(DEV_STAMP) ## style, types, import rules, generated code
 	$(BIN)/lint-imports
 	if [ -f tools/generate_client.py ]; then $(BIN)/python tools/generate_client.py --check; fi
 
+# The tests on Spark stay together: each process that runs one starts a JVM.
 pytest: $(DEV_STAMP) ## the tests alone: make pytest ARGS="tests/test_settings.py"
-	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
 
 # What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
 pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
@@ -51,8 +55,9 @@ COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11
 
 lock: $(BIN)/python ## resolve the dependencies anew
 	$(PIP) install uv
-	$(COMPILE) --all-extras --group build --output-file requirements/app.txt
-	$(COMPILE) --all-extras --group dev --constraints requirements/app.txt --output-file requirements/dev.txt
+	$(COMPILE) --extra embedded --extra server --group build --output-file requirements/app.txt
+	$(COMPILE) --all-extras --group build --constraints requirements/app.txt --output-file requirements/spark.txt
+	$(COMPILE) --all-extras --group dev --constraints requirements/spark.txt --output-file requirements/dev.txt
 
 clean: ## remove what make made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -71,6 +76,9 @@ endef
 
 $(APP_STAMP): $(BIN)/python
 	$(call install,requirements/app.txt,app)
+
+$(SPARK_STAMP): $(BIN)/python
+	$(call install,requirements/spark.txt,spark)
 
 $(DEV_STAMP): $(BIN)/python
 	$(call install,requirements/dev.txt,dev)

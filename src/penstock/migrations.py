@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final
@@ -219,6 +219,12 @@ _LOCK_SQL: Final = f"select pg_advisory_xact_lock({LOCK})"
 _SESSION_SQL: Final = (
     "set local client_min_messages = warning; set local search_path = pg_catalog, pg_temp;\n"
 )
+
+
+@cache
+def schema_target() -> int:
+    """The version of the schema that this Penstock brings."""
+    return _Plan().target
 
 
 def _record(step: _Step, plan: _Plan) -> str:

@@ -1,0 +1,1 @@
+"""The data pipeline: the queue as a Spark source and sink. The only room that imports pyspark."""
