@@ -41,19 +41,19 @@ begin
       end if;
       --[ slot
       return query
-      with taken as (
-        delete from penstock.ready_{slot} where ctid = any (array(
-          select r.ctid from penstock.ready_{slot} r
-          where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor
-            -- The queue may have got its first group or time to live since we looked at it.
-            and (r.group_key, r.expires_at) is null
-          order by r.position limit count for update skip locked))
-        returning *)
+      with picked as (
+        select r.ctid as place, r.* from penstock.ready_{slot} r
+        where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor
+          -- The queue may have got its first group or time to live since we looked at it.
+          and (r.group_key, r.expires_at) is null
+        order by r.position limit count for update skip locked),
+      gone as (
+        delete from penstock.ready_{slot} where ctid = any (array(select p.place from picked p)))
       insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,
         queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
       select lease_token + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
         t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-      from taken t order by t.position
+      from picked t
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
         case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, null::timestamptz, l.last_error, null::text;
