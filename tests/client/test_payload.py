@@ -54,3 +54,20 @@ def test_what_is_sent_is_json_that_anyone_can_read(value):
 
 def test_the_one_thing_that_jsonb_does_not_keep_is_the_sign_of_zero(through_jsonb):
     assert math.copysign(1, decode_json(through_jsonb("-0.0"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("open_", "close"),
+    [("[", "]"), ('{"a": 1, "b": ', "}"), ('[-1.5, "x\\"]", {"k": ', ', "z": []}]')],
+)
+def test_reads_what_sql_nested_deeper_than_python_goes(open_: str, close: str) -> None:
+    depth = 3000
+    value = decode_json(open_ * depth + '{"end": [true, null, 10]}' + close * depth)
+
+    for _ in range(depth):
+        match value:
+            case [-1.5, 'x"]', {"k": inner, "z": []}] | {"a": 1, "b": inner} | [inner]:
+                value = inner
+            case _:
+                pytest.fail(f"read {value!s:.100}")
+    assert value == {"end": [True, None, 10]}
