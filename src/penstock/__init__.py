@@ -17,6 +17,7 @@ from penstock.client_async import AsyncClient
 from penstock.errors import LeaseLostError, PenstockError
 from penstock.message import Lease, Message, NewMessage
 from penstock.queue import Queue, QueueSettings, QueueStats
+from penstock.worker import App, Reject, Retry, Snooze
 
 __all__ = [  # noqa: RUF022 - grouped, not sorted
     # clients
@@ -30,6 +31,11 @@ __all__ = [  # noqa: RUF022 - grouped, not sorted
     "Queue",
     "QueueSettings",
     "QueueStats",
+    # handlers and their outcomes
+    "App",
+    "Reject",
+    "Retry",
+    "Snooze",
     # errors
     "LeaseLostError",
     "PenstockError",

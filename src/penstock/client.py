@@ -84,7 +84,8 @@ class Client(ScheduleVerbs):
     ) -> None:
         self.close()
 
-    def _run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+    def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+        """Run any command of `penstock.operations` or `penstock.insights`."""
         return self._connections.run(command, connection)
 
     # Messages in
@@ -121,7 +122,7 @@ class Client(ScheduleVerbs):
             on_conflict=on_conflict,
             unique=unique,
         )
-        return self._run(command, connection)
+        return self.run(command, connection)
 
     def enqueue_many(
         self,
@@ -141,11 +142,11 @@ class Client(ScheduleVerbs):
         with closing(stream):
             command, last = next(stream)
             if last:  # one statement is atomic by itself
-                return self._run(command, connection)
+                return self.run(command, connection)
             with self._connections.transaction(connection) as joined:
-                done = self._run(command, joined)
+                done = self.run(command, joined)
                 for command, _ in stream:
-                    done += self._run(command, joined)
+                    done += self.run(command, joined)
             return done
 
     # Messages out, under a lease
@@ -163,17 +164,17 @@ class Client(ScheduleVerbs):
         command = operations.claim(
             queue, count, lease_seconds=lease_seconds, worker=worker or self.worker
         )
-        return self._run(command, connection)
+        return self.run(command, connection)
 
     def ack(self, lease: LeaseLike, *, connection: AnyConnection | None = None) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
-        self._run(operations.ack(lease), connection)
+        self.run(operations.ack(lease), connection)
 
     def ack_many(
         self, leases: Sequence[LeaseLike], *, connection: AnyConnection | None = None
     ) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
-        return self._run(operations.ack_many(leases), connection)
+        return self.run(operations.ack_many(leases), connection)
 
     def nack(
         self,
@@ -184,7 +185,7 @@ class Client(ScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> SettledState:
         """Give it back with an error; the state reached. Without a delay, the queue's backoff."""
-        return self._run(operations.nack(lease, error, delay), connection)
+        return self.run(operations.nack(lease, error, delay), connection)
 
     def nack_many(
         self,
@@ -195,13 +196,13 @@ class Client(ScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> dict[int, SettledState]:
         """`error` and `delay` for all, or lists with one for each lease; id -> state reached."""
-        return self._run(operations.nack_many(leases, error, delay), connection)
+        return self.run(operations.nack_many(leases, error, delay), connection)
 
     def reject(
         self, lease: LeaseLike, reason: Note = None, *, connection: AnyConnection | None = None
     ) -> SettledState:
         """Straight to the dead letters: no further attempt would help."""
-        return self._run(operations.reject(lease, reason), connection)
+        return self.run(operations.reject(lease, reason), connection)
 
     def reject_many(
         self,
@@ -210,13 +211,13 @@ class Client(ScheduleVerbs):
         *,
         connection: AnyConnection | None = None,
     ) -> dict[int, SettledState]:
-        return self._run(operations.reject_many(leases, reason), connection)
+        return self.run(operations.reject_many(leases, reason), connection)
 
     def snooze(
         self, lease: LeaseLike, delay: Duration = 0, *, connection: AnyConnection | None = None
     ) -> SettledState:
         """Back to the queue without burning the attempt."""
-        return self._run(operations.snooze(lease, delay), connection)
+        return self.run(operations.snooze(lease, delay), connection)
 
     def snooze_many(
         self,
@@ -225,7 +226,7 @@ class Client(ScheduleVerbs):
         *,
         connection: AnyConnection | None = None,
     ) -> dict[int, SettledState]:
-        return self._run(operations.snooze_many(leases, delay), connection)
+        return self.run(operations.snooze_many(leases, delay), connection)
 
     def extend(
         self,
@@ -235,7 +236,7 @@ class Client(ScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> datetime:
         """Hold it longer, from now on; the new `lease_until`."""
-        return self._run(operations.extend(lease, seconds), connection)
+        return self.run(operations.extend(lease, seconds), connection)
 
     def extend_many(
         self,
@@ -245,13 +246,13 @@ class Client(ScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> dict[int, datetime]:
         """id -> new `lease_until`; a missing one had lost its lease."""
-        return self._run(operations.extend_many(leases, seconds), connection)
+        return self.run(operations.extend_many(leases, seconds), connection)
 
     # Messages by id or by filter
 
     def cancel(self, id: int, *, connection: AnyConnection | None = None) -> LiveState:
         """Take a message out, even one in work; the state it was cancelled from."""
-        return self._run(operations.cancel(id), connection)
+        return self.run(operations.cancel(id), connection)
 
     def redrive(
         self,
@@ -279,17 +280,17 @@ class Client(ScheduleVerbs):
             per_second=per_second,
             dry_run=dry_run,
         )
-        return self._run(command, connection)
+        return self.run(command, connection)
 
     def replay(
         self, id: int, queue: str | None = None, *, connection: AnyConnection | None = None
     ) -> int:
         """Enqueue a copy of a finished message, into its own queue or another; the copy's id."""
-        return self._run(operations.replay(id, queue), connection)
+        return self.run(operations.replay(id, queue), connection)
 
     def message(self, id: int) -> Message:
         """One message, live or finished, with its attempts."""
-        return self._run(insights.message(id))
+        return self.run(insights.message(id))
 
     def messages(
         self,
@@ -305,7 +306,7 @@ class Client(ScheduleVerbs):
         command = insights.messages(
             queue, state, key=key, error_like=error_like, after=after, limit=limit
         )
-        return self._run(command)
+        return self.run(command)
 
     # Queues
 
@@ -318,43 +319,43 @@ class Client(ScheduleVerbs):
         **changes: Unpack[SettingsChange],
     ) -> bool:
         """Make a queue; False if it was there already (and `exist_ok`): it is left as it is."""
-        return self._run(operations.create_queue(name, settings, changes, exist_ok=exist_ok))
+        return self.run(operations.create_queue(name, settings, changes, exist_ok=exist_ok))
 
     def set_queue(
         self, name: str, settings: QueueSettings | None = None, **changes: Unpack[SettingsChange]
     ) -> None:
         """Change the settings given, leave the others; None puts one back to its default."""
-        self._run(operations.set_queue(name, settings, changes))
+        self.run(operations.set_queue(name, settings, changes))
 
     def drop_queue(self, name: str, *, force: bool = False) -> int:
         """Remove a queue; with messages in it only if forced. How many went with it."""
-        return self._run(operations.drop_queue(name, force=force))
+        return self.run(operations.drop_queue(name, force=force))
 
     def pause(self, name: str) -> None:
         """Give out no more messages; enqueue goes on."""
-        self._run(operations.pause(name))
+        self.run(operations.pause(name))
 
     def resume(self, name: str) -> None:
-        self._run(operations.resume(name))
+        self.run(operations.resume(name))
 
     def purge(self, name: str, *, include_leased: bool = False) -> int:
         """Delete what waits in a queue (`<queue>.dlq`: its dead letters); how many."""
-        return self._run(operations.purge(name, include_leased=include_leased))
+        return self.run(operations.purge(name, include_leased=include_leased))
 
     def queues(self) -> list[Queue]:
-        return self._run(insights.queues())
+        return self.run(insights.queues())
 
     def queue(self, name: str) -> Queue:
-        return self._run(insights.queue(name))
+        return self.run(insights.queue(name))
 
     def stats(self, name: str) -> QueueStats:
         """How many messages a queue holds in each state."""
-        return self._run(insights.stats(name))
+        return self.run(insights.stats(name))
 
     def workers(self) -> list[WorkerLeases]:
         """Who holds leases, on which queues."""
-        return self._run(insights.workers())
+        return self.run(insights.workers())
 
     def maintain(self, *, full_pass: bool = False) -> dict[str, Any]:
         """Do now what claims do in passing; what was done."""
-        return self._run(operations.maintain(full_pass=full_pass))
+        return self.run(operations.maintain(full_pass=full_pass))

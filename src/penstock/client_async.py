@@ -83,7 +83,8 @@ class AsyncClient(AsyncScheduleVerbs):
     ) -> None:
         await self.close()
 
-    async def _run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+    async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+        """Run any command of `penstock.operations` or `penstock.insights`."""
         return await self._connections.run(command, connection)
 
     # Messages in
@@ -120,7 +121,7 @@ class AsyncClient(AsyncScheduleVerbs):
             on_conflict=on_conflict,
             unique=unique,
         )
-        return await self._run(command, connection)
+        return await self.run(command, connection)
 
     async def enqueue_many(
         self,
@@ -140,11 +141,11 @@ class AsyncClient(AsyncScheduleVerbs):
         async with aclosing(stream):
             command, last = await anext(stream)
             if last:  # one statement is atomic by itself
-                return await self._run(command, connection)
+                return await self.run(command, connection)
             async with self._connections.transaction(connection) as joined:
-                done = await self._run(command, joined)
+                done = await self.run(command, joined)
                 async for command, _ in stream:
-                    done += await self._run(command, joined)
+                    done += await self.run(command, joined)
             return done
 
     # Messages out, under a lease
@@ -162,17 +163,17 @@ class AsyncClient(AsyncScheduleVerbs):
         command = operations.claim(
             queue, count, lease_seconds=lease_seconds, worker=worker or self.worker
         )
-        return await self._run(command, connection)
+        return await self.run(command, connection)
 
     async def ack(self, lease: LeaseLike, *, connection: AnyConnection | None = None) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
-        await self._run(operations.ack(lease), connection)
+        await self.run(operations.ack(lease), connection)
 
     async def ack_many(
         self, leases: Sequence[LeaseLike], *, connection: AnyConnection | None = None
     ) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
-        return await self._run(operations.ack_many(leases), connection)
+        return await self.run(operations.ack_many(leases), connection)
 
     async def nack(
         self,
@@ -183,7 +184,7 @@ class AsyncClient(AsyncScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> SettledState:
         """Give it back with an error; the state reached. Without a delay, the queue's backoff."""
-        return await self._run(operations.nack(lease, error, delay), connection)
+        return await self.run(operations.nack(lease, error, delay), connection)
 
     async def nack_many(
         self,
@@ -194,13 +195,13 @@ class AsyncClient(AsyncScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> dict[int, SettledState]:
         """`error` and `delay` for all, or lists with one for each lease; id -> state reached."""
-        return await self._run(operations.nack_many(leases, error, delay), connection)
+        return await self.run(operations.nack_many(leases, error, delay), connection)
 
     async def reject(
         self, lease: LeaseLike, reason: Note = None, *, connection: AnyConnection | None = None
     ) -> SettledState:
         """Straight to the dead letters: no further attempt would help."""
-        return await self._run(operations.reject(lease, reason), connection)
+        return await self.run(operations.reject(lease, reason), connection)
 
     async def reject_many(
         self,
@@ -209,13 +210,13 @@ class AsyncClient(AsyncScheduleVerbs):
         *,
         connection: AnyConnection | None = None,
     ) -> dict[int, SettledState]:
-        return await self._run(operations.reject_many(leases, reason), connection)
+        return await self.run(operations.reject_many(leases, reason), connection)
 
     async def snooze(
         self, lease: LeaseLike, delay: Duration = 0, *, connection: AnyConnection | None = None
     ) -> SettledState:
         """Back to the queue without burning the attempt."""
-        return await self._run(operations.snooze(lease, delay), connection)
+        return await self.run(operations.snooze(lease, delay), connection)
 
     async def snooze_many(
         self,
@@ -224,7 +225,7 @@ class AsyncClient(AsyncScheduleVerbs):
         *,
         connection: AnyConnection | None = None,
     ) -> dict[int, SettledState]:
-        return await self._run(operations.snooze_many(leases, delay), connection)
+        return await self.run(operations.snooze_many(leases, delay), connection)
 
     async def extend(
         self,
@@ -234,7 +235,7 @@ class AsyncClient(AsyncScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> datetime:
         """Hold it longer, from now on; the new `lease_until`."""
-        return await self._run(operations.extend(lease, seconds), connection)
+        return await self.run(operations.extend(lease, seconds), connection)
 
     async def extend_many(
         self,
@@ -244,13 +245,13 @@ class AsyncClient(AsyncScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> dict[int, datetime]:
         """id -> new `lease_until`; a missing one had lost its lease."""
-        return await self._run(operations.extend_many(leases, seconds), connection)
+        return await self.run(operations.extend_many(leases, seconds), connection)
 
     # Messages by id or by filter
 
     async def cancel(self, id: int, *, connection: AnyConnection | None = None) -> LiveState:
         """Take a message out, even one in work; the state it was cancelled from."""
-        return await self._run(operations.cancel(id), connection)
+        return await self.run(operations.cancel(id), connection)
 
     async def redrive(
         self,
@@ -278,17 +279,17 @@ class AsyncClient(AsyncScheduleVerbs):
             per_second=per_second,
             dry_run=dry_run,
         )
-        return await self._run(command, connection)
+        return await self.run(command, connection)
 
     async def replay(
         self, id: int, queue: str | None = None, *, connection: AnyConnection | None = None
     ) -> int:
         """Enqueue a copy of a finished message, into its own queue or another; the copy's id."""
-        return await self._run(operations.replay(id, queue), connection)
+        return await self.run(operations.replay(id, queue), connection)
 
     async def message(self, id: int) -> Message:
         """One message, live or finished, with its attempts."""
-        return await self._run(insights.message(id))
+        return await self.run(insights.message(id))
 
     async def messages(
         self,
@@ -304,7 +305,7 @@ class AsyncClient(AsyncScheduleVerbs):
         command = insights.messages(
             queue, state, key=key, error_like=error_like, after=after, limit=limit
         )
-        return await self._run(command)
+        return await self.run(command)
 
     # Queues
 
@@ -317,43 +318,43 @@ class AsyncClient(AsyncScheduleVerbs):
         **changes: Unpack[SettingsChange],
     ) -> bool:
         """Make a queue; False if it was there already (and `exist_ok`): it is left as it is."""
-        return await self._run(operations.create_queue(name, settings, changes, exist_ok=exist_ok))
+        return await self.run(operations.create_queue(name, settings, changes, exist_ok=exist_ok))
 
     async def set_queue(
         self, name: str, settings: QueueSettings | None = None, **changes: Unpack[SettingsChange]
     ) -> None:
         """Change the settings given, leave the others; None puts one back to its default."""
-        await self._run(operations.set_queue(name, settings, changes))
+        await self.run(operations.set_queue(name, settings, changes))
 
     async def drop_queue(self, name: str, *, force: bool = False) -> int:
         """Remove a queue; with messages in it only if forced. How many went with it."""
-        return await self._run(operations.drop_queue(name, force=force))
+        return await self.run(operations.drop_queue(name, force=force))
 
     async def pause(self, name: str) -> None:
         """Give out no more messages; enqueue goes on."""
-        await self._run(operations.pause(name))
+        await self.run(operations.pause(name))
 
     async def resume(self, name: str) -> None:
-        await self._run(operations.resume(name))
+        await self.run(operations.resume(name))
 
     async def purge(self, name: str, *, include_leased: bool = False) -> int:
         """Delete what waits in a queue (`<queue>.dlq`: its dead letters); how many."""
-        return await self._run(operations.purge(name, include_leased=include_leased))
+        return await self.run(operations.purge(name, include_leased=include_leased))
 
     async def queues(self) -> list[Queue]:
-        return await self._run(insights.queues())
+        return await self.run(insights.queues())
 
     async def queue(self, name: str) -> Queue:
-        return await self._run(insights.queue(name))
+        return await self.run(insights.queue(name))
 
     async def stats(self, name: str) -> QueueStats:
         """How many messages a queue holds in each state."""
-        return await self._run(insights.stats(name))
+        return await self.run(insights.stats(name))
 
     async def workers(self) -> list[WorkerLeases]:
         """Who holds leases, on which queues."""
-        return await self._run(insights.workers())
+        return await self.run(insights.workers())
 
     async def maintain(self, *, full_pass: bool = False) -> dict[str, Any]:
         """Do now what claims do in passing; what was done."""
-        return await self._run(operations.maintain(full_pass=full_pass))
+        return await self.run(operations.maintain(full_pass=full_pass))

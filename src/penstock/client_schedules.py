@@ -17,7 +17,7 @@ T = TypeVar("T")
 class ScheduleVerbs:
     """Cron rules that enqueue by themselves; part of the client."""
 
-    def _run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+    def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
         raise NotImplementedError
 
     def create_schedule(
@@ -33,7 +33,7 @@ class ScheduleVerbs:
     ) -> bool:
         """Enqueue whenever the rule fires; False if the schedule was there (and `exist_ok`)."""
         command = operations.create_schedule(name, queue, cron, payload, options, exist_ok=exist_ok)
-        return self._run(command, connection)
+        return self.run(command, connection)
 
     def set_schedule(
         self,
@@ -43,36 +43,36 @@ class ScheduleVerbs:
         **changes: Unpack[ScheduleChange],
     ) -> None:
         """Change the settings given, leave the others; None puts one back to its default."""
-        self._run(operations.set_schedule(name, changes), connection)
+        self.run(operations.set_schedule(name, changes), connection)
 
     def drop_schedule(self, name: str) -> None:
         """Remove a schedule; the messages that it enqueued stay."""
-        self._run(operations.drop_schedule(name))
+        self.run(operations.drop_schedule(name))
 
     def pause_schedule(self, name: str) -> None:
         """Do not fire until it is resumed."""
-        self._run(operations.pause_schedule(name))
+        self.run(operations.pause_schedule(name))
 
     def resume_schedule(self, name: str) -> None:
         """Fire again; what was due while it was paused is not made up for."""
-        self._run(operations.resume_schedule(name))
+        self.run(operations.resume_schedule(name))
 
     def fire_schedule(self, name: str, *, connection: AnyConnection | None = None) -> int:
         """Enqueue its message now; its id. When it fires next stays as it is."""
-        return self._run(operations.fire_schedule(name), connection)
+        return self.run(operations.fire_schedule(name), connection)
 
     def fire_schedules(self) -> Fired:
         """Enqueue for every schedule that is due. Workers do it; each fire is enqueued once."""
-        return self._run(operations.fire_schedules())
+        return self.run(operations.fire_schedules())
 
     def next_fires(
         self, cron: str, time_zone: str = "UTC", count: int = 5, *, after: datetime | None = None
     ) -> list[datetime]:
         """The next times at which a rule fires."""
-        return self._run(operations.next_fires(cron, time_zone, count, after=after))
+        return self.run(operations.next_fires(cron, time_zone, count, after=after))
 
     def schedules(self) -> list[Schedule]:
-        return self._run(insights.schedules())
+        return self.run(insights.schedules())
 
     def schedule(self, name: str) -> Schedule:
-        return self._run(insights.schedule(name))
+        return self.run(insights.schedule(name))

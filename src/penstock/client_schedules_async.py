@@ -16,7 +16,7 @@ T = TypeVar("T")
 class AsyncScheduleVerbs:
     """Cron rules that enqueue by themselves; part of the client."""
 
-    async def _run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+    async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
         raise NotImplementedError
 
     async def create_schedule(
@@ -32,7 +32,7 @@ class AsyncScheduleVerbs:
     ) -> bool:
         """Enqueue whenever the rule fires; False if the schedule was there (and `exist_ok`)."""
         command = operations.create_schedule(name, queue, cron, payload, options, exist_ok=exist_ok)
-        return await self._run(command, connection)
+        return await self.run(command, connection)
 
     async def set_schedule(
         self,
@@ -42,36 +42,36 @@ class AsyncScheduleVerbs:
         **changes: Unpack[ScheduleChange],
     ) -> None:
         """Change the settings given, leave the others; None puts one back to its default."""
-        await self._run(operations.set_schedule(name, changes), connection)
+        await self.run(operations.set_schedule(name, changes), connection)
 
     async def drop_schedule(self, name: str) -> None:
         """Remove a schedule; the messages that it enqueued stay."""
-        await self._run(operations.drop_schedule(name))
+        await self.run(operations.drop_schedule(name))
 
     async def pause_schedule(self, name: str) -> None:
         """Do not fire until it is resumed."""
-        await self._run(operations.pause_schedule(name))
+        await self.run(operations.pause_schedule(name))
 
     async def resume_schedule(self, name: str) -> None:
         """Fire again; what was due while it was paused is not made up for."""
-        await self._run(operations.resume_schedule(name))
+        await self.run(operations.resume_schedule(name))
 
     async def fire_schedule(self, name: str, *, connection: AnyConnection | None = None) -> int:
         """Enqueue its message now; its id. When it fires next stays as it is."""
-        return await self._run(operations.fire_schedule(name), connection)
+        return await self.run(operations.fire_schedule(name), connection)
 
     async def fire_schedules(self) -> Fired:
         """Enqueue for every schedule that is due. Workers do it; each fire is enqueued once."""
-        return await self._run(operations.fire_schedules())
+        return await self.run(operations.fire_schedules())
 
     async def next_fires(
         self, cron: str, time_zone: str = "UTC", count: int = 5, *, after: datetime | None = None
     ) -> list[datetime]:
         """The next times at which a rule fires."""
-        return await self._run(operations.next_fires(cron, time_zone, count, after=after))
+        return await self.run(operations.next_fires(cron, time_zone, count, after=after))
 
     async def schedules(self) -> list[Schedule]:
-        return await self._run(insights.schedules())
+        return await self.run(insights.schedules())
 
     async def schedule(self, name: str) -> Schedule:
-        return await self._run(insights.schedule(name))
+        return await self.run(insights.schedule(name))

@@ -24,6 +24,7 @@ from penstock.cli.queue import queue
 from penstock.cli.schedule import schedule
 from penstock.cli.session import Session
 from penstock.cli.up import up
+from penstock.cli.worker import worker
 
 
 @click.group("penstock", cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,7 +35,7 @@ def penstock() -> None:
 
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
     *(up, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
-    *(queue, message, schedule, doctor, bench),
+    *(worker, queue, message, schedule, doctor, bench),
 )
 for verb in IN_ORDER_OF_USE:
     penstock.add_command(verb)

@@ -38,6 +38,8 @@ begin
       max_in_flight = q.max_in_flight, max_payload_bytes = q.max_payload_bytes, keep_history = q.keep_history, paused = q.paused,
       throughput_register = q.throughput_register, depth_register = q.depth_register, updated_at = clock_timestamp()
   where t.id = q.id;
+  -- Resumed, or with more room than before: what waits may be given out.
+  perform penstock._wake_waiters(q);
 end $$;
 
 -- The queue row with one setting changed and checked.

@@ -100,6 +100,7 @@ begin
   if q.max_depth is not null then
     perform penstock._reserve_depth(q, 1);
   end if;
+  perform penstock._wake_waiters(q, due);
   if m.group_key is not null then
     return penstock._join_group(m, due);
   end if;

@@ -45,6 +45,9 @@ begin
     n := n + 1;
     perform penstock._revive(q, m, due);
   end loop;
+  if n > 0 then
+    perform penstock._wake_waiters(q);
+  end if;
   return n;
 end $$;
 

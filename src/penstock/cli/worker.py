@@ -1,0 +1,99 @@
+"""`penstock worker`: run the handlers of an application."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import importlib
+import logging
+import os
+import sys
+from datetime import timedelta
+from types import ModuleType
+
+import click
+
+from penstock.cli import parameters
+from penstock.cli.commands import Verb
+from penstock.cli.session import Session, pass_session
+from penstock.worker import App, Worker
+from penstock.worker.worker import CONCURRENCY, GRACE_SECONDS
+
+
+def load(target: str) -> App:
+    """The App that `module:name` names; `name` may be left out if it is `app`."""
+    module_name, _, attribute = target.partition(":")
+    module = _module(module_name)
+    found = getattr(module, attribute or "app", None)
+    if isinstance(found, App):
+        return found
+    apps = [name for name, value in vars(module).items() if isinstance(value, App)]
+    near = difflib.get_close_matches(attribute, apps, 1) or apps
+    hint = f"Did you mean {module_name}:{near[0]}?" if near else "It needs an App: app = App()."
+    raise click.BadParameter(f"module {module_name!r} has no App {attribute or 'app'!r}. {hint}")
+
+
+def _module(name: str) -> ModuleType:
+    if not name:
+        raise click.BadParameter("say where the App is, as module:app")
+    # As `python -m` has it: what lies in this directory can be imported.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module is there; something that it imports is not
+        raise click.BadParameter(
+            f"there is no module {name!r} here or among what is installed"
+        ) from None
+
+
+@click.command(cls=Verb)
+@click.argument("app", metavar="MODULE:APP")
+@click.option("--queue", "queues", multiple=True, help="Serve this queue only; may be repeated.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    default=CONCURRENCY,
+    show_default=True,
+    help="Messages at once, for each queue whose handler does not say.",
+)
+@click.option(
+    "--grace",
+    type=parameters.duration,
+    default=f"{GRACE_SECONDS:g}s",
+    show_default=True,
+    help="How long handlers may take to finish after SIGTERM.",
+)
+@click.option("--name", help="What the worker is called; else host:pid and some letters.")
+@click.option(
+    "--no-wake-ups", is_flag=True, help="Poll instead of listening: behind a transaction pooler."
+)
+@pass_session
+def worker(
+    session: Session,
+    app: str,
+    queues: tuple[str, ...],
+    concurrency: int,
+    grace: timedelta,
+    name: str | None,
+    no_wake_ups: bool,
+) -> None:
+    """Run the handlers of an application until SIGTERM or Ctrl-C.
+
+    MODULE:APP is where the App is, such as shop.work:app. Both signals drain:
+    nothing more is claimed, handlers finish, what was not begun is given back.
+    A second one does not wait.
+    """
+    made = Worker(
+        load(app),
+        session.dsn,
+        queues=queues or None,
+        concurrency=concurrency,
+        grace=grace,
+        name=name,
+        wake_ups=not no_wake_ups,
+    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    asyncio.run(made.run())

@@ -1,0 +1,107 @@
+"""One connection that is made again when it breaks, for processes that run for weeks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import tuple_row
+from psycopg.types.array import ListBinaryDumper
+
+from penstock.command import Command
+from penstock.errors import DatabaseUnavailableError, translated
+from penstock.twins import check_async
+
+T = TypeVar("T")
+
+CONNECT_SECONDS: Final = 10
+# A peer that vanished is noticed by the kernel, too; libpq's own defaults are two hours.
+_KEEPALIVE: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+
+
+class Link:
+    """Runs one command at a time on a connection of its own; a broken one is replaced.
+
+    A call fails with DatabaseUnavailableError, never later than its timeout: a peer that takes
+    what we send and answers nothing is cut off. When to try again is the caller's affair.
+    """
+
+    def __init__(
+        self, dsn: str, *, prepare_threshold: int | None = 5, name: str = "penstock"
+    ) -> None:
+        given = conninfo_to_dict(dsn)
+        options = {"connect_timeout": CONNECT_SECONDS, **_KEEPALIVE}
+        self._dsn = dsn
+        self._options: dict[str, Any] = {
+            "autocommit": True,
+            "prepare_threshold": prepare_threshold,
+            "fallback_application_name": name,
+            **{key: value for key, value in options.items() if key not in given},
+        }
+        self._connection: AsyncConnection[Any] | None = None
+        self._lock = asyncio.Lock()
+
+    async def run(self, command: Command[T], timeout: float = 30) -> T:
+        """Run one command; alone it is a transaction."""
+        async with self._lock:
+            connection = await self._connected()
+            return command.decode(await self._execute(connection, command, timeout))
+
+    async def close(self) -> None:
+        """Close the connection; the next command makes a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def connected(self) -> AsyncConnection[Any]:
+        """The connection itself, for what is not a command. Nothing else may use the link then."""
+        async with self._lock:
+            return await self._connected()
+
+    async def _connected(self) -> AsyncConnection[Any]:
+        if self._connection is not None:
+            with suppress(psycopg.OperationalError):
+                await check_async(self._connection)
+                return self._connection
+            await self.close()
+        with translated():
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS + 5):
+                    self._connection = await AsyncConnection.connect(self._dsn, **self._options)
+            except TimeoutError:
+                raise DatabaseUnavailableError("the database does not answer") from None
+        # Arrays of 1,000 ids are written in 0.1 ms instead of 2.
+        self._connection.adapters.register_dumper(list, ListBinaryDumper)
+        return self._connection
+
+    async def _execute(
+        self, connection: AsyncConnection[Any], command: Command[Any], timeout: float
+    ) -> Any:
+        # Not asyncio.timeout: psycopg answers a cancellation with ten seconds of politeness.
+        watchdog = asyncio.get_running_loop().call_later(timeout, sever, connection)
+        try:
+            with translated():
+                cursor = AsyncCursor(connection, row_factory=tuple_row)
+                await cursor.execute(command.sql.encode(), command.params)
+                return await cursor.fetchall()
+        except DatabaseUnavailableError:
+            await self.close()
+            raise
+        finally:
+            watchdog.cancel()
+
+
+def sever(connection: AsyncConnection[Any]) -> None:
+    """Cut the line: whoever waits on it finds it closed."""
+    with suppress(psycopg.OperationalError, OSError):
+        line = socket.socket(fileno=os.dup(connection.fileno()))
+        try:
+            line.shutdown(socket.SHUT_RDWR)
+        finally:
+            line.close()

@@ -1,0 +1,363 @@
+"""Wake-ups: who waits for messages learns of them within milliseconds, at no cost while idle.
+
+    listener = Listener(dsn, client.run)        # one for each process, whatever it waits for
+    await listener.start()
+    with listener.subscribe("emails") as mail:
+        while not (leases := await client.claim("emails", 10)) and time_is_left():
+            await mail.wait(timeout=2)          # True: look again; False: the time is over
+
+A wake-up is a hint that a claim may find something, never a promise, and one can get lost (see
+functions/29_wake.sql): look every second or two whatever happens. Where wake-ups do not arrive at
+all, as behind a transaction-mode pooler, `healthy` is False and `wait` returns four times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
+from uuid import uuid4
+
+import psycopg
+from psycopg import AsyncConnection, sql
+
+from penstock.command import Command
+from penstock.errors import PenstockError
+from penstock.link import Link
+from penstock.operations import waiting
+
+T = TypeVar("T")
+logger = logging.getLogger("penstock.listener")
+
+ATTEND_SECONDS: Final = 20
+"""For how long enqueuers hear that somebody waits; renewed at half of it."""
+AFTER_SECONDS: Final = 0.006
+"""After a wake-up comes a second look: enqueuers notify at most every 2 ms."""
+DEAF_SECONDS: Final = 0.25
+"""How long `wait` waits at most while wake-ups do not arrive."""
+DEAF: Final = (
+    "notifications do not arrive: polling instead. Behind a transaction-mode pooler this cannot be "
+    "otherwise: turn wake-ups off there, or give the worker a direct connection"
+)
+HEALTH_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 5.0
+"""How long our own notification may take before the line counts as deaf."""
+
+
+class Run(Protocol):
+    """Runs a command, as `AsyncClient.run` and `Link.run` do."""
+
+    def __call__(self, command: Command[T], /) -> Awaitable[T]: ...
+
+
+class Subscription:
+    """One waiter's interest in one queue. `wait`, or be called back."""
+
+    def __init__(self, listener: Listener, queue: str, callback: Callable[[bool], None] | None):
+        self.queue = queue
+        self._listener = listener
+        self._event = asyncio.Event()
+        self._callback = callback
+        self.waiting = 0
+
+    async def wait(self, timeout: float) -> bool:
+        """Until there may be a message (True), or the timeout (False)."""
+        self.rest()
+        try:
+            async with asyncio.timeout(min(timeout, self._listener.patience)):
+                await self._event.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self._event.clear()
+            self.waiting -= 1
+
+    def rest(self) -> None:
+        """Somebody waits here, from now on. Only then are enqueuers asked to notify."""
+        self.waiting += 1
+        self._listener.notice(self.queue)
+
+    def wake(self, notified: bool) -> None:
+        """There may be a message. Notified: an enqueuer said so, just now."""
+        if self._callback is not None:
+            self._callback(notified)
+        self._event.set()
+
+    def close(self) -> None:
+        self._listener.forget(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Queue:
+    """What is known of a queue that somebody subscribed to."""
+
+    def __init__(self) -> None:
+        self.subscriptions: set[Subscription] = set()
+        self.listening = False
+        self.attended_until = 0.0
+        self.due: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return any(each.waiting for each in self.subscriptions)
+
+    def wake(self, notified: bool = False) -> None:
+        for each in list(self.subscriptions):
+            each.wake(notified)
+
+
+class Listener:
+    """The listening connection of a process, and everybody who waits for it.
+
+    `run` runs the few statements that go with it on another connection: a client's, or a Link's.
+    With `enabled=False` nothing listens, and everybody polls.
+    """
+
+    def __init__(
+        self, dsn: str, run: Run, *, enabled: bool = True, health_seconds: float = HEALTH_SECONDS
+    ) -> None:
+        self.healthy = False
+        self.enabled = enabled
+        self._run = run
+        self._link = Link(dsn, prepare_threshold=None, name="penstock listener")
+        self._health_seconds = health_seconds
+        self._queues: dict[str, _Queue] = {}
+        self._gone: set[str] = set()
+        self._by_channel: dict[str, _Queue] = {}
+        self._changed = asyncio.Event()
+        self._answer: asyncio.Future[None] | None = None
+        self._ping = f"penstock:ping:{uuid4().hex}"
+        self._check_at = 0.0
+        self._deaf = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def patience(self) -> float:
+        """How long it is sensible to wait without looking."""
+        return 60.0 if self.healthy else DEAF_SECONDS
+
+    async def start(self) -> None:
+        """Begin to listen, in the background; while the database is away, again and again."""
+        if self.enabled and self._task is None:
+            self._task = asyncio.create_task(self._listen(), name="penstock listener")
+
+    async def stop(self) -> None:
+        """Stop listening, and close the connection."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        self.healthy = False
+        for queue in self._queues.values():
+            if queue.due is not None:
+                queue.due.cancel()
+        await self._link.close()
+
+    def subscribe(self, queue: str, callback: Callable[[bool], None] | None = None) -> Subscription:
+        """Take an interest in a queue; `callback` is called at each wake-up."""
+        subscription = Subscription(self, queue, callback)
+        known = self._queues.get(queue)
+        if known is None:
+            known = self._queues[queue] = _Queue()
+            self._by_channel[waiting.wake_channel(queue)] = known
+            self._gone.discard(queue)
+        known.subscriptions.add(subscription)
+        return subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        known = self._queues.get(subscription.queue)
+        if known is None:
+            return
+        known.subscriptions.discard(subscription)
+        if not known.subscriptions:
+            if known.due is not None:
+                known.due.cancel()
+            del self._queues[subscription.queue]
+            del self._by_channel[waiting.wake_channel(subscription.queue)]
+            self._gone.add(subscription.queue)
+            self._changed.set()
+
+    def notice(self, queue: str) -> None:
+        """Somebody begins to wait for a queue: see that its enqueuers know."""
+        if monotonic() > self._queues[queue].attended_until - ATTEND_SECONDS / 2:
+            self._changed.set()
+
+    async def _listen(self) -> None:
+        pause = 0.1
+        while True:
+            try:
+                connection = await self._link.connected()
+                await self._serve(connection)
+            except (PenstockError, psycopg.Error) as error:
+                logger.warning("wake-ups are interrupted: %s", error)
+            if self.healthy:
+                pause = 0.1
+            self._lost()
+            await self._link.close()
+            # Random, so that the processes of a fleet do not all come back at once.
+            await asyncio.sleep(pause * random.uniform(0.5, 1))
+            pause = min(pause * 2, 60.0 if self._deaf else 5.0)
+
+    def _lost(self) -> None:
+        self.healthy = False
+        for queue in self._queues.values():
+            queue.listening = False
+            queue.attended_until = 0.0
+            queue.wake()
+
+    async def _serve(self, connection: AsyncConnection[Any]) -> None:
+        """Listen until the connection breaks, or turns out to be deaf."""
+        connection.add_notify_handler(lambda note: self._notified(note.channel, note.payload))
+        await connection.execute(_listen_to([self._ping]))
+        was_deaf = self._deaf
+        await self._check(connection)
+        if self._deaf:
+            if not was_deaf:
+                logger.warning(DEAF)
+            return
+        self.healthy = True
+        while True:
+            await self._subscribe(connection)
+            await self._attend()
+            timeout = self._next_duty() - monotonic()
+            if timeout > 0:
+                await self._idle(connection, timeout)
+            if monotonic() >= self._check_at:
+                await self._check(connection)
+                if self._deaf:
+                    raise psycopg.OperationalError("notifications no longer arrive")
+
+    def _next_duty(self) -> float:
+        times = [q.attended_until - ATTEND_SECONDS / 2 for q in self._queues.values() if q.waiting]
+        return min([self._check_at, *times])
+
+    async def _subscribe(self, connection: AsyncConnection[Any]) -> None:
+        """LISTEN to what is new; UNLISTEN what nobody wants any more."""
+        new = [name for name, queue in self._queues.items() if not queue.listening]
+        gone, self._gone = self._gone, set()
+        if gone:
+            await connection.execute(_listen_to(map(waiting.wake_channel, gone), "unlisten"))
+        if new:
+            await connection.execute(_listen_to(map(waiting.wake_channel, new)))
+            for name in new:
+                if name in self._queues:
+                    self._queues[name].listening = True
+
+    async def _attend(self) -> None:
+        """Tell enqueuers that somebody waits, where they do not know, or soon would not."""
+        now = monotonic()
+        names = [
+            name
+            for name, queue in self._queues.items()
+            if queue.waiting and queue.listening and now > queue.attended_until - ATTEND_SECONDS / 2
+        ]
+        if not names:
+            return
+        due = await self._run(waiting.attend(names, ATTEND_SECONDS))
+        for name in names:
+            if (queue := self._queues.get(name)) is None:
+                continue
+            lapsed = now > queue.attended_until
+            # A queue that does not exist is asked for again, as often as any other.
+            queue.attended_until = now + ATTEND_SECONDS
+            self._look_when_due(queue, due.get(name))
+            if lapsed:
+                # Whatever was enqueued until now came without a wake-up.
+                queue.wake()
+
+    def _look_when_due(self, queue: _Queue, seconds: float | None) -> None:
+        if queue.due is not None:
+            queue.due.cancel()
+        queue.due = None
+        if seconds is not None and seconds < ATTEND_SECONDS:
+            loop = asyncio.get_running_loop()
+            queue.due = loop.call_later(seconds + 0.001, self._came_due, queue)
+
+    def _came_due(self, queue: _Queue) -> None:
+        queue.due = None
+        self._ask_again(queue)
+        queue.wake()
+
+    async def _idle(self, connection: AsyncConnection[Any], timeout: float) -> None:
+        """Wait for notifications on the bare socket: psycopg would wake up ten times a second."""
+        loop = asyncio.get_running_loop()
+        number = connection.fileno()
+        loop.add_reader(number, self._readable, connection)
+        try:
+            self._readable(connection)  # what came with the answer to the last statement
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            loop.remove_reader(number)
+            self._changed.clear()
+        if connection.pgconn.status != psycopg.pq.ConnStatus.OK:
+            raise psycopg.OperationalError("the listening connection was closed")
+
+    def _readable(self, connection: AsyncConnection[Any]) -> None:
+        try:
+            connection.pgconn.consume_input()
+            while note := connection.pgconn.notifies():
+                self._notified(note.relname.decode(), note.extra.decode())
+        except psycopg.OperationalError:
+            self._changed.set()
+
+    def _notified(self, channel: str, payload: str) -> None:
+        if channel == self._ping:
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_result(None)
+            return
+        queue = self._by_channel.get(channel)
+        if queue is None:
+            return
+        if payload == "scheduled":
+            self._ask_again(queue)
+        else:
+            queue.wake(notified=True)
+        asyncio.get_running_loop().call_later(AFTER_SECONDS, queue.wake)
+
+    def _ask_again(self, queue: _Queue) -> None:
+        """Something else may be due now before what we know of."""
+        queue.attended_until = min(queue.attended_until, monotonic() + ATTEND_SECONDS / 2)
+        self._changed.set()
+
+    async def _check(self, connection: AsyncConnection[Any]) -> None:
+        """Does a notification sent on another connection arrive here?"""
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        number = connection.fileno()
+        loop.add_reader(number, self._readable, connection)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._run(waiting.notify(self._ping, ""))
+                await self._answer
+            self._deaf = False
+        except TimeoutError:
+            self._deaf = True
+        finally:
+            loop.remove_reader(number)
+            self._answer = None
+        self._check_at = monotonic() + self._health_seconds
+
+
+def _listen_to(channels: Iterable[str], verb: str = "listen") -> sql.Composed:
+    statements = [sql.SQL(verb + " {}").format(sql.Identifier(name)) for name in channels]
+    return sql.SQL("; ").join(statements)

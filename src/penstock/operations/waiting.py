@@ -1,0 +1,113 @@
+"""What workers and long polls need beyond the verbs: raw claims, wake-ups, heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from hashlib import md5
+from importlib.resources import files
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from penstock import arguments as check
+from penstock.command import Command, Rows, call, nothing, scalar
+from penstock.payload import encode_json
+
+Row: TypeAlias = Sequence[Any]
+
+# The longest queue name that fits into the name of a channel, which has at most 63 bytes.
+_WHOLE_NAME: Final = 54
+_NOTIFY: Final = "select pg_notify(%(channel)s::text, %(payload)s::text)"
+_BEAT: Final = call("beat", worker="text", state="text", started_at="timestamptz", report="jsonb")
+_RETIRE: Final = call("retire", worker="text")
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """How many messages of a queue there is room for."""
+
+    queue: str
+    count: int
+    lease_seconds: int | None
+
+
+class Found(NamedTuple):
+    """What a look at a queue found. `known` is False where there is no such queue."""
+
+    known: bool
+    rows: list[Row]
+
+
+def wake_channel(queue: str) -> str:
+    """The channel on which enqueuers notify those who attend to a queue."""
+    short = len(queue) <= _WHOLE_NAME
+    return "penstock:" + (
+        queue if short else md5(queue.encode(), usedforsecurity=False).hexdigest()
+    )
+
+
+def claim_rows(want: Want, worker: str) -> Command[Rows]:
+    """Claim, with the rows as they come: see sql/waiting/claim.sql for their columns."""
+    params = {
+        "queue": want.queue,
+        "count": want.count,
+        "lease_seconds": want.lease_seconds,
+        "worker": worker,
+    }
+    return Command(_text("claim"), params, lambda rows: rows)
+
+
+def look(wants: Sequence[Want], worker: str) -> Command[dict[str, Found]]:
+    """Claim from several queues in one statement."""
+    params = {
+        "queues": [want.queue for want in wants],
+        "counts": [want.count for want in wants],
+        "lease_seconds": [want.lease_seconds for want in wants],
+        "worker": worker,
+    }
+    return Command(_text("look"), params, _found)
+
+
+def attend(queues: Sequence[str], seconds: int) -> Command[dict[str, float | None]]:
+    """Wait for messages of these queues; queue -> seconds until its next scheduled one is due.
+
+    A queue that does not exist is missing from the answer.
+    """
+    params = {"queues": list(queues), "seconds": check.whole("seconds", seconds)}
+    return Command(_text("attend"), params, lambda rows: {row[0]: row[1] for row in rows})
+
+
+def notify(channel: str, payload: str) -> Command[None]:
+    """A notification of one's own, to see that it arrives."""
+    return Command(_NOTIFY, {"channel": channel, "payload": payload}, nothing)
+
+
+def beat(worker: str, state: str, started_at: datetime, report: Mapping[str, Any]) -> Command[None]:
+    """A worker is alive."""
+    params = {
+        "worker": check.text("worker", worker),
+        "state": state,
+        "started_at": check.moment("started_at", started_at),
+        "report": encode_json(dict(report), "report"),
+    }
+    return Command(_BEAT, params, nothing)
+
+
+def retire(worker: str) -> Command[bool]:
+    """A worker is gone, in good order."""
+    return Command(_RETIRE, {"worker": check.text("worker", worker)}, scalar)
+
+
+@cache
+def _text(name: str) -> str:
+    return files("penstock").joinpath("sql", "waiting", f"{name}.sql").read_text("utf-8")
+
+
+def _found(rows: Rows) -> dict[str, Found]:
+    found: dict[str, Found] = {}
+    for name, known, *lease in rows:
+        each = found.setdefault(name, Found(known, []))
+        if lease[0] is not None:
+            each.rows.append(lease)
+    return found

@@ -1,0 +1,84 @@
+-- Wake-ups. Who waits for messages of a queue listens on its channel and attends to it every few seconds; enqueuers
+-- notify a queue that somebody attends to, at most every 2 ms. Under load nobody waits, so nobody is notified: NOTIFY
+-- takes a lock at commit that all notifying transactions of the cluster share.
+--
+-- A wake-up is a hint. What is enqueued within those 2 ms, or in a transaction that was open for longer than the waiter
+-- was busy, may come without one: a waiter looks again a few milliseconds after each wake-up, and every second or two anyway.
+--
+-- set penstock.wake_ups = off, for a session, role or database, stops them: two-phase commit does not allow NOTIFY.
+
+-- The channel of a queue: its name, or the hash of a name that would be too long for one. The payload is ready, or
+-- scheduled: something will be, soon; attend to learn when.
+create or replace function penstock.wake_channel(queue text) returns text language sql immutable as $$
+  select 'penstock:' || case when length(queue) <= 54 then queue else md5(queue) end
+$$;
+
+-- Says that somebody waits for messages of a queue, for the next few seconds. Call it before the last look at the queue,
+-- then wait. Returns in how many seconds the next scheduled message is due; null if there is none.
+-- Locks: none; the first call in the life of a queue locks its row. Uses scheduled_queue.
+create or replace function penstock.attend(queue text, seconds integer default 10) returns double precision
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  started  timestamptz := clock_timestamp();
+  until_us bigint := (date_part('epoch', started) + seconds) * 1e6;
+  q        penstock.queue;
+begin
+  if seconds not between 1 and 3600 or seconds is null then
+    perform penstock._fail_value('seconds', seconds::text, 'a whole number from 1 to 3600');
+  end if;
+  select * into q from penstock.queue t where t.name = regexp_replace(attend.queue, '\.dlq$', '');
+  if not found then
+    perform penstock._fail_unknown_queue(attend.queue);
+  elsif q.name <> attend.queue then
+    return null;
+  end if;
+  if q.wake_register is null then
+    q := penstock._make_wake_registers(q.id);
+  end if;
+  -- Not every time: each setval is a WAL record. And never less than another has said, unless the clock was put back.
+  if until_us - pg_sequence_last_value(q.wake_register) not between -3600000000 and 100000 then
+    perform setval(q.wake_register, until_us);
+  end if;
+  -- From a second ago on: what is due for longer is the claims' own affair.
+  return (select greatest(0, date_part('epoch', s.due_at - started)) from penstock.scheduled s
+          where s.queue_id = q.id and s.due_at > started - interval '1 second' order by s.due_at limit 1);
+end $$;
+
+create or replace function penstock._make_wake_registers(queue_id integer) returns penstock.queue language plpgsql as $$
+declare
+  q penstock.queue;
+begin
+  select * into q from penstock.queue t where t.id = queue_id for no key update;
+  if q.wake_register is null then
+    q.wake_register := penstock._register('wake_' || q.id);
+    q.notified_register := penstock._register('notified_' || q.id);
+    update penstock.queue t set wake_register = q.wake_register, notified_register = q.notified_register where t.id = q.id;
+  end if;
+  return q;
+end $$;
+
+-- Notifies those who wait for messages of a queue, at the commit of this transaction. Called where somebody does: see
+-- _wake_waiters, and enqueue, which asks the same in its one statement. Always true.
+create or replace function penstock._wake(notified_register regclass, queue text, what text default 'ready') returns boolean language plpgsql as $$
+declare
+  now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
+begin
+  -- A full notification queue would make the commit fail.
+  if now_us - pg_sequence_last_value(notified_register) not between 0 and 2000
+     and current_setting('penstock.wake_ups', true) is distinct from 'off' and pg_notification_queue_usage() < 0.5 then
+    perform setval(notified_register, now_us);
+    perform pg_notify(penstock.wake_channel(queue), what);
+  end if;
+  return true;
+end $$;
+
+-- Wakes those who wait for messages of a queue, if anybody does. Given when a message will be due: if that is too far
+-- off, who waits will learn of it in time by attending.
+create or replace function penstock._wake_waiters(q penstock.queue, due timestamptz default null) returns void language plpgsql as $$
+begin
+  if q.wake_register is not null and pg_sequence_last_value(q.wake_register) > date_part('epoch', clock_timestamp()) * 1e6
+     and coalesce(due < clock_timestamp() + interval '10 seconds', true) then
+    perform penstock._wake(q.notified_register, q.name, case when due is null then 'ready' else 'scheduled' end);
+  end if;
+end $$;

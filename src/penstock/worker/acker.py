@@ -1,0 +1,142 @@
+"""Settles what handlers have decided: in batches, within milliseconds, however long it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Final, TypeAlias
+
+import psycopg
+
+from penstock import operations
+from penstock.command import Command
+from penstock.errors import DatabaseUnavailableError, PenstockError
+from penstock.link import Link
+from penstock.worker.delivery import Delivery
+from penstock.worker.outcomes import Outcome, Reject, Retry, Snooze
+
+logger = logging.getLogger("penstock.worker")
+
+Verdict: TypeAlias = tuple[Delivery, Outcome | None]
+
+BATCH: Final = 1000
+# With so much unsettled there is no sense in claiming more: the database is slow, or away.
+BEHIND: Final = 2000
+
+
+class Acker:
+    """One for a process. `settle` only notes; `run` sends, as soon as there is something."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._noted: list[Verdict] = []
+        self._sending: list[Verdict] = []
+        self._something = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def settle(self, delivery: Delivery, outcome: Outcome | None) -> None:
+        self._noted.append((delivery, outcome))
+        if len(self._noted) == 1:
+            self._idle.clear()
+            self._something.set()
+
+    @property
+    def is_behind(self) -> bool:
+        return len(self._noted) + len(self._sending) >= BEHIND
+
+    def held(self) -> list[Delivery]:
+        """What has a verdict that is not in the database yet: its lease has to be kept."""
+        return [delivery for delivery, _ in [*self._sending, *self._noted]]
+
+    async def settled(self) -> None:
+        """Until there is nothing left to settle."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            while self._noted:
+                self._sending, self._noted = self._noted[:BATCH], self._noted[BATCH:]
+                await self._send(self._sending)
+                self._sending = []
+            self._idle.set()
+
+    async def _send(self, verdicts: list[Verdict]) -> None:
+        for verb, chosen in _by_verb(verdicts).items():
+            pause = 0.05
+            while chosen := _still_held(chosen):
+                try:
+                    settled = await self._link.run(_COMMANDS[verb](chosen))
+                except (PenstockError, psycopg.Error) as error:
+                    if not isinstance(error, DatabaseUnavailableError):
+                        logger.exception(
+                            "%d messages could not be settled; trying again", len(chosen)
+                        )
+                    await asyncio.sleep(pause * random.uniform(0.5, 1))
+                    pause = min(pause * 2, 2.0)
+                    continue
+                _report_lost(chosen, settled)
+                break
+
+
+def _by_verb(verdicts: list[Verdict]) -> dict[str, list[Verdict]]:
+    found: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        outcome = verdict[1]
+        verb = "ack" if outcome is None else outcome.verb
+        found.setdefault(verb, []).append(verdict)
+    return found
+
+
+def _still_held(verdicts: list[Verdict]) -> list[Verdict]:
+    now = monotonic()
+    return [verdict for verdict in verdicts if verdict[0]._held_until > now]
+
+
+def _pairs(verdicts: list[Verdict]) -> list[tuple[int, int]]:
+    return [(delivery.id, delivery.token) for delivery, _ in verdicts]
+
+
+def _ack(verdicts: list[Verdict]) -> Command[Any]:
+    return operations.ack_many(_pairs(verdicts))
+
+
+def _nack(verdicts: list[Verdict]) -> Command[Any]:
+    outcomes = [outcome for _, outcome in verdicts if isinstance(outcome, Retry)]
+    errors = [outcome.error or str(outcome) for outcome in outcomes]
+    return operations.nack_many(_pairs(verdicts), errors, [outcome.after for outcome in outcomes])
+
+
+def _snooze(verdicts: list[Verdict]) -> Command[Any]:
+    delays = [outcome.delay for _, outcome in verdicts if isinstance(outcome, Snooze)]
+    return operations.snooze_many(_pairs(verdicts), delays)
+
+
+def _reject(verdicts: list[Verdict]) -> Command[Any]:
+    outcomes = [outcome for _, outcome in verdicts if isinstance(outcome, Reject)]
+    return operations.reject_many(_pairs(verdicts), [each.reason or str(each) for each in outcomes])
+
+
+_COMMANDS: Final[dict[str, Callable[[list[Verdict]], Command[Any]]]] = {
+    "ack": _ack,
+    "nack": _nack,
+    "snooze": _snooze,
+    "reject": _reject,
+}
+
+
+def _report_lost(verdicts: list[Verdict], settled: Any) -> None:
+    if len(settled) == len(verdicts):
+        return
+    for delivery, _ in verdicts:
+        if delivery.id not in settled:
+            logger.warning(
+                "the lease on message %d was lost before it was settled",
+                delivery.id,
+                extra={"queue": delivery.queue, "id": delivery.id, "attempt": delivery.attempt},
+            )

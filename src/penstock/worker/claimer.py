@@ -1,0 +1,186 @@
+"""Brings messages in: at a wake-up, while there are more, and once in a while anyway."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Final
+
+import psycopg
+
+from penstock.errors import DatabaseUnavailableError, PenstockError, QueueNotFoundError
+from penstock.link import Link
+from penstock.listener import Listener
+from penstock.operations import waiting
+from penstock.worker.runner import Runner
+
+logger = logging.getLogger("penstock.worker")
+
+# After the last message, looks at these times; then wake-ups and the poller take over.
+_LINGER: Final = (0.002, 0.005, 0.015, 0.04)
+# A claim that came back short is not repeated at once: a few messages together cost hardly more
+# than one.
+_BREATH: Final = 0.001
+POLL_SECONDS: Final = 2.0
+# Without wake-ups, polls begin so close together and get rarer while nothing comes.
+POLL_FASTEST: Final = 0.02
+POLL_SLOWEST: Final = 1.25
+
+
+class Claimer:
+    """Claims for one queue, as long as there is room and there may be something."""
+
+    def __init__(self, runner: Runner, link: Link, listener: Listener, worker: str) -> None:
+        self.runner = runner
+        self._link = link
+        self._worker = worker
+        self._subscription = listener.subscribe(runner.queue, self._woken)
+        self._changed = asyncio.Event()
+        self._look_at: float | None = 0.0  # when to look next; None: when woken
+        self._lingered = 0
+        self._in_vain = 0
+        self._is_notified = False
+        runner.on_room = self._changed.set
+
+    def look(self) -> None:
+        """Look again as soon as there is room."""
+        self._look_at = 0.0
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until the runner stops. A claim under way is waited for: what it brings is given back."""
+        pause = 0.1
+        while await self._is_time():
+            try:
+                await self._claim()
+                pause = 0.1
+            except (PenstockError, psycopg.Error) as error:
+                await self._failed(error, pause)
+                pause = min(pause * 2, 5.0)
+
+    async def _is_time(self) -> bool:
+        """Wait until there is room and reason to look; False when the runner has stopped."""
+        self._subscription.rest()
+        try:
+            while not self.runner.stopping:
+                self._changed.clear()
+                timeout = None
+                if self.runner.room > 0 and self._look_at is not None:
+                    timeout = self._look_at - monotonic()
+                    if timeout <= 0:
+                        return True
+                try:
+                    async with asyncio.timeout(timeout):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass
+            return False
+        finally:
+            self._subscription.waiting -= 1
+
+    async def _claim(self) -> None:
+        want = self.runner.reserve()
+        if want is None:
+            return
+        self._look_at = None
+        try:
+            rows = await self._link.run(waiting.claim_rows(want, self._worker))
+        except BaseException:
+            self.runner.release(want)
+            self._look_at = 0.0
+            raise
+        self.runner.take(want, rows)
+        self._plan(len(rows), want.count)
+
+    def _plan(self, found: int, wanted: int) -> None:
+        """When to look next. A wake-up that came meanwhile stands."""
+        if found:
+            self._lingered = self._in_vain = 0
+            pause = 0.0 if found == wanted else _BREATH
+        elif self._lingered < len(_LINGER):
+            pause = _LINGER[self._lingered]
+            self._lingered += 1
+        else:
+            return
+        if self._look_at is None:
+            self._look_at = monotonic() + pause
+
+    def _woken(self, notified: bool) -> None:
+        pause = 0.0
+        if notified:
+            # Where many workers wait, most of them come too late: those hold back a little, and
+            # leave it to the one that was quick of late.
+            pause = random.uniform(0, min(0.05, 0.001 * 2 ** min(self._in_vain, 10) - 0.001))
+            self._in_vain += 1
+        at = monotonic() + pause
+        if self._look_at is None or at < self._look_at:
+            self._look_at = at
+        self._changed.set()
+
+    async def _failed(self, error: Exception, pause: float) -> None:
+        self._look_at = 0.0
+        if isinstance(error, QueueNotFoundError):
+            pause = 5.0
+        if not isinstance(error, DatabaseUnavailableError) or pause > 1:
+            logger.warning(
+                "claim failed, trying again: %s", error, extra={"queue": self.runner.queue}
+            )
+        await asyncio.sleep(pause * random.uniform(0.5, 1))
+
+
+class Poller:
+    """Looks at all queues in one statement, for what came without a wake-up."""
+
+    def __init__(
+        self, claimers: Sequence[Claimer], link: Link, listener: Listener, worker: str
+    ) -> None:
+        self._claimers = claimers
+        self._link = link
+        self._listener = listener
+        self._worker = worker
+        self._pause = POLL_FASTEST
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Until stopped, and then to the end of a look that is under way."""
+        while True:
+            pause = POLL_SECONDS if self._listener.healthy else self._pause
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause * random.uniform(0.9, 1)):
+                    await self._stopped.wait()
+                    return
+            try:
+                found = await self.run_once()
+            except (PenstockError, psycopg.Error) as error:
+                logger.debug("poll failed: %s", error)
+                found = False
+            self._pause = POLL_FASTEST if found else min(self._pause * 1.5, POLL_SLOWEST)
+
+    async def run_once(self) -> bool:
+        """One look at every queue that there is room for; whether there was anything."""
+        wants = {
+            claimer.runner.queue: (claimer, want)
+            for claimer in self._claimers
+            if (want := claimer.runner.reserve()) is not None
+        }
+        if not wants:
+            return False
+        try:
+            command = waiting.look([want for _, want in wants.values()], self._worker)
+            found = await self._link.run(command)
+        except BaseException:
+            for claimer, want in wants.values():
+                claimer.runner.release(want)
+            raise
+        for queue, (claimer, want) in wants.items():
+            claimer.runner.take(want, found[queue].rows)
+            if found[queue].rows:
+                claimer.look()
+        return any(each.rows for each in found.values())

@@ -1,0 +1,63 @@
+"""Says in the database that this worker is alive, and what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, Final
+
+import psycopg
+
+from penstock.errors import PenstockError
+from penstock.link import Link
+from penstock.operations import waiting
+from penstock.worker.runner import Runner
+
+logger = logging.getLogger("penstock.worker")
+
+BEAT_SECONDS: Final = 10.0
+
+
+class Heartbeat:
+    def __init__(self, link: Link, worker: str, runners: Sequence[Runner]) -> None:
+        self.state = "running"
+        self._link = link
+        self._worker = worker
+        self._runners = runners
+        self._started_at = datetime.now(UTC)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.run_once()
+            except (PenstockError, psycopg.Error) as error:
+                logger.debug("no heartbeat: %s", error)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def run_once(self) -> None:
+        command = waiting.beat(self._worker, self.state, self._started_at, self._report())
+        await self._link.run(command)
+
+    async def retire(self) -> None:
+        await self._link.run(waiting.retire(self._worker), timeout=2)
+
+    def _report(self) -> dict[str, Any]:
+        return {
+            "hostname": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": version("penstock"),
+            "queues": {
+                runner.queue: {
+                    "concurrency": runner.concurrency,
+                    "running": len(runner.running),
+                    "done": runner.done,
+                    "failed": runner.failed,
+                }
+                for runner in self._runners
+            },
+        }

@@ -1,0 +1,81 @@
+"""Keeps the leases of what this process holds, and lets go of what it lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from time import monotonic
+from typing import Final
+
+import psycopg
+
+from penstock import operations
+from penstock.errors import PenstockError
+from penstock.link import Link
+from penstock.worker.acker import Acker
+from penstock.worker.delivery import Delivery
+from penstock.worker.runner import Runner
+
+logger = logging.getLogger("penstock.worker")
+
+# A lease is extended when half of it is over: then there is time for some failures.
+_SHARE: Final = 0.5
+_BATCH: Final = 1000
+
+
+class Keeper:
+    """Looks at all that is held, some times in each lease; asks nothing if nothing is due."""
+
+    def __init__(self, link: Link, runners: Sequence[Runner], acker: Acker) -> None:
+        self._link = link
+        self._runners = runners
+        self._acker = acker
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause())
+            try:
+                await self.run_once()
+            except (PenstockError, psycopg.Error) as error:
+                logger.warning("leases could not be extended, trying again: %s", error)
+
+    def _pause(self) -> float:
+        leases = [d._lease_seconds for runner in self._runners for d in runner.held()]
+        return min([1.0, *(seconds / 8 for seconds in leases)])
+
+    async def run_once(self) -> None:
+        """Extend what is due, cancel what is lost."""
+        now = monotonic()
+        due: dict[int | None, list[Delivery]] = defaultdict(list)
+        for runner in self._runners:
+            for delivery in runner.held():
+                if delivery._held_until <= now:
+                    self._lose(runner, delivery)
+                elif delivery._held_until - now < delivery._lease_seconds * _SHARE:
+                    due[runner.handler.lease_seconds].append(delivery)
+        for delivery in self._acker.held():
+            if 0 < delivery._held_until - now < delivery._lease_seconds * _SHARE:
+                due[delivery._runner.handler.lease_seconds].append(delivery)
+        for lease_seconds, deliveries in due.items():
+            for start in range(0, len(deliveries), _BATCH):
+                await self._extend(deliveries[start : start + _BATCH], lease_seconds)
+
+    async def _extend(self, deliveries: list[Delivery], lease_seconds: int | None) -> None:
+        asked_at = monotonic()
+        pairs = [(delivery.id, delivery.token) for delivery in deliveries]
+        extended = await self._link.run(operations.extend_many(pairs, lease_seconds))
+        for delivery in deliveries:
+            if delivery.id in extended:
+                delivery._held_until = asked_at + delivery._lease_seconds
+            elif delivery in delivery._runner.running or delivery in delivery._runner.waiting:
+                self._lose(delivery._runner, delivery)
+
+    def _lose(self, runner: Runner, delivery: Delivery) -> None:
+        logger.warning(
+            "the lease on message %d was lost",
+            delivery.id,
+            extra={"queue": delivery.queue, "id": delivery.id, "attempt": delivery.attempt},
+        )
+        runner.lose(delivery)

@@ -1,0 +1,59 @@
+"""What a handler can decide, other than to return or to fail. Raise one, or return it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import ClassVar
+
+from penstock import arguments as check
+from penstock.message import Duration
+
+# As the database has it: interval '100 years'.
+_LONGEST = timedelta(days=36_500)
+
+
+class Outcome(Exception):  # noqa: N818 - not an error: a decision
+    """The root of Retry, Snooze and Reject."""
+
+    verb: ClassVar[str]
+
+
+class Retry(Outcome):
+    """Give the message back, to be tried again: after a time, or after the usual backoff.
+
+    It counts as a failed attempt; the last one makes a dead letter.
+    """
+
+    verb = "nack"
+
+    def __init__(self, after: Duration | None = None, error: str | BaseException | None = None):
+        self.after = None if after is None else _delay("after", after)
+        self.error = check.note("error", error)
+        super().__init__(self.error or "the handler asked for another attempt")
+
+
+class Snooze(Outcome):
+    """Give the message back for a time, without burning the attempt: it is too early."""
+
+    verb = "snooze"
+
+    def __init__(self, delay: Duration):
+        self.delay = _delay("delay", delay)
+        super().__init__(f"snoozed for {self.delay}")
+
+
+class Reject(Outcome):
+    """Give the message up: straight to the dead letters, no further attempt would help."""
+
+    verb = "reject"
+
+    def __init__(self, reason: str | BaseException | None = None):
+        self.reason = check.note("reason", reason)
+        super().__init__(self.reason or "rejected by the handler")
+
+
+def _delay(field: str, value: Duration) -> timedelta:
+    delay = check.duration(field, value)
+    if not timedelta() <= delay <= _LONGEST:
+        raise check.refuse(field, value, "0 to 100 years")
+    return delay

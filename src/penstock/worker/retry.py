@@ -1,0 +1,53 @@
+"""When a handler that failed is tried again, where the queue's own backoff is not what it needs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock import arguments as check
+from penstock.queue import Backoff
+from penstock.worker.outcomes import Outcome, Reject, Retry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How failures of one handler are treated.
+
+    `backoff` takes the place of the queue's; `max_attempts` lowers the message's own;
+    an exception of a kind in `reject` makes a dead letter at once.
+    """
+
+    backoff: Backoff | None = None
+    max_attempts: int | None = None
+    reject: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.backoff is not None and not isinstance(self.backoff, Backoff):
+            raise check.refuse("backoff", self.backoff, "a Backoff")
+        attempts = check.optional_whole("max_attempts", self.max_attempts)
+        if attempts is not None and attempts < 1:
+            raise check.refuse("max_attempts", self.max_attempts, "1 or more")
+        kinds = isinstance(self.reject, tuple) and all(
+            isinstance(kind, type) and issubclass(kind, BaseException) for kind in self.reject
+        )
+        if not kinds:
+            raise check.refuse("reject", self.reject, "a tuple of exception classes")
+
+    def outcome(self, error: BaseException, attempt: int) -> Outcome:
+        """What becomes of a message whose handler failed."""
+        if isinstance(error, self.reject):
+            return Reject(error)
+        if self.max_attempts is not None and attempt >= self.max_attempts:
+            return Reject(error)
+        return Retry(None if self.backoff is None else delay(self.backoff, attempt), error)
+
+
+def delay(rule: Backoff, attempt: int) -> timedelta:
+    """As the database counts it: penstock._backoff."""
+    factor = {"exponential": 2.0 ** min(attempt - 1, 60), "linear": float(attempt)}.get(
+        rule.kind, 1
+    )
+    seconds = min(rule.max_seconds, rule.base_seconds * factor)
+    return timedelta(seconds=seconds * (1 - rule.jitter * random.random()))

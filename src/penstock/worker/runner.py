@@ -1,0 +1,223 @@
+"""Runs the handler of one queue, so many messages at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import Any, Final
+
+from penstock.client_async import AsyncClient
+from penstock.operations.waiting import Want
+from penstock.worker.acker import Acker
+from penstock.worker.app import Call, Handler
+from penstock.worker.delivery import Delivery
+from penstock.worker.outcomes import Outcome, Retry, Snooze
+from penstock.worker.threads import Threads
+
+logger = logging.getLogger("penstock.worker")
+
+# What is claimed ahead should be begun within this time, by the pace of late.
+_AHEAD_SECONDS: Final = 0.02
+
+
+class Runner:
+    """The messages of one queue that this process holds, from claim to settled.
+
+    `waiting` are claimed and not begun; `running` are in their handler.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        concurrency: int,
+        acker: Acker,
+        client: AsyncClient,
+        wrap: Callable[[Call], Call],
+    ) -> None:
+        self.handler = handler
+        self.queue = handler.queue
+        self.concurrency = concurrency
+        self.client = client
+        self.waiting: deque[Delivery] = deque()
+        self.running: set[Delivery] = set()
+        self.done = 0
+        self.failed = 0
+        self.on_room: Callable[[], None] = _nothing
+        self.stopping = False
+        self._reserved = 0
+        self._acker = acker
+        self._threads: Threads | None = None
+        if not handler.is_async:
+            self._threads = Threads(f"penstock-{handler.queue}", self._freed)
+        self._call = wrap(handler.function if self._threads is None else self._in_thread)
+        self._pace = 1.0  # seconds a run takes, of late: begin as if they were long
+
+    # Room
+
+    @property
+    def room(self) -> int:
+        """How many messages more there is use for."""
+        if self.stopping or self._acker.is_behind:
+            return 0
+        return self.concurrency + self._ahead - len(self.waiting) - self.busy - self._reserved
+
+    @property
+    def busy(self) -> int:
+        """Handlers at work. A thread whose handler timed out is busy until it ends."""
+        return max(len(self.running), self._threads.busy) if self._threads else len(self.running)
+
+    @property
+    def _ahead(self) -> int:
+        """Claimed ahead while handlers are quick, so that they need not wait for the next claim.
+
+        Not when they are slow: another worker could have begun them.
+        """
+        return min(self.concurrency, int(self.concurrency * _AHEAD_SECONDS / self._pace))
+
+    def reserve(self) -> Want | None:
+        """Room to be filled by a claim; `take` or `release` must follow."""
+        room = min(self.room, 1000)
+        if room <= 0:
+            return None
+        self._reserved += room
+        return Want(self.queue, room, self.handler.lease_seconds)
+
+    def release(self, want: Want) -> None:
+        self._reserved -= want.count
+
+    def take(self, want: Want, rows: Iterable[Sequence[Any]]) -> None:
+        """Begin with what a claim brought."""
+        self._reserved -= want.count
+        self.waiting.extend([Delivery(self, row) for row in rows])
+        if self.stopping:
+            self.give_back_waiting()
+        else:
+            self._begin()
+
+    # Running
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self.waiting and self.busy < self.concurrency:
+            delivery = self.waiting.popleft()
+            self.running.add(delivery)
+            delivery._task = loop.create_task(self._run(delivery))
+
+    async def _run(self, delivery: Delivery) -> None:
+        started = perf_counter()
+        timeout = self.handler.timeout
+        alarm = None
+        if timeout is not None:
+            loop = asyncio.get_running_loop()
+            alarm = loop.call_later(timeout, end, delivery, f"timed out after {timeout:g} s")
+        outcome: Outcome | None
+        try:
+            result = await self._call(delivery)
+            outcome = result if isinstance(result, Outcome) else None
+        except Outcome as raised:
+            outcome = raised
+        except asyncio.CancelledError:
+            outcome = self._cancelled(delivery)
+        except Exception as error:
+            outcome = self.handler.retry.outcome(error, delivery.attempt)
+            self._log_failure(delivery, error)
+        if alarm is not None:
+            alarm.cancel()
+        self._finished(delivery, outcome, perf_counter() - started)
+
+    def _finished(self, delivery: Delivery, outcome: Outcome | None, seconds: float) -> None:
+        self.running.discard(delivery)
+        self._pace += (seconds - self._pace) * 0.1
+        if outcome is None:
+            self.done += 1
+        elif not isinstance(outcome, Snooze):
+            self.failed += 1
+        if delivery._ended != LOST:
+            self._acker.settle(delivery, outcome)
+        self._freed()
+
+    def _freed(self) -> None:
+        if self.waiting and not self.stopping:
+            self._begin()
+        self.on_room()
+
+    def _cancelled(self, delivery: Delivery) -> Outcome:
+        if delivery._ended == STOPPED:
+            return Retry(0, STOPPED)
+        error = TimeoutError(delivery._ended or "the handler was cancelled")
+        if delivery._ended != LOST:
+            self._log_failure(delivery, error)
+        return self.handler.retry.outcome(error, delivery.attempt)
+
+    async def _in_thread(self, delivery: Delivery) -> Any:
+        assert self._threads is not None
+        return await self._threads.call(self.handler.function, delivery)
+
+    def _log_failure(self, delivery: Delivery, error: Exception) -> None:
+        logger.warning(
+            "handler failed: %s",
+            error,
+            exc_info=error,
+            extra={"queue": self.queue, "id": delivery.id, "attempt": delivery.attempt},
+        )
+
+    # Ending
+
+    def held(self) -> list[Delivery]:
+        """Everything under a lease that this runner has to keep."""
+        return [*self.waiting, *self.running]
+
+    def lose(self, delivery: Delivery) -> None:
+        """The lease is gone: whatever its handler still does is of no use."""
+        if delivery in self.running:
+            end(delivery, LOST)
+        else:
+            with suppress(ValueError):
+                self.waiting.remove(delivery)
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self.stopping = True
+        self.give_back_waiting()
+        self.on_room()
+
+    def give_back_waiting(self) -> None:
+        """What was never begun burns no attempt."""
+        while self.waiting:
+            self._acker.settle(self.waiting.popleft(), GIVE_BACK)
+
+    def interrupt(self) -> None:
+        """The time to finish is over: what still runs is given back, as a failed attempt."""
+        for delivery in list(self.running):
+            if self._threads is None:
+                end(delivery, STOPPED)
+            else:
+                # A thread cannot be stopped; it ends with the process.
+                self.running.discard(delivery)
+                delivery._ended = STOPPED
+                self._acker.settle(delivery, Retry(0, STOPPED))
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
+
+
+LOST: Final = "the lease was lost"
+STOPPED: Final = "the worker was stopped while the handler ran"
+GIVE_BACK: Final = Snooze(0)
+
+
+def end(delivery: Delivery, why: str) -> None:
+    """Cancel a handler that runs; what it says then no longer counts."""
+    if delivery._ended is None:
+        delivery._ended = why
+    if delivery._task is not None:
+        delivery._task.cancel()
+
+
+def _nothing() -> None:
+    pass

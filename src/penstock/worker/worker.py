@@ -1,0 +1,244 @@
+"""The worker: one process that runs the handlers of an application until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+from uuid import uuid4
+
+from penstock import arguments as check
+from penstock import insights
+from penstock.client_async import AsyncClient
+from penstock.errors import ConfigurationError, QueueNotFoundError
+from penstock.link import Link
+from penstock.listener import Listener
+from penstock.message import Duration
+from penstock.twins import locate_async
+from penstock.worker.acker import Acker
+from penstock.worker.app import App, Handler, _concurrency
+from penstock.worker.claimer import Claimer, Poller
+from penstock.worker.heartbeat import Heartbeat
+from penstock.worker.keeper import Keeper
+from penstock.worker.runner import Runner
+
+logger = logging.getLogger("penstock.worker")
+
+CONCURRENCY: Final = 10
+GRACE_SECONDS: Final = 25.0
+"""Less than the 30 seconds that most supervisors wait before they kill."""
+# The last part of the grace period is for settling: handlers get what is before it.
+_RESERVE_SECONDS: Final = 2.0
+
+
+class Worker:
+    """Runs the handlers of an App: `await Worker(app).run()`, or as an async context manager.
+
+    `queues` serves some of the app's queues only. `wake_ups=False` polls instead of listening, as
+    behind a transaction-mode pooler, which may also need `prepare_threshold=None`.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        dsn: str | None = None,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = CONCURRENCY,
+        grace: Duration = GRACE_SECONDS,
+        name: str | None = None,
+        wake_ups: bool = True,
+        prepare_threshold: int | None = 5,
+    ) -> None:
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
+        self.grace = check.duration("grace", grace).total_seconds()
+        self.runners: list[Runner] = []
+        self._handlers = _chosen(app, queues)
+        self._app = app
+        self._dsn = dsn
+        self._concurrency = _concurrency(concurrency)
+        self._wake_ups = wake_ups
+        self._prepare_threshold = prepare_threshold
+        self._links: list[Link] = []
+        self._claiming: list[asyncio.Task[None]] = []
+        self._serving: list[asyncio.Task[None]] = []
+        self._stop_asked = asyncio.Event()
+        self._hurry_asked = asyncio.Event()
+
+    # Life
+
+    async def run(self, *, signals: bool = True) -> None:
+        """Work until `stop` is called, or the process gets SIGTERM or SIGINT."""
+        if signals:
+            self._handle_signals()
+        async with self:
+            await self._stop_asked.wait()
+
+    def stop(self) -> None:
+        """Drain and end. A second call does not wait for handlers."""
+        if self._stop_asked.is_set():
+            self._hurry_asked.set()
+        self._stop_asked.set()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.drain()
+
+    async def start(self) -> None:
+        """Connect, look that the queues are there, and begin."""
+        dsn = await locate_async(self._dsn)
+        self.client = AsyncClient(
+            dsn, min_size=0, worker=self.name, prepare_threshold=self._prepare_threshold
+        )
+        try:
+            await self.client.open()
+            await self._check_queues()
+        except BaseException:
+            await self.client.close()
+            raise
+        self._assemble(dsn)
+        await self._listener.start()
+        claiming: list[Service] = [self._poller, *self._claimers]
+        serving: list[Service] = [self._acker, self._keeper, self._heartbeat]
+        self._claiming = [_service(each) for each in claiming]
+        self._serving = [_service(each) for each in serving]
+        logger.info(
+            "worker %s serves %s",
+            self.name,
+            ", ".join(runner.queue for runner in self.runners),
+            extra={"worker": self.name},
+        )
+
+    def _assemble(self, dsn: str) -> None:
+        def link(what: str) -> Link:
+            made = Link(dsn, prepare_threshold=self._prepare_threshold, name=f"penstock {what}")
+            self._links.append(made)
+            return made
+
+        claiming, settling = link("worker"), link("worker")
+        self._acker = Acker(settling)
+        self.runners = [
+            Runner(
+                handler,
+                handler.concurrency or self._concurrency,
+                self._acker,
+                self.client,
+                self._app.wrap,
+            )
+            for handler in self._handlers
+        ]
+        self._listener = Listener(dsn, claiming.run, enabled=self._wake_ups)
+        self._claimers = [
+            Claimer(runner, claiming, self._listener, self.name) for runner in self.runners
+        ]
+        self._poller = Poller(self._claimers, claiming, self._listener, self.name)
+        self._keeper = Keeper(settling, self.runners, self._acker)
+        self._heartbeat = Heartbeat(claiming, self.name, self.runners)
+
+    async def _check_queues(self) -> None:
+        there = {queue.name for queue in await self.client.run(insights.queues())}
+        for handler in self._handlers:
+            if handler.queue.removesuffix(".dlq") not in there:
+                raise QueueNotFoundError(
+                    f"queue {handler.queue!r} does not exist",
+                    hint=f"Create it with `penstock queue create {handler.queue}`.",
+                    queue=handler.queue,
+                )
+
+    async def drain(self) -> None:
+        """Claim no more, give back what was not begun, let handlers finish, settle, and end."""
+        ends_at = monotonic() + self.grace
+        self._heartbeat.state = "draining"
+        for runner in self.runners:
+            runner.stop()
+        await self._end_claiming(ends_at)
+        reserve = min(_RESERVE_SECONDS, self.grace / 4)
+        await self._handlers_end(ends_at - reserve)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.1, ends_at - monotonic())):
+                await self._acker.settled()
+                await self._heartbeat.retire()
+        await self._close()
+
+    async def _end_claiming(self, ends_at: float) -> None:
+        """A claim that is under way is waited for: what it brings must be given back."""
+        self._poller.stop()
+        await asyncio.wait(self._claiming, timeout=max(0.1, ends_at - monotonic()))
+        for task in self._claiming:
+            task.cancel()
+        await asyncio.gather(*self._claiming, return_exceptions=True)
+
+    async def _handlers_end(self, until: float) -> None:
+        while any(runner.running for runner in self.runners):
+            left = until - monotonic()
+            if left <= 0 or self._hurry_asked.is_set():
+                break
+            tasks = [d._task for runner in self.runners for d in runner.running if d._task]
+            hurry = asyncio.ensure_future(self._hurry_asked.wait())
+            await asyncio.wait([*tasks, hurry], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            hurry.cancel()
+        interrupted = [d._task for runner in self.runners for d in runner.running if d._task]
+        for runner in self.runners:
+            runner.interrupt()
+        if interrupted:
+            # They may clean up after themselves, for a moment.
+            await asyncio.wait(interrupted, timeout=min(1.0, self.grace / 8))
+
+    async def _close(self) -> None:
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        await self._listener.stop()
+        for runner in self.runners:
+            runner.close()
+        for link in self._links:
+            await link.close()
+        await self.client.close()
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+
+
+class Service(Protocol):
+    """A part of the worker that runs beside the others."""
+
+    async def run(self) -> None: ...
+
+
+def _service(service: Service) -> asyncio.Task[None]:
+    async def run() -> None:
+        try:
+            await service.run()
+        except Exception:
+            logger.critical("%s ended unexpectedly", type(service).__name__, exc_info=True)
+            raise
+
+    return asyncio.create_task(run(), name=f"penstock {type(service).__name__.lower()}")
+
+
+def _chosen(app: Any, queues: Sequence[str] | None) -> list[Handler]:
+    if not isinstance(app, App):
+        raise check.refuse("app", app, "an App")
+    chosen = list(app) if queues is None else [app[queue] for queue in dict.fromkeys(queues)]
+    if not chosen:
+        raise ConfigurationError(
+            "the app has no handlers", hint="Register one with @app.handler('queue')."
+        )
+    return chosen
