@@ -13,7 +13,7 @@ DEV_STAMP = $(VENV)/dev-$(call key,requirements/dev.txt)
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help up spark test check pytest pytest-16 test-long mutants bench lock clean
+.PHONY: help up spark test check pytest pytest-16 test-long mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,7 @@ up: $(APP_STAMP) ## install what Penstock needs and start it: make up ARGS="..."
 spark: $(SPARK_STAMP) ## install Spark too, for the lake and the Spark source and sink (0.6 GB)
 
 test: check pytest pytest-16 ## install the tools, then check and test everything but the slow tests
+	$(MAKE) chaos ARGS=--short
 
 check: $(DEV_STAMP) ## style, types, import rules, generated code
 	$(BIN)/ruff check .
@@ -42,6 +43,12 @@ pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
 
 test-long: $(DEV_STAMP) ## the slow tests too: property, crash, ring, mayhem in their long forms
 	$(BIN)/pytest -n 2 -m slow --timeout 7200 -s $(ARGS)
+
+# pgbouncer stands before the database, faketime gives workers a wrong clock: Debian's packages, fetched where they can be.
+chaos: $(DEV_STAMP) ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
+	@command -v /usr/sbin/pgbouncer pgbouncer > /dev/null && command -v faketime > /dev/null \
+		|| { command -v apt-get > /dev/null && apt-get update -qq && apt-get install -y -qq pgbouncer faketime; } || true
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests notice
 	$(BIN)/python tests/mutants.py

@@ -94,6 +94,8 @@ def worker(
         grace=grace,
         name=name,
         wake_ups=not no_wake_ups,
+        # What cannot listen cannot keep prepared statements either.
+        prepare_threshold=None if no_wake_ups else 5,
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     asyncio.run(made.run())

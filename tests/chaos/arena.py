@@ -1,0 +1,208 @@
+"""Where scenarios are played: a server, a pooler, a load, and what is seen of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from .checker import Checker
+from .crew import GRACE_SECONDS, Producers, Proxy, Workers
+from .history import count
+from .server import Pooler, Server, wait_for
+
+SETTINGS = {
+    "lease_seconds": 3,
+    "max_attempts": 100,
+    "keep_history": 1,
+    "backoff": {"max_seconds": 2},
+}
+
+
+@dataclass(frozen=True)
+class Times:
+    """How long the parts of a scenario take, in seconds, and how much is offered, a second."""
+
+    rate: float
+    warm: float
+    window: float
+    fault: float
+    # How long a backlog may take to go away after a fault, and at the end of a run.
+    recover: float
+
+
+class Window(NamedTuple):
+    """A stretch of time, in which completions are counted afterwards."""
+
+    begun: int
+    ended: int
+
+    def rate(self, acks: Sequence[int]) -> float:
+        count = sum(self.begun <= at < self.ended for at in acks)
+        return count / (self.ended - self.begun) * 1e9
+
+
+class Pair(NamedTuple):
+    """Two windows to compare: before a fault and after it, or without something and with it."""
+
+    before: Window
+    after: Window
+
+
+@dataclass
+class Run:
+    """One scenario being played: what it may do things to, and what it notes."""
+
+    server: Server
+    times: Times
+    queue: str
+    workers: Workers
+    producers: Producers
+    proxy: Proxy | None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def backlog(self) -> int:
+        """Messages that are ready or leased."""
+        try:
+            with self.server.connect(connect_timeout=5) as connection:
+                query = "select ready, leased from penstock.stats(%s)"
+                ready, leased = connection.execute(query, [self.queue]).fetchall()[0]
+                return int(ready + leased)
+        except psycopg.Error:
+            return sys.maxsize  # the server is away: not the time to call it well
+
+    def watch(self, seconds: float) -> Window:
+        begun = time.monotonic_ns()
+        time.sleep(seconds)
+        return Window(begun, time.monotonic_ns())
+
+    def window(self) -> Window:
+        return self.watch(self.times.window)
+
+    def recover(self) -> float:
+        """Waits until only the usual is in work; how long that took."""
+        begun = time.monotonic()
+        usual = max(50.0, self.times.rate / 4)
+        wait_for(lambda: self.backlog() <= usual, "the backlog is gone", self.times.recover)
+        return round(time.monotonic() - begun, 2)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Something that goes wrong, and when that is measured."""
+
+    name: str
+    play: Callable[[Run], Pair]
+    # What the wall clocks of the workers say: one after the other.
+    clocks: Sequence[str | None] = (None,)
+    through_proxy: bool = False
+
+
+class Arena:
+    """One server and one pooler for all scenarios; a queue, workers and producers for each.
+
+    `direct` leaves the pooler out: then workers listen for wake-ups.
+    """
+
+    def __init__(self, times: Times, *, direct: bool = False, keep: Path | None = None) -> None:
+        self.times, self.direct, self.keep = times, direct, keep
+        self.producers_made = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Arena:
+        with ExitStack() as stack:
+            self.home = Path(tempfile.mkdtemp(prefix="chaos-"))
+            self.home.chmod(0o755)
+            stack.callback(shutil.rmtree, self.home, ignore_errors=True)
+            (self.home / "server").mkdir()
+            self.server = Server(self.home / "server")
+            stack.callback(self.server.stop)
+            self.port = self.server.port
+            if not self.direct:
+                pooler = Pooler(self.server)
+                stack.callback(pooler.stop)
+                self.port = pooler.port
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def play(self, scenario: Scenario) -> dict[str, Any]:
+        """Plays a scenario to its end, checks its history, and says what was seen."""
+        place = self.home / scenario.name
+        place.mkdir()
+        with self.server.connect() as connection:
+            arguments = [scenario.name, json.dumps(SETTINGS)]
+            connection.execute("select penstock.create_queue(%s, %s)", arguments)
+        with self._run(scenario, place) as run:
+            wait_for(lambda: count(place, "<") > self.times.rate, "work has begun", 60)
+            run.watch(self.times.warm)
+            run.recover()
+            pair = scenario.play(run)
+            run.producers.stop()
+            with contextlib.suppress(TimeoutError):
+                wait_for(lambda: not self._left(run.queue), "all is done", self.times.recover)
+        answer = self._judge(place, scenario.name, pair) | run.notes
+        if self.keep is not None:
+            shutil.copytree(place, self.keep / scenario.name, dirs_exist_ok=True)
+        shutil.rmtree(place)
+        return answer
+
+    @contextlib.contextmanager
+    def _run(self, scenario: Scenario, place: Path) -> Iterator[Run]:
+        with ExitStack() as stack:
+            proxy = stack.enter_context(Proxy(self.port)) if scenario.through_proxy else None
+            port = proxy.port if proxy else self.port
+            workers = Workers(
+                self._command(self.server.dsn(port)),
+                {"CHAOS_QUEUE": scenario.name, "CHAOS_PLACE": str(place)},
+                place,
+                scenario.clocks,
+            )
+            stack.callback(workers.stop)
+            producers = Producers(
+                self.server.dsn(self.port),
+                scenario.name,
+                place,
+                self.times.rate,
+                self.producers_made,
+            )
+            self.producers_made += len(producers.processes)
+            stack.callback(producers.stop)
+            yield Run(self.server, self.times, scenario.name, workers, producers, proxy)
+
+    def _command(self, dsn: str) -> list[str]:
+        program = str(Path(sys.executable).with_name("penstock"))
+        command = [program, "worker", "tests.chaos.consumer:app", "--dsn", dsn]
+        command += ["--concurrency", "20", "--grace", f"{GRACE_SECONDS}s"]
+        return command if self.direct else [*command, "--no-wake-ups"]
+
+    def _left(self, queue: str) -> frozenset[int]:
+        """What the database still has of a queue, in whatever state."""
+        with self.server.connect() as connection:
+            query = "select id from penstock.messages where queue = any (%s)"
+            rows = connection.execute(query, [[queue, f"{queue}.dlq"]]).fetchall()
+            return frozenset(row[0] for row in rows)
+
+    def _judge(self, place: Path, queue: str, pair: Pair) -> dict[str, Any]:
+        checker = Checker(place)
+        verdict = checker.verdict(self._left(queue))
+        before, after = (window.rate(checker.acks) for window in pair)
+        return {
+            **verdict.counts(),
+            "recovery_ratio": round(after / before, 4) if before else None,
+            "rate_before": round(before, 1),
+            "rate_after": round(after, 1),
+            "examples": verdict.examples(),
+        }

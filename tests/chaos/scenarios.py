@@ -1,0 +1,236 @@
+"""What goes wrong. Each fault is a context: it begins at its start and is over at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeAlias
+
+import psycopg
+
+from .arena import Pair, Run, Scenario
+from .server import held
+
+Fault: TypeAlias = Callable[[Run], AbstractContextManager[None]]
+
+
+def after(fault: Fault) -> Callable[[Run], Pair]:
+    """Compares the pace before a fault with that after it, once the backlog is gone."""
+
+    def play(run: Run) -> Pair:
+        before = run.window()
+        with fault(run):
+            run.watch(run.times.fault)
+        run.notes["recovery_seconds"] = run.recover()
+        return Pair(before, run.window())
+
+    return play
+
+
+def during(fault: Fault) -> Callable[[Run], Pair]:
+    """Compares the pace without something and with it: what a queue should not notice."""
+
+    def play(run: Run) -> Pair:
+        before = run.window()
+        with fault(run):
+            run.watch(run.times.warm)
+            beside = run.window()
+        run.notes["recovery_seconds"] = run.recover()
+        return Pair(before, beside)
+
+    return play
+
+
+@contextmanager
+def repeated(act: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Does something at once, and again and again, beside the block."""
+    over = threading.Event()
+
+    def loop() -> None:
+        while True:
+            # The server may be away for a moment: that is the idea.
+            with contextlib.suppress(psycopg.Error):
+                act()
+            if over.wait(seconds):
+                return
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def worker_killed_once(run: Run) -> Iterator[None]:
+    run.workers.kill_one()
+    yield
+
+
+def workers_killed(run: Run) -> AbstractContextManager[None]:
+    return repeated(run.workers.kill_one, 2)
+
+
+def restarted(mode: str) -> Fault:
+    @contextmanager
+    def fault(run: Run) -> Iterator[None]:
+        run.server.restart(mode)
+        yield
+
+    return fault
+
+
+def backends_terminated(run: Run) -> AbstractContextManager[None]:
+    """Ten times a second, any one of the sessions of workers and producers."""
+
+    def act() -> None:
+        with run.server.connect() as connection:
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = 'chaos' and application_name <> 'harness'"
+                " order by random() limit 1"
+            )
+
+    return repeated(act, 0.1)
+
+
+@contextmanager
+def connections_held(run: Run) -> Iterator[None]:
+    """300 idle connections, and those of the pooler cut off, so that all have to find new ones."""
+    with held(300, run.server.connect) as count:
+        run.notes["connections_held"] = count
+        with backends_terminated(run):
+            yield
+
+
+@contextmanager
+def idle_in_silence(run: Run) -> Iterator[None]:
+    """The lines that are open hang for good; new ones work."""
+    assert run.proxy is not None
+    run.proxy.tell("silence")
+    yield
+
+
+@contextmanager
+def deaf(run: Run) -> Iterator[None]:
+    """Nothing comes through, old lines or new; then new ones work, and the old hang for good."""
+    assert run.proxy is not None
+    run.proxy.tell("deaf")
+    yield
+    run.proxy.tell("hear")
+
+
+@contextmanager
+def horizon_pinned_by_reader(run: Run) -> Iterator[None]:
+    with run.server.connect(autocommit=False) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("select count(*) from penstock.queues")
+        yield
+
+
+@contextmanager
+def horizon_pinned_by_xid(run: Run) -> Iterator[None]:
+    with run.server.connect(autocommit=False) as connection:
+        connection.execute("select pg_current_xact_id()")
+        yield
+
+
+@contextmanager
+def readers(run: Run) -> Iterator[None]:
+    """Four sessions that read the queue's own tables from end to end, without a pause."""
+    over = threading.Event()
+    scans: list[int] = []
+
+    def read() -> None:
+        with run.server.connect() as connection:
+            while not over.is_set():
+                connection.execute(
+                    "select count(*), max(length(payload::text)) from penstock.messages"
+                )
+                connection.execute("select count(*) from penstock.history")
+                scans.append(1)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+        run.notes["scans"] = len(scans)
+
+
+@contextmanager
+def burst(run: Run) -> Iterator[None]:
+    """Twenty seconds' worth of messages, as fast as the producers can."""
+    run.producers.offer(run.times.rate * 10)
+    time.sleep(2)
+    run.producers.offer(run.times.rate)
+    run.notes["backlog"] = run.backlog()
+    yield
+
+
+@contextmanager
+def busier(run: Run) -> Iterator[None]:
+    """Half as much again as usual."""
+    run.producers.offer(run.times.rate * 1.5)
+    yield
+    run.producers.offer(run.times.rate)
+
+
+def capacity(run: Run) -> float:
+    """How many messages a second the workers can do: a backlog is offered, and timed."""
+    run.producers.offer(run.times.rate * 20)
+    deadline = time.monotonic() + run.times.fault
+    while run.backlog() < run.times.rate * 5 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    run.producers.offer(0)
+    time.sleep(0.2)
+    first, begun = run.backlog(), time.monotonic()
+    while (last := run.backlog()) > first / 3:
+        time.sleep(0.1)
+    return (first - last) / (time.monotonic() - begun)
+
+
+def overloaded(run: Run) -> Pair:
+    """Once and a half as much as the workers can do, for a while; then what it was before."""
+    before = run.window()
+    most = capacity(run)
+    run.recover()
+    run.producers.offer(most * 1.5)
+    run.watch(run.times.fault)
+    run.notes |= {"capacity": round(most), "backlog": run.backlog()}
+    run.producers.offer(run.times.rate)
+    run.notes["recovery_seconds"] = run.recover()
+    return Pair(before, run.window())
+
+
+@contextmanager
+def nothing(run: Run) -> Iterator[None]:
+    yield
+
+
+SCENARIOS = [
+    Scenario("worker_killed_once", after(worker_killed_once)),
+    Scenario("workers_killed", after(workers_killed)),
+    Scenario("server_restarted_fast", after(restarted("fast"))),
+    Scenario("server_restarted_immediate", after(restarted("immediate"))),
+    Scenario("backends_terminated", after(backends_terminated)),
+    Scenario("connections_held", after(connections_held)),
+    Scenario("horizon_pinned_by_reader", during(horizon_pinned_by_reader)),
+    Scenario("horizon_pinned_by_xid", during(horizon_pinned_by_xid)),
+    Scenario("tables_read", during(readers)),
+    Scenario("load_times_1_5", during(busier)),
+    Scenario("burst", after(burst)),
+    Scenario("overloaded", overloaded),
+    Scenario("lines_silent", after(idle_in_silence), through_proxy=True),
+    Scenario("network_deaf", after(deaf), through_proxy=True),
+    Scenario("clocks_wrong", during(nothing), clocks=("+1h", "-1h")),
+]
