@@ -145,7 +145,7 @@ def owner(engine: Any) -> Any:
 def test_owners_are_kept(
     engine: Any, owner: str, dsn: str, empty_dsn: str, run: Programs, tmp_path: Path, caller: Any
 ) -> None:
-    engine.connection.execute("drop schema penstock cascade")
+    engine.connection.execute("drop schema penstock, mdb_queue cascade")
     engine.connection.execute(
         f"grant create on database {engine.connection.info.dbname} to {owner}"
     )

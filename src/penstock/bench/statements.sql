@@ -160,4 +160,4 @@ delete from penstock.attempt_log where queue = any (%(queues)s)
 drop schema if exists penstock_bench cascade
 
 -- name: drop_penstock
-drop schema penstock cascade
+drop schema if exists penstock, mdb_queue cascade

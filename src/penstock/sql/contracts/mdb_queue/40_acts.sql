@@ -1,0 +1,248 @@
+-- INSERT, UPDATE and DELETE on mdb_queue.messages, as the contract means them.
+
+-- Is this text the claim of the contract, and nothing else? The UPDATE, the SELECT of ids below it with its three
+-- conditions and no more, and no other mention of the table. What is set, and what is returned, may be anything.
+-- Returns the LIMIT: a number, '' if it is a parameter, null if the text is something else.
+create or replace function mdb_queue._is_claim(statement text) returns text language plpgsql immutable as $$
+declare
+  form constant text :=
+    '\mupdate\s+(?:only\s+)?"?mdb_queue"?\."?messages"?\s.*?\mwhere\s+(?:\w+\.)?id\s+in\s*\('
+    '\s*select\s+(?:\w+\.)?id\s+from\s+"?mdb_queue"?\."?messages"?(?:\s+(?:as\s+)?\w+)??'
+    '\s+where\s+(?:\w+\.)?queue_name\s*=\s*(?:''(?:[^'']|'''')*''|\$\d+)(?:::\w+)?'
+    '\s+and\s+(?:\w+\.)?visible_at\s*<=\s*now\(\)'
+    '\s+and\s+(?:\w+\.)?attempt_count\s*<\s*(?:\w+\.)?max_attempts'
+    '\s+order\s+by\s+(?:\w+\.)?id'
+    '\s+(?:for\s+update\s+skip\s+locked\s+limit\s+(\d+|\$\d+)(?:::\w+)?|limit\s+(\d+|\$\d+)(?:::\w+)?\s+for\s+update\s+skip\s+locked)'
+    '\s*\)\s*(?:returning\M|;|\)|$)';
+  found text[];
+begin
+  if regexp_count(statement, 'mdb_queue"?\."?messages', 1, 'i') <> 2 then
+    return null;
+  end if;
+  found := regexp_match(statement, form, 'i');
+  if found is null then
+    return null;
+  end if;
+  return case when coalesce(found[1], found[2]) ^@ '$' then '' else coalesce(found[1], found[2]) end;
+end $$;
+
+create or replace function mdb_queue._begin() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  act     text := lower(tg_op);
+  wanted  text;
+begin
+  if tg_op = 'UPDATE' then
+    -- The text of the last claim is remembered: it will most likely be the next one's too.
+    if current_setting('mdb_queue.claim_text', true) = current_query() then
+      act := current_setting('mdb_queue.claim_act');
+    else
+      wanted := mdb_queue._is_claim(current_query());
+      if wanted is not null then
+        act := 'claim ' || wanted;
+        perform set_config('mdb_queue.claim_text', current_query(), false), set_config('mdb_queue.claim_act', act, false);
+      end if;
+    end if;
+  end if;
+  perform set_config('mdb_queue.act', act, true), set_config('mdb_queue.held', '', true), set_config('mdb_queue.lane', '', true),
+    set_config('mdb_queue.chosen', '', true), set_config('mdb_queue.terms', '', true);
+  return null;
+end $$;
+
+create or replace function mdb_queue._update() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  terms text;
+begin
+  if current_setting('mdb_queue.act') ^@ 'claim' then
+    -- The row is among those that this statement has claimed. The terms are the same for all, as a rule.
+    terms := date_part('epoch', new.visible_at) || ' ' || coalesce(new.claimed_by, '');
+    if current_setting('mdb_queue.terms') = '' then
+      perform set_config('mdb_queue.terms', terms, true);
+    elsif current_setting('mdb_queue.terms') <> terms then
+      perform penstock._fail_value('visible_at, claimed_by', new.visible_at || ', ' || new.claimed_by, 'the same for all messages of a claim');
+    end if;
+    perform set_config('mdb_queue.chosen', current_setting('mdb_queue.chosen') || ',' || old.id, true);
+    return new;
+  end if;
+  return mdb_queue._update_one(old, new);
+end $$;
+
+-- At the end of a claim: what it took gets its terms, if they were not guessed; what it did not take goes back.
+create or replace function mdb_queue._end() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  chosen bigint[];
+  lane   jsonb;
+begin
+  if current_setting('mdb_queue.act') ^@ 'claim' then
+    chosen := string_to_array(substr(current_setting('mdb_queue.chosen'), 2), ',');
+    for lane in select value from jsonb_each(coalesce(mdb_queue._setting('held'), '{}')::jsonb) loop
+      perform mdb_queue._settle_claim(array(select jsonb_array_elements_text(lane -> 'tokens')::bigint), (lane ->> 'count')::integer, chosen);
+    end loop;
+  end if;
+  perform set_config('mdb_queue.act', '', true), set_config('mdb_queue.held', '', true), set_config('mdb_queue.lane', '', true);
+  return null;
+end $$;
+
+create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, chosen bigint[]) returns void language plpgsql as $$
+declare
+  terms  text := current_setting('mdb_queue.terms');
+  until  timestamptz;
+  holder text;
+begin
+  if given > cardinality(chosen) then
+    perform penstock._unclaim(t, array(select l.id from penstock._leases_of(t) l where l.id <> all (chosen))) from unnest(tokens) t;
+  end if;
+  if cardinality(chosen) = 0 then
+    -- The rows to update were looked for first, and not found. No plan is known to do so; but if one does, from now on
+    -- this session's claims go the long way round.
+    perform set_config('mdb_queue.claim_act', 'update', false);
+    return;
+  end if;
+  until := to_timestamp(split_part(terms, ' ', 1)::double precision);
+  holder := nullif(substr(terms, strpos(terms, ' ') + 1), '');
+  if holder is distinct from mdb_queue._setting('worker')
+     or abs(date_part('epoch', until - clock_timestamp()) - coalesce(mdb_queue._setting('lease'), '30')::integer) >= 1 then
+    perform penstock._amend_claim(t, until, holder) from unnest(tokens) t;
+  end if;
+  perform mdb_queue._guess(cardinality(chosen), given, date_part('epoch', until - now()), holder);
+end $$;
+
+-- What the session's next claim will most likely ask for. A LIMIT that is a parameter shows when fewer were taken than
+-- there were; while all are taken it may be more, and is felt for in steps that double.
+create or replace function mdb_queue._guess(taken integer, given integer, lease double precision, worker text) returns void language plpgsql as $$
+declare
+  asked integer := mdb_queue._wanted();
+  step  integer := coalesce(mdb_queue._setting('step'), '1');
+begin
+  if current_setting('mdb_queue.act') <> 'claim ' then
+    null;   -- the text says how many
+  elsif taken < given then
+    perform set_config('mdb_queue.count', taken::text, false), set_config('mdb_queue.step', '1', false);
+  elsif given = asked then
+    perform set_config('mdb_queue.count', (asked + step)::text, false), set_config('mdb_queue.step', least(2 * step, 1000)::text, false);
+  end if;
+  if coalesce(worker, '') <> coalesce(current_setting('mdb_queue.worker', true), '') then
+    perform set_config('mdb_queue.worker', coalesce(worker, ''), false);
+  end if;
+  if round(lease) between 1 and 43200 and round(lease)::text is distinct from mdb_queue._setting('lease') then
+    perform set_config('mdb_queue.lease', round(lease)::text, false);
+  end if;
+end $$;
+
+-- One message, by another statement than the contract's claim: a claim of that message, a nack, an extension, another
+-- time to become visible. Null, so that the statement does not count it, if somebody else was quicker.
+create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages) returns mdb_queue.messages language plpgsql as $$
+declare
+  now_at timestamptz := clock_timestamp();
+  held   boolean := old.claimed_by is not null;
+  q      penstock.queue;
+  l      penstock.leased_0;
+  m      penstock.envelope;
+begin
+  perform mdb_queue._check_change(old, new);
+  select * into q from penstock.queue t where t.name = old.queue_name;
+  if new.attempt_count > old.attempt_count then
+    if old.visible_at > now_at or q.paused then
+      return null;
+    elsif held then
+      for l in select * from penstock._pull_by_id(q.id, array[old.id], old.attempt_count) loop
+        perform penstock._give_back(l, 'the lease ran out', interval '0', false, 'wait');
+      end loop;
+    end if;
+    m := penstock._pull_waiting(q.id, old.id, old.attempt_count);
+    if m.id is null then
+      return null;
+    end if;
+    perform penstock._lease_by_id(m, new.visible_at, new.claimed_by);
+  elsif held and new.last_error is not null then
+    select * into l from penstock._pull_by_id(q.id, array[old.id], old.attempt_count);
+    if l.id is null then
+      return null;
+    end if;
+    perform penstock._give_back(l, new.last_error, greatest(new.visible_at - now_at, interval '0'), false, 'wait');
+  elsif held then
+    if not penstock._amend_by_id(q.id, old.id, old.attempt_count, new.visible_at, new.claimed_by) then
+      return null;
+    end if;
+  else
+    m := penstock._pull_waiting(q.id, old.id, old.attempt_count);
+    if m.id is null then
+      return null;
+    end if;
+    m.last_error := new.last_error;
+    perform penstock._place(q, m, case when new.visible_at > now_at then 'scheduled' else 'ready' end,
+      case when new.visible_at > now_at then new.visible_at end, null);
+  end if;
+  return new;
+end $$;
+
+create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void language plpgsql as $$
+begin
+  if (new.id, new.queue_name, new.payload, new.max_attempts, new.enqueued_at)
+     is distinct from (old.id, old.queue_name, old.payload, old.max_attempts, old.enqueued_at) then
+    perform penstock._fail_value('mdb_queue.messages', 'id, queue_name, payload, max_attempts or enqueued_at',
+      'changes of visible_at, attempt_count, claimed_by and last_error');
+  elsif new.attempt_count is null or new.attempt_count not in (old.attempt_count, old.attempt_count + 1) then
+    perform penstock._fail_value('attempt_count', new.attempt_count::text, format('%s, or %s for a claim', old.attempt_count, old.attempt_count + 1));
+  elsif new.visible_at is null or not isfinite(new.visible_at) then
+    perform penstock._fail_value('visible_at', new.visible_at::text, 'a time');
+  end if;
+end $$;
+
+create or replace function mdb_queue._delete() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  queue integer := (select q.id from penstock.queue q where q.name = old.queue_name);
+  l     penstock.leased_0;
+  m     penstock.envelope;
+begin
+  if old.claimed_by is not null then
+    select * into l from penstock._pull_by_id(queue, array[old.id], old.attempt_count);
+    if l.id is null then
+      return null;
+    end if;
+    perform penstock._done(l);
+    return old;
+  end if;
+  m := penstock._pull_waiting(queue, old.id, old.attempt_count);
+  if m.id is not null then
+    perform penstock._finish(m, 'cancelled', null);
+    return old;
+  end if;
+  -- In a group, or leased in another way.
+  return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
+end $$;
+
+create or replace function mdb_queue._insert() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  q penstock.queue;
+begin
+  if new.id is not null or new.attempt_count <> 0 or new.claimed_by is not null or new.last_error is not null then
+    perform penstock._fail_value('mdb_queue.messages', 'id, attempt_count, claimed_by or last_error', 'queue_name, payload, max_attempts and visible_at');
+  end if;
+  select * into q from penstock.queue t where t.name = new.queue_name;
+  new.id := penstock.enqueue(new.queue_name, new.payload,
+    visible_at => case when new.visible_at > clock_timestamp() then new.visible_at end,
+    max_attempts => nullif(new.max_attempts, q.max_attempts::integer));
+  new.attempt_count := 0;
+  new.max_attempts := coalesce(new.max_attempts, q.max_attempts);
+  new.enqueued_at := clock_timestamp();
+  new.visible_at := coalesce(new.visible_at, new.enqueued_at);
+  return new;
+end $$;
+
+create or replace function mdb_queue._delete_dead() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
+end $$;
+
+create or replace trigger begin_act before update or delete on mdb_queue.messages for each statement execute function mdb_queue._begin();
+create or replace trigger insert_one instead of insert on mdb_queue.messages for each row execute function mdb_queue._insert();
+create or replace trigger update_one instead of update on mdb_queue.messages for each row execute function mdb_queue._update();
+create or replace trigger delete_one instead of delete on mdb_queue.messages for each row execute function mdb_queue._delete();
+create or replace trigger end_act after update or delete on mdb_queue.messages for each statement execute function mdb_queue._end();
+create or replace trigger delete_one instead of delete on mdb_queue.dead_messages for each row execute function mdb_queue._delete_dead();

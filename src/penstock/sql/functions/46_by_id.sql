@@ -1,0 +1,178 @@
+-- Messages by their id, for those who know nothing else of them. Leases that were claimed by id are found by
+-- leased_N_id, what is scheduled or in a group by its own index. A ready message has none of the kind; but as long as it
+-- never came back its position is its id, and its lane is indexed by that. Only one that did come back, or was claimed
+-- with a token, is looked for from end to end.
+select penstock._unroll($unroll$
+-- Takes the leases claimed by id on these messages of a queue, ran out or not, as long as nobody
+-- has taken them over; of one attempt only, if it is given: then it is still the lease the caller knows of.
+create or replace function penstock._pull_by_id(queue_id integer, ids bigint[], of_attempt integer default null) returns setof penstock.leased_0
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  missing integer := cardinality(ids);
+  slot    integer;
+  n       integer;
+begin
+  foreach slot in array penstock._slots_by_age() loop
+    --[ slot
+    return query delete from penstock.leased_{slot} l
+    where l.token < 0 and l.id = any (ids) and l.queue_id = _pull_by_id.queue_id and l.dead_at is null
+      and (of_attempt is null or l.attempt = of_attempt) returning *;
+    --]
+    get diagnostics n = row_count;
+    missing := missing - n;
+    exit when missing <= 0;
+  end loop;
+end $$;
+
+-- Gives such a lease another end and another holder. False if it is not there any more.
+create or replace function penstock._amend_by_id(queue_id integer, id bigint, of_attempt integer, until timestamptz, worker text) returns boolean
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  slot integer;
+begin
+  foreach slot in array penstock._slots_by_age() loop
+    --[ slot
+    update penstock.leased_{slot} l set lease_until = until, worker = _amend_by_id.worker
+    where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
+      and (of_attempt is null or l.attempt = of_attempt);
+    --]
+    if found then
+      return true;
+    end if;
+  end loop;
+  return false;
+end $$;
+
+-- Gives all leases of a token another end and another holder.
+create or replace function penstock._amend_claim(token bigint, until timestamptz, worker text) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  slot integer := _amend_claim.token & 15;
+begin
+  --[ slot
+  update penstock.leased_{slot} l set lease_until = until, worker = _amend_claim.worker where l.token = _amend_claim.token;
+  --]
+end $$;
+
+-- What a claim handed out under a token, in the order of its messages.
+create or replace function penstock._leases_of(token bigint) returns setof penstock.leased_0 language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  slot integer := _leases_of.token & 15;
+begin
+  --[ slot
+  return query select * from penstock.leased_{slot} l where l.token = _leases_of.token order by l.id;
+  --]
+end $$;
+
+-- Puts messages that this very transaction has claimed back to where they were, as if it had not. Their places in the
+-- lane are still theirs: no floor passes a message whose claim has not been committed.
+create or replace function penstock._unclaim(token bigint, ids bigint[]) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  slot integer := _unclaim.token & 15;
+  l    penstock.leased_0;
+begin
+  --[ slot
+  for l in delete from penstock.leased_{slot} t where t.token = _unclaim.token and t.id = any (ids) and t.group_key is not null returning * loop
+    l.attempt := l.attempt - 1;
+    perform penstock._place(null, penstock._envelope(l), 'ready', null, l.position);
+  end loop;
+  with gone as (delete from penstock.leased_{slot} t where t.token = _unclaim.token and t.id = any (ids) returning *)
+  insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id, priority, attempt,
+    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+  select g.position, g.id, g.enqueued_at, g.expires_at, case when g.attempt > 1 then g.first_claimed_at end,
+    case when g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - 1, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
+    g.payload, g.payload_bytes, g.last_error
+  from gone g;
+  --]
+end $$;
+
+-- Takes a message of a queue that waits, wherever it waits; nothing, if it is not there or somebody else has it in hand.
+-- Messages of groups are left alone: their order is not the caller's to break.
+create or replace function penstock._pull_waiting(queue_id integer, id bigint, of_attempt integer default null) returns penstock.envelope language plpgsql
+set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  m penstock.envelope;
+begin
+  m := penstock._pull_fresh(_pull_waiting.queue_id, _pull_waiting.id, of_attempt);
+  if m.id is not null then
+    return m;
+  end if;
+  delete from penstock.scheduled where ctid = any (array(
+    select s.ctid from penstock.scheduled s
+    where s.id = _pull_waiting.id and s.queue_id = _pull_waiting.queue_id and s.group_key is null
+      and (of_attempt is null or s.attempt = of_attempt) for update skip locked))
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key,
+    group_key, headers, payload, payload_bytes, last_error into m;
+  if found then
+    return m;
+  end if;
+  --[
+  delete from penstock.ready_{slot} where ctid = any (array(
+    select r.ctid from penstock.ready_{slot} r
+    where r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id and r.group_key is null
+      and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key,
+    group_key, headers, payload, payload_bytes, last_error into m;
+  if found then
+    return m;
+  end if;
+  --]
+  return null;
+end $$;
+
+-- Takes a ready message that never came back: its position is its id. Uses ready_N_lane.
+create or replace function penstock._pull_fresh(queue_id integer, id bigint, of_attempt integer) returns penstock.envelope language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  ranks smallint[] := (select q.priorities from penstock.queue q where q.id = _pull_fresh.queue_id);
+  m     penstock.envelope;
+  slot  integer;
+begin
+  foreach slot in array penstock._slots_by_age() loop
+    --[ slot
+    delete from penstock.ready_{slot} where ctid = any (array(
+      select r.ctid from penstock.ready_{slot} r
+      where r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks) and r.position = _pull_fresh.id and r.id = _pull_fresh.id
+        and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key,
+      group_key, headers, payload, payload_bytes, last_error into m;
+    --]
+    exit when m.id is not null;
+  end loop;
+  return m;
+end $$;
+
+-- Puts a message under a lease, claimed by id. Its attempt is counted. Returns the token.
+create or replace function penstock._lease_by_id(m penstock.envelope, until timestamptz, worker text) returns bigint language plpgsql as $$
+#variable_conflict use_column
+declare
+  started     timestamptz := clock_timestamp();
+  slot        integer := penstock._hold_current();
+  lease_token bigint := nextval('penstock.lease_number') * 32 + (-9223372036854775808) + slot
+                        + (select case when q.keep_history > 0 then 16 else 0 end from penstock.queue q where q.id = m.queue_id);
+begin
+  --[ slot
+  insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
+    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+  values (lease_token, until, nextval('penstock.position'), m.key is not null, m.id, m.enqueued_at, m.expires_at, coalesce(m.first_claimed_at, started),
+    started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts, m.body_slot, _lease_by_id.worker, m.key, m.group_key, m.headers,
+    m.payload, m.payload_bytes, m.last_error);
+  --]
+  return lease_token;
+end $$;
+$unroll$);
+
+-- The segments that may hold rows, the current one first: what somebody has in hand is most likely there.
+create or replace function penstock._slots_by_age() returns integer[] language sql as $$
+  select array_agg(digit::integer order by n desc)
+  from regexp_split_to_table('0' || translate(pg_sequence_last_value('penstock.ring')::text, '09', ''), '') with ordinality d (digit, n)
+$$;

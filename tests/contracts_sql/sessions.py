@@ -1,0 +1,33 @@
+"""What the tests of other people's SQL do with a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+Connection = psycopg.Connection[Any]
+
+
+def rows(connection: Connection, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
+    """Runs a statement with $1, $2 ... in it, and returns what came back."""
+    cursor = connection.execute(statement, arguments)
+    return cursor.fetchall() if cursor.description else []
+
+
+def count(connection: Connection, statement: str, *arguments: Any) -> int:
+    """Runs a statement, and returns how many rows it says it worked on."""
+    return connection.execute(statement, arguments).rowcount
+
+
+def value(connection: Connection, statement: str, *arguments: Any) -> Any:
+    [[answer]] = rows(connection, statement, *arguments)
+    return answer
+
+
+def let_leases_run_out(connection: Connection) -> None:
+    """As if the time of every lease were over by now."""
+    for slot in range(9):
+        connection.execute(
+            f"update penstock.leased_{slot} set lease_until = clock_timestamp() - interval '1 ms'"
+        )
