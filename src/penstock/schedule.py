@@ -62,7 +62,11 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What `fire_schedules` did, and when it is next needed; None if nothing is scheduled."""
+    """What `fire_schedules` did, and when it is next needed; None if nothing is scheduled.
+
+    `next_in_seconds` is by the clock of the database, which may not be that of this machine.
+    """
 
     count: int
     next_fire_at: datetime | None
+    next_in_seconds: float | None

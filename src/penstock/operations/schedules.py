@@ -25,7 +25,9 @@ _DROP: Final = call("drop_schedule", name="text")
 _PAUSE: Final = call("pause_schedule", name="text")
 _RESUME: Final = call("resume_schedule", name="text")
 _FIRE: Final = call("fire_schedule", name="text")
-_FIRE_DUE: Final = call("fire_schedules")
+_FIRE_DUE: Final = call(
+    "fire_schedules", "fired, next_fire_at, date_part('epoch', next_fire_at - clock_timestamp())"
+)
 _NEXT: Final = call(
     "next_fires", cron="text", time_zone="text", count="integer", after="timestamptz"
 )
@@ -78,7 +80,7 @@ def fire_schedule(name: str) -> Command[int]:
 
 def fire_schedules() -> Command[Fired]:
     """Enqueue for every schedule that is due, each fire once however many callers there are."""
-    return Command(_FIRE_DUE, {}, lambda rows: Fired(rows[0][0], utc(rows[0][1])))
+    return Command(_FIRE_DUE, {}, _fired)
 
 
 def next_fires(
@@ -92,6 +94,11 @@ def next_fires(
         "after": check.moment("after", after),
     }
     return Command(_NEXT, params, _times)
+
+
+def _fired(rows: Rows) -> Fired:
+    count, next_fire_at, next_in_seconds = rows[0]
+    return Fired(count, utc(next_fire_at), next_in_seconds)
 
 
 def _times(rows: Rows) -> list[datetime]:

@@ -28,6 +28,7 @@ from penstock.worker.claimer import Claimer, Poller
 from penstock.worker.heartbeat import Heartbeat
 from penstock.worker.keeper import Keeper
 from penstock.worker.runner import Runner
+from penstock.worker.scheduler import Scheduler
 
 logger = logging.getLogger("penstock.worker")
 
@@ -114,7 +115,7 @@ class Worker:
         self._assemble(dsn)
         await self._listener.start()
         claiming: list[Service] = [self._poller, *self._claimers]
-        serving: list[Service] = [self._acker, self._keeper, self._heartbeat]
+        serving: list[Service] = [self._acker, self._keeper, self._heartbeat, self._scheduler]
         self._claiming = [_service(each) for each in claiming]
         self._serving = [_service(each) for each in serving]
         logger.info(
@@ -149,6 +150,7 @@ class Worker:
         self._poller = Poller(self._claimers, claiming, self._listener, self.name)
         self._keeper = Keeper(settling, self.runners, self._acker)
         self._heartbeat = Heartbeat(claiming, self.name, self.runners)
+        self._scheduler = Scheduler(claiming)
 
     async def _check_queues(self) -> None:
         there = {queue.name for queue in await self.client.run(insights.queues())}

@@ -1,0 +1,44 @@
+"""Fires the schedules that are due. Every worker does; each fire is enqueued once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import Final
+
+import psycopg
+
+from penstock import operations
+from penstock.errors import PenstockError
+from penstock.link import Link
+
+logger = logging.getLogger("penstock.worker")
+
+# A schedule that is made meanwhile, or brought forward, is noticed after this time.
+LOOK_SECONDS: Final = 10.0
+
+
+class Scheduler:
+    """Sleeps until the next schedule is due, by the clock of the database."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def run(self) -> None:
+        while True:
+            try:
+                pause = await self.run_once()
+            except (PenstockError, psycopg.Error) as error:
+                logger.debug("schedules could not be fired, trying again: %s", error)
+                pause = LOOK_SECONDS / 2
+            # A little late, and not all workers at once.
+            await asyncio.sleep(pause + random.uniform(0.001, 0.05))
+
+    async def run_once(self) -> float:
+        """Fire what is due; in how many seconds to look again."""
+        fired = await self._link.run(operations.fire_schedules())
+        if fired.count:
+            logger.info("schedules fired: %d messages enqueued", fired.count)
+        next_in = LOOK_SECONDS if fired.next_in_seconds is None else fired.next_in_seconds
+        return max(0.0, min(LOOK_SECONDS, next_in))
