@@ -64,12 +64,12 @@ async def test_a_scheduler_looks_again_when_the_next_one_is_due(
 async def test_a_scheduler_goes_on_after_the_database_was_away(
     dsn: str, client: AsyncClient, connect: Connect
 ) -> None:
-    link = Link(dsn)
+    link = Link(dsn, name="to be cut")
     scheduler = Scheduler(link)
     await scheduler.run_once()
     connect().execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where datname = current_database() and application_name = 'penstock'"
+        " where datname = current_database() and application_name = 'to be cut'"
     )
     await client.create_queue("reports")
     await client.create_schedule("often", "reports", "* * * * *")
