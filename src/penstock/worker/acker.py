@@ -15,6 +15,7 @@ from penstock import operations
 from penstock.command import Command
 from penstock.errors import DatabaseUnavailableError, PenstockError
 from penstock.link import Link
+from penstock.operations.waiting import ack_rows
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Outcome, Reject, Retry, Snooze
 
@@ -103,7 +104,8 @@ def _pairs(verdicts: list[Verdict]) -> list[tuple[int, int]]:
 
 
 def _ack(verdicts: list[Verdict]) -> Command[Any]:
-    return operations.ack_many(_pairs(verdicts))
+    ids, tokens = zip(*_pairs(verdicts), strict=True)
+    return ack_rows(ids, tokens).then(lambda rows: {row[0] for row in rows})
 
 
 def _nack(verdicts: list[Verdict]) -> Command[Any]:

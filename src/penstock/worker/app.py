@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -17,8 +17,8 @@ from penstock.worker.delivery import Delivery
 from penstock.worker.retry import RetryPolicy
 
 Function: TypeAlias = Callable[[Delivery], Any]
-Call: TypeAlias = Callable[[Delivery], Awaitable[Any]]
-Middleware: TypeAlias = Callable[[Delivery, Call], Awaitable[Any]]
+Call: TypeAlias = Callable[[Delivery], Coroutine[Any, Any, Any]]
+Middleware: TypeAlias = Callable[[Delivery, Call], Coroutine[Any, Any, Any]]
 F = TypeVar("F", bound=Function)
 M = TypeVar("M", bound=Middleware)
 

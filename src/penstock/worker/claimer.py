@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Final
 
@@ -20,8 +20,9 @@ from penstock.worker.runner import Runner
 
 logger = logging.getLogger("penstock.worker")
 
-# After the last message, looks at these times; then wake-ups and the poller take over.
-_LINGER: Final = (0.002, 0.005, 0.015, 0.04)
+# After the last message, looks so long apart; then wake-ups and the poller take over. As long as
+# these find something, nobody has to be notified.
+_LINGER: Final = (0.002, 0.005, 0.015, 0.04, 0.08, 0.12)
 # A claim that came back short is not repeated at once: a few messages together cost hardly more
 # than one.
 _BREATH: Final = 0.001
@@ -64,21 +65,26 @@ class Claimer:
 
     async def _is_time(self) -> bool:
         """Wait until there is room and reason to look; False when the runner has stopped."""
+        while not self.runner.stopping:
+            self._changed.clear()
+            has_room = self.runner.room > 0
+            if has_room and self._look_at is not None and self._look_at <= monotonic():
+                return True
+            with self._attending(has_room and self._look_at is None), suppress(TimeoutError):
+                timeout = self._look_at - monotonic() if has_room and self._look_at else None
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
+        return False
+
+    @contextmanager
+    def _attending(self, idle: bool) -> Iterator[None]:
+        """Enqueuers are asked to notify only while there is nothing else to do."""
+        if not idle:
+            yield
+            return
         self._subscription.rest()
         try:
-            while not self.runner.stopping:
-                self._changed.clear()
-                timeout = None
-                if self.runner.room > 0 and self._look_at is not None:
-                    timeout = self._look_at - monotonic()
-                    if timeout <= 0:
-                        return True
-                try:
-                    async with asyncio.timeout(timeout):
-                        await self._changed.wait()
-                except TimeoutError:
-                    pass
-            return False
+            yield
         finally:
             self._subscription.waiting -= 1
 

@@ -25,7 +25,7 @@ class Delivery:
     The fields are those of `Lease`; payload and headers are decoded when they are first read.
     """
 
-    def __init__(self, runner: Runner, row: Sequence[Any]) -> None:
+    def __init__(self, runner: Runner, row: Sequence[Any], now: float) -> None:
         self._row = row
         self._runner = runner
         self.id: int = row[0]
@@ -34,7 +34,7 @@ class Delivery:
         self.max_attempts: int = row[3]
         # By this machine's steady clock: what its wall clock says may be an hour off.
         self._lease_seconds: float = row[4]
-        self._held_until = monotonic() + row[4]
+        self._held_until = now + row[4]
         self._task: Task[None] | None = None
         self._ended: str | None = None
 

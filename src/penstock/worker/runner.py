@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Final
 
 from penstock.client_async import AsyncClient
 from penstock.operations.waiting import Want
 from penstock.worker.acker import Acker
+from penstock.worker.apart import apart
 from penstock.worker.app import Call, Handler
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Outcome, Retry, Snooze
@@ -49,6 +50,7 @@ class Runner:
         self.on_room: Callable[[], None] = _nothing
         self.stopping = False
         self._reserved = 0
+        self._pumps = 0
         self._acker = acker
         self._threads: Threads | None = None
         if not handler.is_async:
@@ -63,12 +65,10 @@ class Runner:
         """How many messages more there is use for."""
         if self.stopping or self._acker.is_behind:
             return 0
-        return self.concurrency + self._ahead - len(self.waiting) - self.busy - self._reserved
-
-    @property
-    def busy(self) -> int:
-        """Handlers at work. A thread whose handler timed out is busy until it ends."""
-        return max(len(self.running), self._threads.busy) if self._threads else len(self.running)
+        busy = len(self.running)
+        if self._threads is not None:
+            busy = max(busy, self._threads.busy)
+        return self.concurrency + self._ahead - len(self.waiting) - busy - self._reserved
 
     @property
     def _ahead(self) -> int:
@@ -89,10 +89,13 @@ class Runner:
     def release(self, want: Want) -> None:
         self._reserved -= want.count
 
-    def take(self, want: Want, rows: Iterable[Sequence[Any]]) -> None:
+    def take(self, want: Want, rows: Sequence[Sequence[Any]]) -> None:
         """Begin with what a claim brought."""
         self._reserved -= want.count
-        self.waiting.extend([Delivery(self, row) for row in rows])
+        if not rows:
+            return
+        now = monotonic()
+        self.waiting.extend([Delivery(self, row, now) for row in rows])
         if self.stopping:
             self.give_back_waiting()
         else:
@@ -101,13 +104,35 @@ class Runner:
     # Running
 
     def _begin(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self.waiting and self.busy < self.concurrency:
-            delivery = self.waiting.popleft()
-            self.running.add(delivery)
-            delivery._task = loop.create_task(self._run(delivery))
+        """Put one more pump to work, if there is work for it; it brings in others if it waits."""
+        if self.waiting and not self.stopping and self._may_begin(self._pumps):
+            self._pumps += 1
+            asyncio.get_running_loop().create_task(self._pump())
 
-    async def _run(self, delivery: Delivery) -> None:
+    def _may_begin(self, busy: int) -> bool:
+        """Is there a slot? A thread whose handler timed out has one until it ends."""
+        threads = 0 if self._threads is None else self._threads.busy
+        return max(busy, threads) < self.concurrency
+
+    async def _pump(self) -> None:
+        """One message after the other, as long as there are any."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            while self.waiting and not self.stopping and self._may_begin(self._pumps - 1):
+                delivery = self.waiting.popleft()
+                delivery._task = task
+                self.running.add(delivery)
+                await self._run(delivery, task)
+        finally:
+            self._pumps -= 1
+
+    def _first_wait(self) -> None:
+        # Two: so many handlers that wait are all begun after a few turns of the loop.
+        self._begin()
+        self._begin()
+
+    async def _run(self, delivery: Delivery, task: asyncio.Task[None]) -> None:
         started = perf_counter()
         timeout = self.handler.timeout
         alarm = None
@@ -115,19 +140,27 @@ class Runner:
             loop = asyncio.get_running_loop()
             alarm = loop.call_later(timeout, end, delivery, f"timed out after {timeout:g} s")
         outcome: Outcome | None
+        cancelled = False
         try:
-            result = await self._call(delivery)
+            result = await apart(self._call(delivery), self._first_wait)
             outcome = result if isinstance(result, Outcome) else None
         except Outcome as raised:
             outcome = raised
         except asyncio.CancelledError:
             outcome = self._cancelled(delivery)
+            cancelled = delivery._ended is None and task.cancelling() > 0
         except Exception as error:
             outcome = self.handler.retry.outcome(error, delivery.attempt)
             self._log_failure(delivery, error)
         if alarm is not None:
             alarm.cancel()
         self._finished(delivery, outcome, perf_counter() - started)
+        if delivery._ended is not None:
+            # It was the handler that was meant, not the pump.
+            while task.cancelling():
+                task.uncancel()
+        elif cancelled:
+            raise asyncio.CancelledError
 
     def _finished(self, delivery: Delivery, outcome: Outcome | None, seconds: float) -> None:
         self.running.discard(delivery)
@@ -138,11 +171,11 @@ class Runner:
             self.failed += 1
         if delivery._ended != LOST:
             self._acker.settle(delivery, outcome)
-        self._freed()
+        self.on_room()
 
     def _freed(self) -> None:
-        if self.waiting and not self.stopping:
-            self._begin()
+        """A thread has come free."""
+        self._begin()
         self.on_room()
 
     def _cancelled(self, delivery: Delivery) -> Outcome:

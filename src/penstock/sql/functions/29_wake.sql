@@ -1,6 +1,8 @@
 -- Wake-ups. Who waits for messages of a queue listens on its channel and attends to it every few seconds; enqueuers
--- notify a queue that somebody attends to, at most every 2 ms. Under load nobody waits, so nobody is notified: NOTIFY
--- takes a lock at commit that all notifying transactions of the cluster share.
+-- notify a queue that somebody attends to, at most every 2 ms. Under load nobody waits, so nobody is notified.
+--
+-- NOTIFY takes a lock that all notifying transactions of the cluster share, and holds it while the commit is written to
+-- disk: so at most four transactions are let to notify at the same time, beyond one in 100 ms for each queue.
 --
 -- A wake-up is a hint. What is enqueued within those 2 ms, or in a transaction that was open for longer than the waiter
 -- was busy, may come without one: a waiter looks again a few milliseconds after each wake-up, and every second or two anyway.
@@ -58,27 +60,38 @@ begin
   return q;
 end $$;
 
--- Notifies those who wait for messages of a queue, at the commit of this transaction. Called where somebody does: see
--- _wake_waiters, and enqueue, which asks the same in its one statement. Always true.
-create or replace function penstock._wake(notified_register regclass, queue text, what text default 'ready') returns boolean language plpgsql as $$
+-- Notifies those who wait for messages of a queue, at the commit of this transaction. Enqueue asks for it in its one
+-- statement, where the register is not 0. Always true.
+create or replace function penstock._wake(wake_register regclass, notified_register regclass, queue text, what text default 'ready')
+returns boolean language plpgsql as $$
 declare
-  now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
+  now_us   bigint := date_part('epoch', clock_timestamp()) * 1e6;
+  since_us bigint := now_us - pg_sequence_last_value(notified_register);
 begin
+  if pg_sequence_last_value(wake_register) < now_us then
+    -- Nobody does any more. If somebody begins to, at this very moment, this undoes it: until they attend again.
+    perform setval(wake_register, 0);
+    return true;
+  end if;
+  if since_us between 0 and 2000 or current_setting('penstock.wake_ups', true) = 'off' then
+    return true;
+  end if;
+  if not pg_try_advisory_xact_lock(1885695607, (notified_register::oid::bigint % 4)::integer) and since_us between 0 and 100000 then
+    return true;
+  end if;
   -- A full notification queue would make the commit fail.
-  if now_us - pg_sequence_last_value(notified_register) not between 0 and 2000
-     and current_setting('penstock.wake_ups', true) is distinct from 'off' and pg_notification_queue_usage() < 0.5 then
+  if pg_notification_queue_usage() < 0.5 then
     perform setval(notified_register, now_us);
     perform pg_notify(penstock.wake_channel(queue), what);
   end if;
   return true;
 end $$;
 
--- Wakes those who wait for messages of a queue, if anybody does. Given when a message will be due: if that is too far
--- off, who waits will learn of it in time by attending.
+-- The same for all other ways in. Given when a message will be due: if that is far off, who waits will learn of it in
+-- time by attending.
 create or replace function penstock._wake_waiters(q penstock.queue, due timestamptz default null) returns void language plpgsql as $$
 begin
-  if q.wake_register is not null and pg_sequence_last_value(q.wake_register) > date_part('epoch', clock_timestamp()) * 1e6
-     and coalesce(due < clock_timestamp() + interval '10 seconds', true) then
-    perform penstock._wake(q.notified_register, q.name, case when due is null then 'ready' else 'scheduled' end);
+  if pg_sequence_last_value(q.wake_register) > 0 and coalesce(due < clock_timestamp() + interval '10 seconds', true) then
+    perform penstock._wake(q.wake_register, q.notified_register, q.name, case when due is null then 'ready' else 'scheduled' end);
   end if;
 end $$;

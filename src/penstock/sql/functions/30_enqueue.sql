@@ -25,9 +25,8 @@ begin
       q.max_attempts, enqueue.payload
     from penstock.queue q
     where q.name = enqueue.queue and q.plain_in and enqueue.priority = any (q.priorities)
-      -- Somebody waits: wake them. Last, so that it is asked for what is inserted only.
-      and (q.wake_register is null or pg_sequence_last_value(q.wake_register) < date_part('epoch', clock_timestamp()) * 1e6
-           or penstock._wake(q.notified_register, q.name))
+      -- Does somebody wait? To ask costs 0.6 us of 16, and 2.9 where somebody does; six other ways to ask cost more.
+      and case when pg_sequence_last_value(q.wake_register) > 0 then penstock._wake(q.wake_register, q.notified_register, q.name) else true end
     returning id, pg_sequence_last_value('penstock.ring') % 10 <> {slot} or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, turned;
     --]
