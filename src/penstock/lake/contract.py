@@ -152,4 +152,29 @@ DEAD: Final = Table(
     False,
     _columns("service string", "id bigint", "queue string", "attempts int", *_LIVE),
 )
+# What a stream that claims gets: not a table, but shaped like one.
+CLAIMED: Final = Table(
+    "queue",
+    "penstock.spark_claim",
+    "id",
+    "enqueued_at",
+    False,
+    _columns(
+        "service string",
+        "id bigint",
+        "queue string",
+        "payload string",
+        "payload_bytes binary",
+        "headers string",
+        "key string",
+        "priority int",
+        "group_key string",
+        "attempt int",
+        "max_attempts int",
+        "enqueued_at timestamp",
+        "first_claimed_at timestamp",
+        "expires_at timestamp",
+        "last_error string",
+    ),
+)
 TABLES: Final = {table.name: table for table in (HISTORY, ATTEMPTS, MESSAGES, DEAD)}

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.embedded import connect_dsn
 from penstock.errors import InvalidValueError
-from penstock.lake.contract import TABLES, Table
+from penstock.lake.contract import CLAIMED, TABLES, Table
 from penstock.lake.naming import closest, name_list, queue_expression
 from penstock.settings import Settings, normalise_dsn
 
@@ -19,11 +19,12 @@ DEFAULT_SERVICE: Final = "local"
 SOURCE_OPTIONS: Final = frozenset(
     {
         *("dsn", "service", "table", "queue", "queues", "columns", "initial"),
-        *("payload", "max_rows_per_batch", "rows_per_partition"),
+        *("payload", "max_rows_per_batch", "rows_per_partition", "consumer"),
     }
 )
 # What Spark itself puts among the options.
 _SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
+_CONSUMER_NAME: Final = re.compile(r"[a-z0-9._-]{1,128}")  # the rules of queue names
 _SERVICE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
@@ -47,23 +48,34 @@ class SourceOptions:
     table: Table
     columns: tuple[str, ...]
     queues: str | None  # a regular expression
+    queues_text: str  # as it was given
     initial: str  # earliest, latest, or a time in ISO 8601
     variant: bool
     max_rows_per_batch: int
     rows_per_partition: int
+    consumer: str | None  # None: the checkpoint gets a name of its own
+
+    @property
+    def claims(self) -> bool:
+        return self.table is CLAIMED
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
         check_names(options, SOURCE_OPTIONS)
+        table = _table(options)
+        # What was claimed is acked batch by batch, and comes in a task's memory as a whole.
+        batch, partition = (100_000, 10_000) if table is CLAIMED else (500_000, 50_000)
         return cls(
             services=read_services(options),
-            table=_table(options),
+            table=table,
             columns=name_list(options.get("columns", "")),
             queues=_queues(options),
+            queues_text=options.get("queue") or options.get("queues", ""),
             initial=_initial(options.get("initial", "earliest")),
             variant=choice(options, "payload", ("string", "variant")) == "variant",
-            max_rows_per_batch=whole(options, "max_rows_per_batch", 500_000, 1, 100_000_000),
-            rows_per_partition=whole(options, "rows_per_partition", 50_000, 1, 10_000_000),
+            max_rows_per_batch=whole(options, "max_rows_per_batch", batch, 1, 100_000_000),
+            rows_per_partition=whole(options, "rows_per_partition", partition, 1, 10_000_000),
+            consumer=_consumer(options),
         )
 
 
@@ -109,6 +121,8 @@ def _service(name: str, options: Mapping[str, str], *, alone: bool) -> Service:
 
 def _table(options: Mapping[str, str]) -> Table:
     name = options.get("table")
+    if name is None and ("queue" in options or "queues" in options):
+        return CLAIMED
     if name is None:
         raise InvalidValueError(
             "the source was not told what to read",
@@ -128,11 +142,39 @@ def _table(options: Mapping[str, str]) -> Table:
     return TABLES[name]
 
 
+def _consumer(options: Mapping[str, str]) -> str | None:
+    name = options.get("consumer")
+    if name is not None and "table" in options:
+        raise InvalidValueError(
+            "table and consumer were both given",
+            hint="A consumer claims, and belongs to queue or queues.",
+            field="consumer",
+        )
+    if name is not None and not _CONSUMER_NAME.fullmatch(name):
+        allowed = "1 to 128 of lowercase letters, digits, - _ and ."
+        raise bad_value("consumer", name, allowed)
+    return name
+
+
 def _queues(options: Mapping[str, str]) -> str | None:
+    if "queue" in options and "queues" in options:
+        raise InvalidValueError(
+            "queue and queues were both given",
+            hint="queue names one queue; queues takes several, and patterns.",
+            field="queues",
+        )
+    if "queue" in options:
+        return queue_expression([_queue(options["queue"])])
     patterns = name_list(options.get("queues", ""))
     if "queues" in options and not patterns:
         raise bad_value("queues", options["queues"], "names or patterns, separated by commas")
     return queue_expression(patterns) if patterns else None
+
+
+def _queue(name: str) -> str:
+    if not _CONSUMER_NAME.fullmatch(name) or name.endswith(".dlq"):
+        raise bad_value("queue", name, "the name of one queue; patterns go into queues")
+    return name
 
 
 def _initial(text: str) -> str:

@@ -89,6 +89,16 @@ class Server:
                 return found, True
             after = found[-1].position
 
+    def call(self, function: str, *arguments: Any) -> Any:
+        """One of our SQL functions; its row."""
+        marks = ", ".join(["%s"] * len(arguments))
+        (row,) = self.rows(f"select * from penstock.{function}({marks})", *arguments)
+        return row
+
+    def rows(self, query: str, *parameters: Any) -> list[Any]:
+        with translated():
+            return self._connection.execute(query.encode(), parameters).fetchall()
+
     def _walk(self, query: str, parameters: dict[str, Any]) -> list[Any]:
         with translated(), self._connection.transaction():
             self._one(statement("planner"))

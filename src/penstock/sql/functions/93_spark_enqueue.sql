@@ -1,0 +1,137 @@
+-- Spark as a producer. A task copies the messages of its partition into the temporary table penstock_incoming (see
+-- sql/lake/incoming.sql) and calls spark_enqueue in the same transaction.
+
+-- Enqueues what was copied in, unless this partition of this write was enqueued before. Returns how many messages that
+-- were, and whether they had been there already. Locks: the partition's row in spark_written; of each queue, as enqueue.
+create or replace function penstock.spark_enqueue(
+  job text, epoch bigint, part integer, queue text default null, on_conflict text default 'replace', unique_while text default 'waiting',
+  out enqueued bigint, out repeated boolean)
+language plpgsql security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+#variable_conflict use_column
+declare
+  sum_of_hashes bigint;
+  before        penstock.spark_written;
+  name          text;
+begin
+  -- The same whatever the order: Spark may bring the rows of a partition in another one.
+  select count(*), coalesce(sum(hash_record_extended((i.queue, i.payload, i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay_seconds,
+                                                      i.visible_at, i.ttl_seconds, i.max_attempts), 0)) % 9223372036854775807, 0)::bigint
+  into enqueued, sum_of_hashes from pg_temp.penstock_incoming i;
+  repeated := exists (select from penstock.spark_written w where w.job = spark_enqueue.job and w.epoch = spark_enqueue.epoch and w.part = -1);
+  if repeated then
+    return;
+  end if;
+  insert into penstock.spark_written (job, epoch, part, count, checksum) values (job, epoch, part, enqueued, sum_of_hashes) on conflict do nothing;
+  if not found then
+    select * into before from penstock.spark_written w where w.job = spark_enqueue.job and w.epoch = spark_enqueue.epoch and w.part = spark_enqueue.part;
+    if (before.count, before.checksum) <> (enqueued, sum_of_hashes) then
+      perform penstock._fail('PS004', format('partition %s of write %L (epoch %s) was enqueued before, with other rows: %s then, %s now', part, job, epoch,
+          before.count, enqueued),
+        jsonb_build_object('field', 'job', 'value', job, 'part', part),
+        'Nothing was enqueued now. A write that is repeated has to have the same rows in the same partitions: sort or save them first, or use another job.');
+    end if;
+    repeated := true;
+    return;
+  end if;
+  for name in select distinct coalesce(i.queue, spark_enqueue.queue) from pg_temp.penstock_incoming i loop
+    perform penstock._spark_put(name, name is not distinct from spark_enqueue.queue, on_conflict, unique_while);
+  end loop;
+end $$;
+
+-- The write is complete: from now on, all of it counts as enqueued before. Of a stream, only the last few are remembered.
+create or replace function penstock.spark_complete(job text, epoch bigint) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  insert into penstock.spark_written (job, epoch, part, count, checksum)
+  select spark_complete.job, spark_complete.epoch, -1, coalesce(sum(w.count), 0), 0 from penstock.spark_written w
+  where w.job = spark_complete.job and w.epoch = spark_complete.epoch and w.part >= 0 on conflict do nothing;
+  delete from penstock.spark_written w where w.job = spark_complete.job and (w.epoch < spark_complete.epoch - 10 or w.epoch = spark_complete.epoch and w.part >= 0);
+$$;
+
+-- All that came in for one queue; is_default: those without a queue of their own, too.
+create or replace function penstock._spark_put(name text, is_default boolean, on_conflict text, unique_while text) returns void language plpgsql as $$
+#variable_conflict use_column
+declare
+  piece constant integer := 10000;
+  q     penstock.queue;
+  n     bigint;
+  last  bigint;
+  lane  record;
+  m     record;
+begin
+  select * into q from penstock.queue t where t.name = _spark_put.name;
+  if not found then
+    perform penstock._check_name(name);
+    perform penstock._fail_unknown_queue(name);
+  end if;
+  perform penstock._spark_check_messages(q, is_default);
+  select count(*) into n from pg_temp.penstock_incoming i
+  where (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null;
+  if n > 0 and q.max_depth is not null then
+    perform penstock._reserve_depth(q, n::integer);
+  end if;
+  for lane in select coalesce(i.priority, 0)::smallint as priority, bool_and(coalesce(i.ttl_seconds, q.message_ttl_seconds) is null) as plain
+      from pg_temp.penstock_incoming i where (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null group by 1 loop
+    if lane.priority <> all (q.priorities) or q.plain and not lane.plain then
+      perform penstock._widen(q.id, lane.priority, lane.plain);
+    end if;
+  end loop;
+  last := (select max(i.n) from pg_temp.penstock_incoming i);
+  for begun in 1 .. case when n = 0 then 0 else last end by piece loop
+    perform penstock._spark_put_piece(q, is_default, begun, begun + piece - 1);
+  end loop;
+  if n > 0 then
+    perform penstock._wake_waiters(q, null);
+  end if;
+  for m in select * from pg_temp.penstock_incoming i
+      where (i.queue = q.name or i.queue is null and is_default) and (i.key is not null or i.group_key is not null) order by i.n loop
+    perform penstock._enqueue_checked(q.name, m.payload, m.payload_bytes, m.headers, m.key, coalesce(m.priority, 0), m.group_key,
+      make_interval(secs => m.delay_seconds), m.visible_at, make_interval(secs => m.ttl_seconds), m.max_attempts, on_conflict, unique_while);
+  end loop;
+end $$;
+
+-- Looks closer at the messages that may be wrong; the first one that is, is named.
+create or replace function penstock._spark_check_messages(q penstock.queue, is_default boolean) returns void language plpgsql as $$
+begin
+  perform penstock._check_message(q, i.payload, i.payload_bytes, i.headers, i.key, coalesce(i.priority, 0), i.group_key,
+    make_interval(secs => i.delay_seconds), i.visible_at, make_interval(secs => i.ttl_seconds), i.max_attempts)
+  from pg_temp.penstock_incoming i
+  where (i.queue = q.name or i.queue is null and is_default)
+    and ((i.payload is null) = (i.payload_bytes is null) or octet_length(i.payload_bytes) > q.max_payload_bytes
+         or pg_column_size(i.payload) * 6 > q.max_payload_bytes or i.headers is not null or i.priority not between -9 and 9
+         or i.max_attempts not between 1 and 100 or (i.delay_seconds, i.visible_at, i.ttl_seconds) is distinct from (null, null, null));
+end $$;
+
+select penstock._unroll($unroll$
+-- Messages without key and group, in one statement: some are ready, some scheduled, some have their payload beside them.
+create or replace function penstock._spark_put_piece(q penstock.queue, is_default boolean, first_n bigint, last_n bigint) returns void language plpgsql as $$
+#variable_conflict use_column
+declare
+  started timestamptz := clock_timestamp();
+  slot    integer := penstock._hold_current();
+begin
+  --[ slot
+  with incoming as materialized (
+    select nextval('penstock.position') as id, i.* from (
+      select i.payload, i.payload_bytes, i.headers, coalesce(i.priority, 0)::smallint as priority, coalesce(i.max_attempts, q.max_attempts)::smallint as max_attempts,
+        started + make_interval(secs => coalesce(i.ttl_seconds, q.message_ttl_seconds)) as expires_at,
+        case when i.visible_at > started then i.visible_at when i.delay_seconds > 0 then started + make_interval(secs => i.delay_seconds) end as due_at,
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then {slot}::smallint end as body_slot
+      from pg_temp.penstock_incoming i
+      where i.n between first_n and last_n and (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null order by i.n) i),
+  bodies as (
+    insert into penstock.body_{slot} (id, payload, payload_bytes) select i.id, i.payload, i.payload_bytes from incoming i where i.body_slot is not null),
+  later as (
+    insert into penstock.scheduled (due_at, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts, body_slot, headers, payload, payload_bytes)
+    select i.due_at, i.id, started, i.expires_at, q.id, i.priority, 0, i.max_attempts, i.body_slot, i.headers,
+      case when i.body_slot is null then i.payload end, case when i.body_slot is null then i.payload_bytes end
+    from incoming i where i.due_at is not null)
+  insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts, body_slot, headers, payload, payload_bytes)
+  select i.id, i.id, started, i.expires_at, q.id, i.priority, 0, i.max_attempts, i.body_slot, i.headers,
+    case when i.body_slot is null then i.payload end, case when i.body_slot is null then i.payload_bytes end
+  from incoming i where i.due_at is null;
+  --]
+  if pg_sequence_last_value('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
+    perform penstock._rotate();
+  end if;
+end $$;
+$unroll$);
