@@ -154,6 +154,18 @@ class ScheduleExistsError(_ScheduleError):
     """A schedule of this name is already there."""
 
 
+class ApiKeyExistsError(PenstockError):
+    """A live API key has this name already."""
+
+
+class ApiKeyNotFoundError(PenstockError):
+    """No live API key has this name or id."""
+
+
+class AuthenticationError(PenstockError):
+    """The HTTP server does not know these credentials, or was given none."""
+
+
 class SchemaMissingError(PenstockError):
     """The database has no `penstock` schema, or one too old for this client."""
 
@@ -204,6 +216,9 @@ ERRORS: Final = (
     ErrorRow("PS012", NotReplayableError, 409, 4),
     ErrorRow("PS013", ScheduleNotFoundError, 404, 3),
     ErrorRow("PS014", ScheduleExistsError, 409, 4),
+    ErrorRow("PS020", ApiKeyExistsError, 409, 4),
+    ErrorRow("PS021", ApiKeyNotFoundError, 404, 3),
+    ErrorRow(None, AuthenticationError, 401, 8),
     ErrorRow("42501", PermissionDeniedError, 403, 8),
     ErrorRow(None, SchemaMissingError, 503, 7),
     ErrorRow(None, SchemaNewerError, 503, 7),
@@ -216,7 +231,7 @@ _BY_CLASS: Final = {row.error: row for row in ERRORS}
 _BY_SQLSTATE: Final = {row.sqlstate: row.error for row in ERRORS if row.sqlstate}
 
 # What PostgreSQL itself says before our functions get a word in.
-_NOT_STORABLE: Final = frozenset({"22P05", "22P02", "22021"})
+_NOT_STORABLE: Final = frozenset({"22P05", "22P02", "22021", "54000", "54001"})
 _OUT_OF_RANGE: Final = frozenset({"22003", "22008", "22015"})
 _NO_SCHEMA: Final = frozenset({"3F000", "42883", "42P01", "42704"})
 _GONE: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "53300"})

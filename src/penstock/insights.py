@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any, Final, get_args
 
 from penstock import arguments as check
+from penstock.access import Activity, ApiKey, KeyHash, parse_grants
 from penstock.command import Command, Rows, call, scalar, utc
 from penstock.errors import MessageNotFoundError, QueueNotFoundError, ScheduleNotFoundError
 from penstock.message import Attempt, FinalState, LiveState, Message, State
@@ -94,6 +95,39 @@ def messages(
 _FINISHED: Final = frozenset(get_args(FinalState)) - frozenset(get_args(LiveState))
 
 
+def page(
+    *,
+    finished: bool,
+    queues: Sequence[str] | None = None,
+    states: Sequence[State] | None = None,
+    key: str | None = None,
+    error: str | None = None,
+    enqueued_before: datetime | None = None,
+    enqueued_after: datetime | None = None,
+    after: int | None = None,
+    limit: int = 100,
+) -> Command[list[Message]]:
+    """A page of live or of finished messages by id, from several queues, in several states."""
+    params = {
+        "queues": None if queues is None else [check.text("queue", name) for name in queues],
+        "states": None if states is None else list(states),
+        "key": check.optional_text("key", key),
+        "error": check.optional_text("error", error),
+        "enqueued_before": check.moment("enqueued_before", enqueued_before),
+        "enqueued_after": check.moment("enqueued_after", enqueued_after),
+        "after": check.optional_whole("after", after, check.INT8),
+        "limit": _limit(limit),
+    }
+    text = _text("finished_page" if finished else "live_page")
+    return Command(text, params, lambda rows: [_message(row) for row in rows])
+
+
+def queues_of(ids: Sequence[int]) -> Command[dict[int, str]]:
+    """id -> queue, of those that are live."""
+    params = {"ids": [check.whole("id", id, check.INT8) for id in ids]}
+    return Command(_text("queues_of"), params, lambda rows: {row[0]: row[1] for row in rows})
+
+
 def workers() -> Command[list[WorkerLeases]]:
     """Who holds leases, on which queues."""
     return Command(_text("workers"), {}, lambda rows: [_worker(row) for row in rows])
@@ -119,6 +153,54 @@ def schedule(name: str) -> Command[Schedule]:
         return _schedule(rows[0])
 
     return Command(_text("schedules"), {"name": check.text("name", name)}, decode)
+
+
+def keys(*, include_ended: bool = False) -> Command[list[ApiKey]]:
+    """The API keys of the HTTP server: those that are live, or all there ever were."""
+
+    def decode(rows: Rows) -> list[ApiKey]:
+        return [
+            ApiKey(id, name, parse_grants(grants), utc(at), by, utc(until), utc(ended), ender, live)
+            for id, name, grants, at, by, until, ended, ender, live in rows
+        ]
+
+    return Command(_text("keys"), {"all": check.truth("include_ended", include_ended)}, decode)
+
+
+def key_hashes() -> Command[list[KeyHash]]:
+    """What the server recognises the holders of keys by."""
+
+    def decode(rows: Rows) -> list[KeyHash]:
+        return [
+            KeyHash(id, name, secret_hash, parse_grants(grants), utc(expires_at))
+            for id, name, secret_hash, grants, expires_at in rows
+        ]
+
+    return Command(_text("key_hashes"), {}, decode)
+
+
+def activity(
+    *,
+    actor: str | None = None,
+    target: str | None = None,
+    before: int | None = None,
+    limit: int = 100,
+) -> Command[list[Activity]]:
+    """What operators did, newest first; the next page is `before` the last id of this one."""
+    params = {
+        "actor": check.optional_text("actor", actor),
+        "target": check.optional_text("target", target),
+        "before": check.optional_whole("before", before, check.INT8),
+        "limit": _limit(limit),
+    }
+
+    def decode(rows: Rows) -> list[Activity]:
+        return [
+            Activity(id, utc(at), actor, act, target, decode_json(details) or {}, *rest)
+            for id, at, actor, act, target, details, *rest in rows
+        ]
+
+    return Command(_text("activity"), params, decode)
 
 
 def schema_version() -> Command[int]:

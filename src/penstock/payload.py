@@ -21,8 +21,16 @@ _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _STRING_OR_EXPONENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+\d+')
 
 
+class JsonText(str):
+    """A payload that is JSON text already: it goes to the database as it is, which checks it."""
+
+    __slots__ = ()
+
+
 def encode_payload(payload: Any) -> tuple[str | None, bytes | None]:
     """The payload as (JSON text, None) or (None, bytes)."""
+    if isinstance(payload, JsonText):
+        return str(payload), None
     if isinstance(payload, bytes | bytearray | memoryview):
         return None, bytes(payload)
     return encode_json(payload, "payload"), None

@@ -43,7 +43,7 @@ def start(home: Path) -> Iterator[Start]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**without, "PENSTOCK_HOME": str(home), **environment},
+            env={**without, "PENSTOCK_HOME": str(home), "PENSTOCK_HTTP_PORT": "0", **environment},
             start_new_session=True,
         )
         started.append(process)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import psycopg
@@ -13,9 +13,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 from penstock.cli.screen import Screen
 from penstock.client import Client
+from penstock.command import Command
+from penstock.connections import Connections
 from penstock.embedded import connect_dsn
 from penstock.settings import Settings
 
+T = TypeVar("T")
 # libpq by itself waits for minutes; a person at a prompt does not.
 CONNECT_SECONDS = 10
 
@@ -44,6 +47,10 @@ class Session:
         with connect(connect_dsn(self.settings())) as connection:
             yield connection
 
+    def run(self, command: Command[T]) -> T:
+        """One command that no verb of the client stands for."""
+        return run_once(self.dsn, command)
+
     def show(self, document: Any, text: str | Callable[[Screen], None]) -> None:
         """The document for a script, or the text for a person."""
         if self.json:
@@ -61,6 +68,15 @@ class Session:
             raise click.UsageError(f"there is nobody to ask: {question} Add --yes to do it")
         if not click.confirm(question, err=True):
             raise click.ClickException("nothing was done")
+
+
+def run_once(dsn: str | None, command: Command[T]) -> T:
+    """One command on a connection of its own."""
+    connections = Connections(dsn, None, min_size=1, max_size=1, timeout=10, prepare_threshold=None)
+    try:
+        return connections.run(command)
+    finally:
+        connections.close()
 
 
 def is_answered_by_a_person() -> bool:

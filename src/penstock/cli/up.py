@@ -1,4 +1,4 @@
-"""`penstock up`: a database with the schema in it, for as long as it runs."""
+"""`penstock up`: a database with the schema in it and the HTTP server, for as long as it runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -19,9 +21,11 @@ from rich.text import Text
 
 from penstock.cli.commands import Verb
 from penstock.cli.screen import Screen
-from penstock.cli.session import Session, connect, pass_session
+from penstock.cli.session import Session, connect, pass_session, run_once
 from penstock.embedded import EmbeddedPostgres
 from penstock.migrations import Migrator
+from penstock.server.first_key import admin_key
+from penstock.server.settings import ServerSettings
 from penstock.settings import Settings
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -33,14 +37,21 @@ class Stopped(BaseException):
 
 
 @click.command(cls=Verb)
+@click.option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 unless told.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="The port; 8080 unless told, 0 is any free one."
+)
+@click.option("--no-server", is_flag=True, help="The database alone, without HTTP.")
 @pass_session
-def up(session: Session) -> None:
-    """Start a database with the schema in it, until Ctrl-C.
+def up(session: Session, host: str | None, port: int | None, no_server: bool) -> None:
+    """Start a database with the schema in it and the server, until Ctrl-C.
 
     It is the embedded PostgreSQL, or the one that --dsn or the environment
     names. Ctrl-C or SIGTERM stops what was started; a database that was named
     is left running.
     """
+    no_server = no_server or _server_is_missing(session)
+    server = None if no_server else ServerSettings.from_environment(host=host, port=port)
     try:
         with _raising_on_signals(), _database(session.settings()) as dsn:
             with connect(dsn) as connection:
@@ -50,13 +61,45 @@ def up(session: Session) -> None:
             shown = without_password(dsn)
             embedded = session.settings().dsn is None
             ready = {"dsn": shown, "schema_version": version, "embedded": embedded}
-            commands = _commands(shown, session.settings())
-            session.show(ready, lambda screen: _welcome(screen, shown, commands))
-            session.screen.out.file.flush()
-            threading.Event().wait()
+            _run(session, dsn, server, lambda extra: _announce(session, ready | extra))
     except Stopped:
         if not session.json:
             session.screen.err.print("stopped")
+
+
+def _server_is_missing(session: Session) -> bool:
+    if find_spec("starlette") is not None and find_spec("uvicorn") is not None:
+        return False
+    session.screen.err.print("without HTTP: that needs `pip install penstock[server]`")
+    return True
+
+
+def _run(
+    session: Session,
+    dsn: str,
+    server: ServerSettings | None,
+    ready: Callable[[dict[str, Any]], None],
+) -> None:
+    """Until a signal comes; then Stopped."""
+    if server is None:
+        ready({})
+        threading.Event().wait()
+        return
+    # Only here: importing the web framework takes longer than most commands.
+    from penstock.server.serving import serve
+
+    home = session.settings().home if session.settings().dsn is None else None
+    key = admin_key(lambda command: run_once(dsn, command), server, home)
+    serve(dsn, server, lambda url: ready({"url": url, "admin_key": key}))
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    raise Stopped
+
+
+def _announce(session: Session, ready: dict[str, Any]) -> None:
+    commands = _commands(ready["dsn"], session.settings())
+    session.show(ready, lambda screen: _welcome(screen, ready, commands))
+    session.screen.out.file.flush()
 
 
 @contextmanager
@@ -109,10 +152,14 @@ def program_name() -> str:
     return f"{shlex.quote(sys.executable)} -m penstock.cli"
 
 
-def _welcome(screen: Screen, dsn: str, commands: list[str]) -> None:
-    """The DSN ends its line: it is there to be copied."""
+def _welcome(screen: Screen, ready: Mapping[str, Any], commands: list[str]) -> None:
+    """What is to be copied ends its line."""
     screen.line("Penstock is up: the database runs, and the schema is in it.")
-    screen.line(f"DSN: {dsn}")
+    screen.line(f"DSN: {ready['dsn']}")
+    if "url" in ready:
+        sign_in = f"/login?key={ready['admin_key']}" if ready["admin_key"] else ""
+        screen.line(f"Server: {ready['url']}{sign_in}")
+        screen.line(f"HTTP interface: {ready['url']}/docs")
     text = "\n".join(commands)
     if screen.interactive:
         screen.out.print(Panel.fit(Text(text), title="try, in another terminal"))

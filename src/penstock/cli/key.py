@@ -1,0 +1,98 @@
+"""`penstock key`: who may call the HTTP server."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import UTC, datetime
+
+import click
+
+from penstock import insights, operations
+from penstock.access import ApiKey
+from penstock.cli.commands import Verbs
+from penstock.cli.parameters import duration
+from penstock.cli.screen import Screen
+from penstock.cli.session import Session, pass_session, yes_option
+from penstock.server.keys import NewKey, new_key
+
+
+@click.group(cls=Verbs)
+def key() -> None:
+    """Make, list and revoke API keys of the HTTP server."""
+
+
+@key.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    metavar="SCOPE[:PATTERN]",
+    help="read, enqueue, consume, operate or admin; with a pattern, on some queues only.",
+)
+@click.option(
+    "--expires-in", metavar="DURATION", help="How long it lives; left out, until revoked."
+)
+@pass_session
+def create(session: Session, name: str, scopes: tuple[str, ...], expires_in: str | None) -> None:
+    """Make key NAME, and show it: this once.
+
+    Give --scope several times for several scopes: `--scope read --scope enqueue:orders-*`.
+    """
+    until = None if expires_in is None else datetime.now(UTC) + duration(expires_in)
+    made = new_key(name, scopes, created_by=getpass.getuser(), expires_at=until)
+    session.run(made.command)
+    session.run(operations.record_activity(getpass.getuser(), "create key", name))
+    document = {"id": made.id, "name": name, "key": made.token, "scopes": list(scopes)}
+    session.show({**document, "expires_at": until}, lambda screen: _show_new(screen, made))
+
+
+def _show_new(screen: Screen, made: NewKey) -> None:
+    screen.line(made.token)
+    screen.err.print("Keep it: it is not shown again.")
+
+
+@key.command("list")
+@click.option("--all", "everything", is_flag=True, help="Those that ended, too.")
+@pass_session
+def list_keys(session: Session, everything: bool) -> None:
+    """List the keys; their secrets are not known here."""
+    found = session.run(insights.keys(include_ended=everything))
+    documents = [_document(each) for each in found]
+    session.show({"keys": documents}, lambda screen: _show_keys(screen, found))
+
+
+def _document(found: ApiKey) -> dict[str, object]:
+    return {
+        "id": found.id,
+        "name": found.name,
+        "scopes": [str(grant) for grant in found.grants],
+        "live": found.live,
+        "created_at": found.created_at,
+        "created_by": found.created_by,
+        "expires_at": found.expires_at,
+        "revoked_at": found.revoked_at,
+        "revoked_by": found.revoked_by,
+    }
+
+
+def _show_keys(screen: Screen, found: list[ApiKey]) -> None:
+    if not found:
+        screen.line("no keys yet; make one with `penstock key create NAME --scope admin`")
+        return
+    columns = ["name", "id", "scopes", "live", "created_at", "expires_at"]
+    rows = [_document(each) | {"scopes": " ".join(map(str, each.grants))} for each in found]
+    screen.table(columns, [[row[name] for name in columns] for row in rows])
+
+
+@key.command()
+@click.argument("name")
+@yes_option
+@pass_session
+def revoke(session: Session, name: str, yes: bool) -> None:
+    """End key NAME, or the key with this id."""
+    session.confirm(f"Revoke key {name}?", yes)
+    session.run(operations.revoke_key(name, revoked_by=getpass.getuser()))
+    session.run(operations.record_activity(getpass.getuser(), "revoke key", name))
+    session.show({"name": name, "revoked": True}, f"key {name} is revoked")

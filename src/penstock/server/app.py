@@ -1,0 +1,96 @@
+"""The application: all routes, in the order in which they are tried."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from penstock.server import health, openapi, ui
+from penstock.server.context import Context
+from penstock.server.data import enqueueing, finding, leases, topics
+from penstock.server.exchange import AccessLog, Exchange, Exchanges
+from penstock.server.problems import HttpError
+from penstock.server.routing import Endpoint, problem_reply, routes
+
+FLUSH_SECONDS = 0.25
+
+
+def endpoints() -> list[Endpoint]:
+    """Every endpoint; those that are called most come first."""
+    return [
+        *enqueueing.endpoint.all,
+        *leases.endpoint.all,
+        *finding.endpoint.all,
+        *topics.endpoint.all,
+        *health.endpoint.all,
+        *openapi.endpoint.all,
+    ]
+
+
+def create_app(context: Context) -> Exchanges:
+    """The whole server as one ASGI application; its lifespan opens and closes the database."""
+    access_log = AccessLog() if context.settings.access_log == "json" else None
+
+    def finished(scope: Scope, exchange: Exchange) -> None:
+        context.metrics.count(scope["method"], exchange)
+        if access_log is not None:
+            access_log.add(scope, exchange)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await context.open()
+        flushing = asyncio.create_task(_flush(access_log)) if access_log else None
+        try:
+            yield
+        finally:
+            if flushing is not None:
+                flushing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await flushing
+            await context.close()
+
+    app = Starlette(
+        routes=[*routes(endpoints()), *ui.routes()],
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.context = context
+    return Exchanges(app, finished)
+
+
+async def _flush(log: AccessLog) -> None:
+    try:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            log.flush()
+    finally:
+        log.flush()
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What Starlette itself refuses: no such path, above all."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        error = HttpError(404, "NotFound", "there is nothing at this path", hint="See /docs.")
+    else:
+        error = HttpError(error.status_code, "Refused", error.detail, headers=error.headers)
+    return _response(request, error)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return _response(request, error)
+
+
+def _response(request: Request, error: Exception) -> Response:
+    reply = problem_reply(error, request.scope["exchange"])
+    body = msgspec.json.encode(reply.body)
+    return Response(body, reply.status, dict(reply.headers), reply.media_type)

@@ -1,0 +1,51 @@
+"""What one server process has: every handler finds it as `call.context`, every page as
+`request.app.state.context`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.command import Command
+from penstock.operations import record_activity
+from penstock.server.auth import Authenticator, Principal
+from penstock.server.bodies import Bodies
+from penstock.server.database import Database
+from penstock.server.exchange import Exchange
+from penstock.server.metrics import Metrics
+from penstock.server.settings import ServerSettings
+
+
+class Context:
+    """The database, the settings, and what the routes share."""
+
+    def __init__(self, dsn: str, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.database = Database(dsn, settings.pool)
+        self.auth = Authenticator(self.database)
+        self.bodies = Bodies(settings)
+        self.metrics = Metrics(self.database)
+        self.draining = asyncio.Event()
+
+    async def open(self) -> None:
+        await self.database.open()
+
+    async def close(self) -> None:
+        await self.database.close()
+
+    def activity(
+        self,
+        principal: Principal,
+        exchange: Exchange,
+        act: str,
+        target: str | None,
+        **details: object,
+    ) -> Command[int]:
+        """The note of an operator's act, to be run with it, in one transaction."""
+        return record_activity(
+            principal.name,
+            act,
+            target,
+            {name: value for name, value in details.items() if value is not None},
+            request_id=exchange.request_id,
+            address=exchange.peer,
+        )

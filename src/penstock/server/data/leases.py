@@ -1,0 +1,156 @@
+"""Messages out: dequeue, and what only the holder of a lease may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock import insights, operations
+from penstock.errors import LeaseLostError, QueueNotFoundError
+from penstock.message import SettledState
+from penstock.server.data import documents as d
+from penstock.server.data.rendering import STATUS, claim_documents, status_of
+from penstock.server.fields import Status
+from penstock.server.routing import Call, Endpoints
+from penstock.server.topics import is_strict
+
+endpoint: Final = Endpoints("messages")
+
+
+@endpoint(
+    "POST",
+    "/api/messages/dequeue",
+    scope="consume",
+    body=d.Dequeue,
+    answers={200: d.Messages},
+    problems=(404,),
+)
+async def dequeue_messages(call: Call) -> d.Messages:
+    """Claim messages under a lease; with `wait_seconds`, as soon as there is one.
+
+    A topic that does not exist is empty, unless the call has `Prefer: handling=strict`.
+    """
+    body: d.Dequeue = call.body
+    call.require("consume", body.topic)
+    command = claim_documents(
+        body.topic,
+        body.count,
+        body.visibility_timeout_seconds,
+        body.worker or call.principal.name,
+    )
+    try:
+        return d.Messages(await call.run(command))
+    except QueueNotFoundError:
+        if is_strict(call):
+            raise
+        return d.Messages([])
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/ack",
+    scope="consume",
+    body=d.Held,
+    answers={200: d.Settled},
+    problems=(404, 409),
+)
+async def ack_message(call: Call) -> d.Settled:
+    """Done: the message is finished. 409 if the lease is no longer held."""
+    lease = await _held(call, call.body)
+    await call.run(operations.ack(lease))
+    return d.Settled(id=call.path["id"], status="deleted", state="done")
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/nack",
+    scope="consume",
+    body=d.Nack,
+    answers={200: d.Settled},
+    problems=(404, 409),
+)
+async def nack_message(call: Call) -> d.Settled:
+    """Give it back with an error: it is tried again, or becomes a dead letter."""
+    body: d.Nack = call.body
+    lease = await _held(call, body)
+    state = await call.run(operations.nack(lease, body.error, body.delay_seconds))
+    return await _settled(call, state)
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/reject",
+    scope="consume",
+    body=d.Reject,
+    answers={200: d.Settled},
+    problems=(404, 409),
+)
+async def reject_message(call: Call) -> d.Settled:
+    """Straight to the dead letters: no further attempt would help."""
+    body: d.Reject = call.body
+    lease = await _held(call, body)
+    return await _settled(call, await call.run(operations.reject(lease, body.error)))
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/snooze",
+    scope="consume",
+    body=d.Snooze,
+    answers={200: d.Settled},
+    problems=(404, 409),
+)
+async def snooze_message(call: Call) -> d.Settled:
+    """Put it back for later, without counting the attempt."""
+    body: d.Snooze = call.body
+    lease = await _held(call, body)
+    return await _settled(call, await call.run(operations.snooze(lease, body.delay_seconds)))
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/extend",
+    scope="consume",
+    body=d.Extend,
+    answers={200: d.Extended},
+    problems=(404, 409),
+)
+async def extend_message(call: Call) -> d.Extended:
+    """Hold it longer, from now on."""
+    body: d.Extend = call.body
+    lease = await _held(call, body)
+    until = await call.run(operations.extend(lease, body.visibility_timeout_seconds))
+    return d.Extended(call.path["id"], until)
+
+
+async def _held(call: Call, body: d.Held) -> tuple[int, int]:
+    """The lease of a call; its queue must be one that the key may consume."""
+    lease = message_id(call), int(body.lease_token)
+    await require_queues(call, [lease[0]])
+    return lease
+
+
+def message_id(call: Call) -> int:
+    """Ids are text here: one that is no number is the id of no message."""
+    text = call.path["id"]
+    known = text.isascii() and text.isdigit() and len(text) <= 18
+    return int(text) if known else 0
+
+
+async def require_queues(call: Call, ids: Sequence[int]) -> None:
+    """A key for some queues settles messages of these only; one for all needs no look."""
+    if call.principal.unlimited("consume"):
+        return
+    found = await call.run(insights.queues_of(ids))
+    for id in ids:
+        if id not in found:
+            raise LeaseLostError(f"the lease on message {id} is lost", id=id)
+        call.require("consume", found[id])
+
+
+async def _settled(call: Call, state: SettledState) -> d.Settled:
+    status: Status = STATUS[state]
+    if state == "dead":
+        # Whether it went to the dead letters, or its queue has none.
+        status = status_of(await call.run(insights.message(message_id(call))))
+    return d.Settled(id=call.path["id"], status=status, state=state)

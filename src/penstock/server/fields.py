@@ -1,0 +1,98 @@
+"""The fields of both planes: their types, ranges, and what OpenAPI says of them.
+
+msgspec checks what is declared here while it reads a body. `extra_json_schema` says more where
+the database has the last word.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta
+
+_NO_NUL = {"pattern": "^[^\\u0000\\ud800-\\udfff]*$"}
+
+
+def _text(low: int, high: int, what: str) -> Meta:
+    return Meta(min_length=low, max_length=high, description=what, extra_json_schema=dict(_NO_NUL))
+
+
+def _whole(low: int, high: int, what: str) -> Meta:
+    return Meta(ge=low, le=high, description=what)
+
+
+Name: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^[a-z0-9._-]{1,128}$",
+        description="1 to 128 lowercase letters, digits, - _ .; `<topic>.dlq` has dead letters",
+    ),
+]
+NewName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^[a-z0-9._-]{1,128}$",
+        description="1 to 128 lowercase letters, digits and - _ .; not ending in .dlq",
+        extra_json_schema={"pattern": r"^(?!.*\.dlq$)(?!penstock\.)[a-z0-9._-]{1,128}$"},
+    ),
+]
+Id: TypeAlias = Annotated[str, Meta(pattern="^[1-9][0-9]{0,17}$", description="the message's id")]
+LeaseToken: TypeAlias = Annotated[
+    str, Meta(pattern="^[0-9]{1,18}$", description="the proof of the lease, from dequeue")
+]
+Key: TypeAlias = Annotated[str, _text(1, 1024, "at most one waiting message has it")]
+Group: TypeAlias = Annotated[str, _text(1, 1024, "delivered in order, one at a time")]
+ErrorText: TypeAlias = Annotated[str, Meta(max_length=100_000, description="what went wrong")]
+Filter: TypeAlias = Annotated[str, _text(1, 1024, "text to look for")]
+Worker: TypeAlias = Annotated[str, _text(1, 200, "who claims, for people to see")]
+Payload: TypeAlias = Annotated[
+    bytes,
+    Meta(
+        description="base64 of the bytes",
+        extra_json_schema={
+            "pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+        },
+    ),
+]
+Metadata: TypeAlias = Annotated[dict[str, Any], Meta(description="headers of the message")]
+
+Priority: TypeAlias = Annotated[int, _whole(-9, 9, "higher is delivered first")]
+Count: TypeAlias = Annotated[int, _whole(1, 1000, "how many messages at most")]
+Delay: TypeAlias = Annotated[int, _whole(0, 43_200, "seconds until it is visible")]
+Wait: TypeAlias = Annotated[int, _whole(0, 20, "seconds to wait for a message")]
+LeaseSeconds: TypeAlias = Annotated[
+    int, _whole(1, 43_200, "how long a claimed message is hidden from other consumers, in seconds")
+]
+Ttl: TypeAlias = Annotated[int, _whole(1, 315_360_000, "seconds until it expires")]
+TopicTtl: TypeAlias = Annotated[
+    int, _whole(0, 315_360_000, "seconds until its messages expire; 0 is never")
+]
+MaxRetries: TypeAlias = Annotated[int, _whole(0, 99, "n retries are n + 1 attempts")]
+MaxAttempts: TypeAlias = Annotated[int, _whole(1, 100, "attempts until it is a dead letter")]
+MaxDepth: TypeAlias = Annotated[
+    int, _whole(0, 1_000_000_000, "pending and processing messages it takes; 0 is no limit")
+]
+ThroughputLimit: TypeAlias = Annotated[
+    int, _whole(0, 1_000_000, "messages delivered in a second; 0 is no limit")
+]
+MaxInFlight: TypeAlias = Annotated[
+    int, _whole(0, 1_000_000, "messages in work at once; 0 is no limit")
+]
+MaxPayloadBytes: TypeAlias = Annotated[int, _whole(1, 104_857_600, "the largest payload it takes")]
+KeepHistory: TypeAlias = Annotated[
+    int, _whole(0, 3650, "days for which finished messages are kept; 0 is not at all")
+]
+Limit: TypeAlias = Annotated[int, _whole(1, 1000, "how many on a page")]
+Age: TypeAlias = Annotated[int, _whole(0, 3_153_600_000, "an age in seconds")]
+OnConflict: TypeAlias = Literal["replace", "skip", "error"]
+Unique: TypeAlias = Literal["waiting", "unfinished"]
+Status: TypeAlias = Literal["pending", "processing", "deleted", "failed", "expired"]
+BackoffKind: TypeAlias = Literal["exponential", "linear", "constant"]
+BackoffBase: TypeAlias = Annotated[float, Meta(ge=0, le=86_400, description="the first wait")]
+BackoffMax: TypeAlias = Annotated[float, Meta(ge=0, le=604_800, description="the longest wait")]
+BackoffJitter: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="share left to chance")]
+Ids: TypeAlias = Annotated[list[Id], Meta(min_length=1, max_length=1000)]
+MaxCount: TypeAlias = Annotated[int, _whole(0, 1_000_000, "how many at most")]
+PerSecond: TypeAlias = Annotated[
+    float, Meta(ge=0.001, le=1_000_000, description="how many become visible in a second")
+]

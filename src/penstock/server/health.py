@@ -1,0 +1,39 @@
+"""Whether the process lives, whether it can work, and its numbers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from penstock import insights
+from penstock.server.metrics import CONTENT_TYPE
+from penstock.server.problems import HttpError
+from penstock.server.routing import Call, Endpoints, Reply
+
+endpoint: Final = Endpoints("operations")
+
+
+class Health(Struct):
+    status: str
+
+
+@endpoint("GET", "/healthz/live", scope=None, answers={200: Health})
+async def live(call: Call) -> Health:
+    """The process answers. Open to anybody."""
+    return Health("alive")
+
+
+@endpoint("GET", "/healthz/ready", scope=None, answers={200: Health}, problems=(503,))
+async def ready(call: Call) -> Health:
+    """The database answers too, and the server is not on its way out. Open to anybody."""
+    if call.context.draining.is_set():
+        raise HttpError(503, "Draining", "the server is stopping", headers={"Retry-After": "1"})
+    await call.run(insights.schema_version())
+    return Health("ready")
+
+
+@endpoint("GET", "/metrics", scope="read", answers={200: str}, media_type="text/plain")
+async def metrics(call: Call) -> Reply:
+    """Numbers for Prometheus, of this process and of all queues."""
+    return Reply(await call.context.metrics.page(), media_type=CONTENT_TYPE)

@@ -1,0 +1,96 @@
+"""API keys made and checked. A key is shown once, when it is made; the database has its hash.
+
+`psk_<id>_<secret>`: the id finds the key, the secret proves it. No web framework here: the command
+line makes keys too.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from penstock.access import parse_grants
+from penstock.arguments import refuse
+from penstock.command import Command
+from penstock.errors import InvalidValueError
+from penstock.operations import create_key
+
+# 16 MiB and about 40 ms for each guess: what OWASP advises for scrypt, with less memory, since a
+# secret of ours has 256 bits and no dictionary.
+_N, _R, _P = 2**14, 8, 1
+_TOKEN: Final = re.compile(r"psk_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that is yet to be stored; `token` is what its holder sends."""
+
+    id: str
+    name: str
+    token: str
+    command: Command[None]
+
+
+def new_key(
+    name: str,
+    grants: Sequence[str],
+    *,
+    created_by: str | None = None,
+    expires_at: datetime | None = None,
+) -> NewKey:
+    """A key with a secret of its own."""
+    try:
+        parsed = parse_grants(grants)
+    except ValueError as error:
+        raise InvalidValueError(str(error), field="scopes", value=list(grants)) from None
+    if not parsed:
+        raise refuse("scopes", list(grants), "one or more scopes")
+    id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    token = f"psk_{id}_{secrets.token_urlsafe(32)}"
+    command = create_key(
+        id,
+        name,
+        hash_secret(token),
+        [str(grant) for grant in parsed],
+        created_by=created_by,
+        expires_at=expires_at,
+    )
+    return NewKey(id, name, token, command)
+
+
+def key_id(token: str) -> str | None:
+    """Which key a token says it is; None if it has not the form of one."""
+    found = _TOKEN.fullmatch(token)
+    return found[1] if found else None
+
+
+def hash_secret(secret: str, salt: bytes | None = None) -> str:
+    """scrypt, with what is needed to do it again."""
+    salt = salt or secrets.token_bytes(16)
+    digest = hashlib.scrypt(secret.encode(), salt=salt, n=_N, r=_R, p=_P)
+    return f"scrypt${_N}${_R}${_P}${_b64(salt)}${_b64(digest)}"
+
+
+def matches(secret: str, stored: str) -> bool:
+    """Whether the secret is the one that was hashed. Takes about 40 ms, without the GIL."""
+    _, n, r, p, salt, digest = stored.split("$")
+    made = hashlib.scrypt(
+        secret.encode(errors="surrogatepass"), salt=_raw(salt), n=int(n), r=int(r), p=int(p)
+    )
+    return hmac.compare_digest(made, _raw(digest))
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _raw(text: str) -> bytes:
+    return base64.b64decode(text)

@@ -1,0 +1,206 @@
+"""OpenAPI 3.1, made from the endpoints themselves, and a page of it for people.
+
+The page is plain HTML, rendered here: it loads nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from functools import cache
+from importlib import metadata
+from typing import Any, Final, get_args
+
+import msgspec
+
+from penstock.server.problems import MEDIA_TYPE, Problem
+from penstock.server.routing import Call, Endpoint, Endpoints, Reply
+
+endpoint: Final = Endpoints("operations")
+_REFERENCES: Final = "#/components/schemas/{name}"
+_REASONS: Final = {
+    200: "Done",
+    201: "Made",
+    202: "Accepted",
+    400: "Malformed",
+    401: "No credentials, or unknown ones",
+    403: "The key has not the scope",
+    404: "Not there",
+    405: "Another method is for this path",
+    408: "The body came too slowly",
+    409: "Conflict: the lease is lost, the name or the key is taken",
+    413: "Too large",
+    415: "Not JSON, or an unknown encoding",
+    422: "Out of range, or not storable",
+    429: "Too much: the topic is full, or too many credentials failed; see Retry-After",
+    503: "The database is away, or the server is busy; see Retry-After",
+}
+_DESCRIPTION: Final = """A durable message queue inside PostgreSQL, over HTTP.
+
+Every call needs an API key: by `Authorization: Bearer <key>`, or by Basic with the key's name and
+the key. Errors are problem+json (RFC 9457)."""
+
+
+@endpoint("GET", "/openapi.json", scope=None, answers={200: dict[str, Any]})
+async def openapi_document(call: Call) -> Reply:
+    """This document. Open to anybody."""
+    return Reply(_encoded())
+
+
+@endpoint("GET", "/docs", scope=None, answers={200: str}, media_type="text/html")
+async def documentation(call: Call) -> Reply:
+    """This document as a page. Open to anybody."""
+    return Reply(_page(), media_type="text/html; charset=utf-8")
+
+
+@cache
+def _encoded() -> bytes:
+    return msgspec.json.encode(document())
+
+
+@cache
+def _page() -> bytes:
+    from penstock.server.ui.templates import render
+
+    return render("openapi.html", document=document()).encode()
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The OpenAPI document of everything that `endpoints` lists."""
+    from penstock.server.app import endpoints
+
+    found = endpoints()
+    kinds = [kind for each in found for kind in _kinds(each)]
+    schemas, components = msgspec.json.schema_components(
+        [*kinds, Problem], ref_template=_REFERENCES
+    )
+    by_kind = {id(kind): schema for kind, schema in zip([*kinds, Problem], schemas, strict=True)}
+    paths: dict[str, Any] = {}
+    for each in found:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, by_kind, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock",
+            "version": metadata.version("penstock"),
+            "description": _DESCRIPTION,
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"basic": []}, {"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+    }
+
+
+def _kinds(each: Endpoint) -> list[Any]:
+    """The types that need a schema. A union of structs is taken apart: msgspec has none."""
+    found = [kind for answer in each.answers.values() for kind in _alternatives(answer)]
+    if each.body is not None:
+        found.append(each.body)
+    if each.query is not None:
+        found.append(each.query)
+    return found
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+
+
+def _operation(
+    each: Endpoint, schemas: dict[int, Any], components: dict[str, Any]
+) -> dict[str, Any]:
+    text = inspect.getdoc(each.handler) or ""
+    summary, _, more = text.partition("\n")
+    operation: dict[str, Any] = {
+        "operationId": each.name,
+        "tags": [each.tag],
+        "summary": summary.strip().rstrip("."),
+        "responses": _responses(each, schemas),
+    }
+    if more.strip():
+        operation["description"] = " ".join(more.split())
+    if each.scope is None:
+        operation["security"] = []
+    else:
+        operation["x-scope"] = each.scope
+    if parameters := [*_path_parameters(each), *_query_parameters(each, schemas, components)]:
+        operation["parameters"] = parameters
+    if each.body is not None:
+        schema = each.body_schema or schemas[id(each.body)]
+        content = {"application/json": {"schema": schema}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _responses(each: Endpoint, schemas: dict[int, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for status, kind in each.answers.items():
+        options = [schemas[id(option)] for option in _alternatives(kind)]
+        schema = options[0] if len(options) == 1 else {"oneOf": options}
+        media_type = each.media_type
+        found[str(status)] = {
+            "description": _REASONS[status],
+            "content": {media_type: {"schema": schema}},
+        }
+    for status in sorted({*each.problems, *_usual_problems(each)}):
+        found[str(status)] = {
+            "description": _REASONS[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        if status in (429, 503):
+            found[str(status)]["headers"] = {
+                "Retry-After": {"description": "seconds", "schema": {"type": "string"}}
+            }
+    return found
+
+
+def _usual_problems(each: Endpoint) -> set[int]:
+    usual = {400}
+    if each.scope is not None:
+        usual |= {401, 403, 429, 503}
+    if each.body is not None:
+        usual |= {408, 413, 415, 422, 503}
+    if each.query is not None or "{" in each.path:
+        usual |= {422}
+    return usual
+
+
+def _path_parameters(each: Endpoint) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": PATH_SCHEMAS[name]}
+        for name in re.findall(r"{(\w+)}", each.path)
+    ]
+
+
+PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "id": {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"},
+    "topic": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
+}
+
+
+def _query_parameters(
+    each: Endpoint, schemas: dict[int, Any], components: dict[str, Any]
+) -> list[dict[str, Any]]:
+    if each.query is None:
+        return []
+    name = schemas[id(each.query)]["$ref"].rpartition("/")[2]
+    schema = components[name]
+    required = schema.get("required", [])
+    return [
+        {"name": field, "in": "query", "required": field in required, "schema": _plain(part)}
+        for field, part in schema["properties"].items()
+    ]
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """A query has no null: what may be left out is left out."""
+    options = [part for part in schema.get("anyOf", []) if part.get("type") != "null"]
+    return options[0] if len(options) == 1 else {k: v for k, v in schema.items() if k != "default"}

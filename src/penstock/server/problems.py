@@ -1,0 +1,107 @@
+"""Errors as `application/problem+json` (RFC 9457): what was wrong, which field, what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import psycopg
+
+from penstock.errors import PenstockError, from_database_error
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What an answer with a status of 400 or more has for a body."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str | None = None
+    field: str | None = None
+    allowed: str | None = None
+    fields: dict[str, Any] = {}
+    request_id: str | None = None
+
+
+class HttpError(Exception):
+    """A refusal by the server itself, before or beside the queue."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **fields: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.hint = hint
+        self.headers = dict(headers or {})
+        self.fields = fields
+
+
+def describe(error: Exception) -> tuple[Problem, dict[str, str]]:
+    """The problem that an exception stands for, and the headers that go with it."""
+    if isinstance(error, HttpError):
+        problem = _problem(error.status, error.code, error.detail, error.hint, error.fields)
+        return problem, error.headers
+    known = error if isinstance(error, PenstockError) else from_database_error(error)
+    if known is not None and known.http_status != 500:
+        code = type(known).__name__
+        headers = {"Retry-After": "1"} if known.http_status in (429, 503) else {}
+        return (
+            _problem(known.http_status, code, known.message, known.hint, dict(known.fields)),
+            headers,
+        )
+    if isinstance(error, psycopg.Error):
+        # Deadlock, serialization failure, a timeout set by the database's owner: worth another try.
+        text = error.diag.message_primary or type(error).__name__
+        problem = _problem(503, type(error).__name__, f"the database did not do it: {text}", None)
+        return problem, {"Retry-After": "1"}
+    return unforeseen(), {}
+
+
+def unforeseen() -> Problem:
+    return _problem(
+        500, "InternalError", "something unforeseen happened", "The log has it by its request id."
+    )
+
+
+def _problem(
+    status: int,
+    code: str,
+    detail: str,
+    hint: str | None,
+    fields: Mapping[str, Any] | None = None,
+) -> Problem:
+    fields = dict(fields or {})
+    return Problem(
+        type=f"urn:penstock:problem:{_dashed(code)}",
+        title=_dashed(code).replace("-", " ").capitalize(),
+        status=status,
+        detail=detail,
+        code=code,
+        hint=hint,
+        field=_text(fields.pop("field", None)),
+        allowed=_text(fields.pop("allowed", None)),
+        fields=fields,
+    )
+
+
+def _dashed(code: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", code.removesuffix("Error")).lower()
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

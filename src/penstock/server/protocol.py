@@ -1,0 +1,92 @@
+"""HTTP/1.1 as uvicorn reads it, with limits where it has none.
+
+A head that comes slowly or grows too large, and connections beyond what the process can hold, are
+closed before they cost anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from penstock.server.settings import ServerSettings
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+_TOO_LARGE: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n"
+    b"connection: close\r\n\r\n"
+)
+_BUSY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n"
+    b"connection: close\r\n\r\n"
+)
+
+
+class Guarded(HttpToolsProtocol):
+    """One connection."""
+
+    max_connections: ClassVar[int] = 20_000
+    head_seconds: ClassVar[float] = 60
+
+    @classmethod
+    def limited(cls, settings: ServerSettings) -> type[Guarded]:
+        """The protocol with these limits."""
+        limits = {
+            "max_connections": settings.max_connections,
+            "head_seconds": settings.idle_seconds,
+        }
+        return type("Limited", (cls,), limits)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_bytes = 0
+        self._in_head = True
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            transport.write(_BUSY)
+            transport.close()
+            return
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        # Most heads come in one piece: then no timer is ever set for them.
+        if self._in_head and not self.transport.is_closing():
+            self._await_head()
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.transport.write(_TOO_LARGE)
+                self._close()
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_bytes = 0
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def _await_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.head_seconds, self._close)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _close(self) -> None:
+        self._stop_timer()
+        if not self.transport.is_closing():
+            self.transport.close()

@@ -1,0 +1,281 @@
+"""Endpoints: what a route takes, answers and demands, declared once, for the router and for
+OpenAPI alike.
+
+    @endpoint("POST", "/api/things/{name}", scope="operate", body=NewThing, answers={201: Thing})
+    async def make_thing(call: Call) -> Thing:
+        '''Make a thing.'''
+
+A handler returns what is to be encoded, or a Reply with a status and headers of its own. What it
+raises becomes a problem: PenstockErrors by their table, HttpErrors as they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from penstock.access import Scope
+from penstock.operations import Command
+from penstock.server.auth import Principal
+from penstock.server.bodies import Disconnected
+from penstock.server.context import Context
+from penstock.server.exchange import Exchange, log
+from penstock.server.invalid import invalid
+from penstock.server.problems import MEDIA_TYPE, HttpError, describe
+
+T = TypeVar("T")
+Handler = Callable[["Call"], Awaitable[Any]]
+_encode: Final = msgspec.json.Encoder().encode
+_JSON: Final = (b"content-type", b"application/json")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that is not the usual one."""
+
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = "application/json"
+
+
+class Call:
+    """One request, read and checked, as a handler gets it."""
+
+    __slots__ = ("body", "context", "exchange", "path", "principal", "query", "raw", "scope")
+
+    def __init__(self, context: Context, scope: AsgiScope, principal: Principal) -> None:
+        self.context = context
+        self.scope = scope
+        self.exchange: Exchange = scope["exchange"]
+        self.principal = principal
+        self.path: Mapping[str, str] = scope["path_params"]
+        self.query: Any = None
+        self.body: Any = None
+        self.raw = b""
+
+    def header(self, name: str) -> str | None:
+        return header(self.scope, name)
+
+    async def run(self, command: Command[T]) -> T:
+        return await self.context.database.run(command)
+
+    async def act(self, command: Command[T], act: str, target: str | None, **details: Any) -> T:
+        """Run what an operator asks for, and note it, in one transaction."""
+        note = self.context.activity(self.principal, self.exchange, act, target, **details)
+        async with self.context.database.transaction() as connection:
+            done = await self.context.database.run(command, connection)
+            await self.context.database.run(note, connection)
+        return done
+
+    def require(self, scope: Scope, queue: str) -> None:
+        self.principal.require(scope, queue)
+
+
+class Endpoint:
+    """One route: an ASGI application of its own, so that Starlette puts nothing around it."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        scope: Scope | None,
+        tag: str,
+        body: Any = None,
+        query: Any = None,
+        answers: Mapping[int, Any],
+        problems: tuple[int, ...] = (),
+        body_schema: Mapping[str, Any] | None = None,
+        media_type: str = "application/json",
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.handler = handler
+        self.scope = scope
+        self.tag = tag
+        self.body = body
+        self.query = query
+        self.answers = answers
+        self.problems = problems
+        self.body_schema = body_schema
+        self.media_type = media_type
+        self.status = next(iter(answers))
+        self._decoder = None if body is None else msgspec.json.Decoder(body)
+
+    @property
+    def name(self) -> str:
+        return self.handler.__name__
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        exchange: Exchange = scope["exchange"]
+        exchange.route = self.path
+        try:
+            reply = await self._answer(scope, receive)
+        except Disconnected:
+            exchange.status = 499
+            return
+        except Exception as error:
+            reply = problem_reply(error, exchange)
+        await send_reply(send, reply)
+
+    async def _answer(self, scope: AsgiScope, receive: Receive) -> Reply:
+        context: Context = scope["app"].state.context
+        call = Call(context, scope, await self._principal(context, scope))
+        if self.query is not None:
+            call.query = _query(self.query, scope["query_string"])
+        elif scope["query_string"]:
+            _query(_NoQuery, scope["query_string"])
+        if self._decoder is None:
+            return self._reply(await self.handler(call))
+        check_json(scope)
+        async with context.bodies.read(scope, receive) as raw:
+            call.raw = raw
+            call.body = _decoded(self._decoder, raw)
+            return self._reply(await self.handler(call))
+
+    async def _principal(self, context: Context, scope: AsgiScope) -> Principal:
+        exchange: Exchange = scope["exchange"]
+        if self.scope is None:
+            return ANYBODY
+        found = await context.auth.authenticate(header(scope, "authorization"), exchange.peer)
+        exchange.actor = found.name
+        found.require(self.scope)
+        return found
+
+    def _reply(self, answer: Any) -> Reply:
+        return answer if isinstance(answer, Reply) else Reply(answer, self.status)
+
+
+ANYBODY: Final = Principal("", "anybody", ())
+
+
+class _NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class Endpoints:
+    """The endpoints of one part of the interface, in the order in which they are matched."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.all: list[Endpoint] = []
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        *,
+        scope: Scope | None,
+        answers: Mapping[int, Any],
+        **more: Any,
+    ) -> Callable[[Handler], Handler]:
+        def register(handler: Handler) -> Handler:
+            self.all.append(
+                Endpoint(method, path, handler, scope=scope, tag=self.tag, answers=answers, **more)
+            )
+            return handler
+
+        return register
+
+
+def routes(endpoints: list[Endpoint]) -> list[Route]:
+    """One route for each path, which knows all its methods: another one is a 405."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for each in endpoints:
+        by_path.setdefault(each.path, {})[each.method] = each
+        if each.method == "GET":
+            # The server below us leaves the body of the answer out.
+            by_path[each.path]["HEAD"] = each
+    return [Route(path, _Methods(methods)) for path, methods in by_path.items()]
+
+
+class _Methods:
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = endpoints
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        found = self._endpoints.get(scope["method"])
+        if found is not None:
+            await found(scope, receive, send)
+            return
+        allowed = ", ".join(self._endpoints)
+        error = HttpError(
+            405,
+            "MethodNotAllowed",
+            f"{scope['method']} is not for this path",
+            hint=f"Allowed: {allowed}.",
+            headers={"Allow": allowed},
+        )
+        await send_reply(send, problem_reply(error, scope["exchange"]))
+
+
+def problem_reply(error: Exception, exchange: Exchange) -> Reply:
+    problem, headers = describe(error)
+    problem.request_id = exchange.request_id
+    if problem.status == 500:
+        log.error("request %s failed", exchange.request_id, exc_info=error)
+    if problem.status == 401:
+        headers["WWW-Authenticate"] = 'Basic realm="penstock", charset="UTF-8", Bearer'
+    return Reply(problem, problem.status, headers, MEDIA_TYPE)
+
+
+async def send_reply(send: Send, reply: Reply) -> None:
+    body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+    kind = _JSON if reply.media_type == "application/json" else _content_type(reply.media_type)
+    headers = [kind, (b"content-length", str(len(body)).encode())]
+    headers += [(name.lower().encode(), value.encode()) for name, value in reply.headers.items()]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _content_type(media_type: str) -> tuple[bytes, bytes]:
+    return b"content-type", media_type.encode()
+
+
+def header(scope: AsgiScope, name: str) -> str | None:
+    """The value of a header; of several, the first."""
+    wanted = name.lower().encode()
+    for found, value in scope["headers"]:
+        if found == wanted:
+            return value.decode("latin-1")  # type: ignore[no-any-return]  # ASGI says bytes
+    return None
+
+
+def check_json(scope: AsgiScope) -> None:
+    kind = (header(scope, "content-type") or "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise HttpError(
+            415,
+            "UnsupportedMediaType",
+            f"the body's Content-Type is {kind!r:.100}",
+            hint="Send JSON, with `Content-Type: application/json`.",
+        )
+
+
+def _decoded(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise invalid(error, "body", raw) from None
+
+
+def _query(kind: Any, text: bytes) -> Any:
+    try:
+        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict")
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise HttpError(400, "MalformedQuery", "a parameter is given more than once")
+        return msgspec.convert(found, kind, strict=False)
+    except UnicodeDecodeError:
+        raise HttpError(400, "MalformedQuery", "the query is not UTF-8, percent-encoded") from None
+    except msgspec.ValidationError as error:
+        raise invalid(error, "query") from None

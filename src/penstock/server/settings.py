@@ -1,0 +1,97 @@
+"""How the HTTP server is set up: every setting, read and checked at once.
+
+| variable | meaning | default |
+|---|---|---|
+| `PENSTOCK_HTTP_HOST` | the address to listen on | 127.0.0.1 |
+| `PENSTOCK_HTTP_PORT` | the port; 0 takes any free one | 8080 |
+| `PENSTOCK_HTTP_POOL` | connections to the database, for each process | 10 |
+| `PENSTOCK_HTTP_MAX_BODY_BYTES` | the largest body that is read | 16 MiB |
+| `PENSTOCK_HTTP_BODIES_BYTES` | all bodies that are held at a moment, together | 64 MiB |
+| `PENSTOCK_HTTP_BODY_SECONDS` | how long a body may take to arrive | 30 |
+| `PENSTOCK_HTTP_IDLE_SECONDS` | how long a connection may wait for its next request | 60 |
+| `PENSTOCK_HTTP_MAX_CONNECTIONS` | open connections, for each process | 20000 |
+| `PENSTOCK_HTTP_DRAIN_SECONDS` | how long requests may go on after SIGTERM | 20 |
+| `PENSTOCK_HTTP_ACCESS_LOG` | `json` lines on stderr, or `off` | json |
+| `PENSTOCK_HTTP_SECURE_COOKIES` | `on` behind TLS: cookies of the UI are for https only | off |
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from penstock.errors import ConfigurationError
+
+_PREFIX: Final = "PENSTOCK_HTTP_"
+_RANGES: Final = {
+    "port": (0, 65535),
+    "pool": (1, 1000),
+    "max_body_bytes": (1024, 2**30),
+    "bodies_bytes": (1024, 2**36),
+    "body_seconds": (1, 3600),
+    "idle_seconds": (1, 3600),
+    "max_connections": (1, 1_000_000),
+    "drain_seconds": (0, 3600),
+}
+_WORDS: Final = {"access_log": ("json", "off"), "secure_cookies": ("on", "off")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The settings in force; see the table above."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    pool: int = 10
+    max_body_bytes: int = 16 * 2**20
+    bodies_bytes: int = 64 * 2**20
+    body_seconds: int = 30
+    idle_seconds: int = 60
+    max_connections: int = 20_000
+    drain_seconds: int = 20
+    access_log: str = "json"
+    secure_cookies: str = "off"
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] | None = None, **chosen: Any
+    ) -> ServerSettings:
+        """`chosen`, from the command line, comes first; None there means not chosen."""
+        found = os.environ if environment is None else environment
+        values = {
+            field.name: _read(field.name, found[_PREFIX + field.name.upper()])
+            for field in fields(cls)
+            if found.get(_PREFIX + field.name.upper(), "").strip()
+        }
+        return cls(**values | {name: v for name, v in chosen.items() if v is not None})
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def _read(name: str, text: str) -> Any:
+    text, variable = text.strip(), _PREFIX + name.upper()
+    if name in _WORDS:
+        if text not in _WORDS[name]:
+            raise _refused(variable, text, " or ".join(_WORDS[name]))
+        return text
+    if name not in _RANGES:
+        return text
+    low, high = _RANGES[name]
+    if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+        raise _refused(variable, text, f"a whole number from {low} to {high}")
+    return int(text)
+
+
+def _refused(variable: str, text: str, allowed: str) -> ConfigurationError:
+    return ConfigurationError(f"{variable} is {text!r}", hint=f"Allowed: {allowed}.")

@@ -1,0 +1,15 @@
+-- A page of finished messages by id, for the data plane; a filter that is NULL lets all through. No locks.
+select 1 as turn, id, queue, state, payload::text, payload_bytes, headers::text, key, priority, group_key,
+       attempts, max_attempts, enqueued_at, null::timestamptz as visible_at, null::timestamptz as expires_at,
+       first_claimed_at, last_claimed_at, null::timestamptz as lease_until, finished_at,
+       case when state = 'dead' then finished_at end as dead_at, worker, last_error, null::text as original_queue
+  from penstock.history
+ where (%(queues)s::text[] is null or queue = any (%(queues)s::text[]))
+   and (%(states)s::text[] is null or state = any (%(states)s::text[]))
+   and (%(key)s::text is null or key = %(key)s::text)
+   and (%(error)s::text is null or strpos(last_error, %(error)s::text) > 0)
+   and (%(enqueued_before)s::timestamptz is null or enqueued_at < %(enqueued_before)s::timestamptz)
+   and (%(enqueued_after)s::timestamptz is null or enqueued_at >= %(enqueued_after)s::timestamptz)
+   and (%(after)s::bigint is null or id > %(after)s::bigint)
+ order by id
+ limit %(limit)s::integer

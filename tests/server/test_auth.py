@@ -1,0 +1,218 @@
+"""Who may call, and what they may do."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from penstock.access import parse_grants
+from penstock.errors import (
+    ApiKeyExistsError,
+    ApiKeyNotFoundError,
+    ConfigurationError,
+    InvalidValueError,
+)
+from penstock.operations import revoke_key
+from penstock.server.app import endpoints
+from penstock.server.auth import FAILURES
+from penstock.server.first_key import FILE, admin_key
+from penstock.server.keys import key_id, new_key
+from penstock.server.settings import ServerSettings
+
+Open = Callable[..., httpx.Client]
+MakeKey = Callable[..., str]
+OPEN = {"/healthz/live", "/healthz/ready", "/openapi.json", "/docs"}
+
+
+def test_every_route_but_the_open_ones_wants_credentials(open_client: Open) -> None:
+    anybody = open_client()
+    for each in endpoints():
+        answer = anybody.request(each.method, re.sub(r"{\w+}", "1", each.path))
+        if each.path in OPEN:
+            assert answer.status_code == 200, each.path
+            continue
+        assert answer.status_code == 401, each.path
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "Basic" in answer.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        "Bearer nonsense",
+        "Bearer psk_aaaaaaaaaaaa_" + "b" * 43,
+        "Basic !!!",
+        "Basic YWRtaW46d3Jvbmc=",
+        "Basic bm9ib2R5OngK",
+        "Digest x",
+        "",
+    ],
+)
+def test_unknown_credentials_are_refused(open_client: Open, http: httpx.Client, credentials: str):
+    answer = open_client().get("/api/stats", headers={"Authorization": credentials})
+    assert answer.status_code == 401
+
+
+def test_a_key_works_as_bearer_and_as_password_of_its_name(open_client: Open, make_key: MakeKey):
+    key = make_key("reader", "read")
+    anybody = open_client()
+    assert open_client(key).get("/api/stats").status_code == 200
+    assert anybody.get("/api/stats", auth=("reader", key)).status_code == 200
+    assert anybody.get("/api/stats", auth=("", key)).status_code == 200
+    assert anybody.get("/api/stats", auth=("writer", key)).status_code == 401
+
+
+def test_scopes_and_patterns_decide_what_a_key_may_do(
+    open_client: Open, make_key: MakeKey, http: httpx.Client
+) -> None:
+    for topic in ("orders-eu", "emails"):
+        http.put(f"/api/topic-configs/{topic}", json={}).raise_for_status()
+    producer = open_client(make_key("producer", "enqueue:orders-*"))
+    consumer = open_client(make_key("consumer", "consume:orders-*", "read:orders-*"))
+    message = {"json": 1}
+    assert producer.post("/api/messages", json={"topic": "orders-eu", **message}).is_success
+    refused = producer.post("/api/messages", json={"topic": "emails", **message})
+    assert (refused.status_code, refused.json()["code"]) == (403, "PermissionDeniedError")
+    assert producer.post("/api/messages/dequeue", json={"topic": "orders-eu"}).status_code == 403
+    assert consumer.post("/api/messages/dequeue", json={"topic": "emails"}).status_code == 403
+    assert consumer.get("/api/stats").json()["items"][0]["topic"] == "orders-eu"
+    assert len(consumer.get("/api/stats").json()["items"]) == 1
+    assert consumer.get("/api/stats?topic=emails").status_code == 403
+    assert consumer.post("/api/topics/orders-eu/pause").status_code == 403
+    [lease] = consumer.post("/api/messages/dequeue", json={"topic": "orders-eu"}).json()["messages"]
+    proof = {"lease_token": lease["lease_token"]}
+    assert consumer.post(f"/api/messages/{lease['id']}/ack", json=proof).status_code == 200
+
+
+def test_a_key_for_some_queues_cannot_settle_messages_of_others(
+    open_client: Open, make_key: MakeKey, http: httpx.Client
+) -> None:
+    http.post("/api/messages", json={"topic": "emails", "json": 1}).raise_for_status()
+    [lease] = http.post("/api/messages/dequeue", json={"topic": "emails"}).json()["messages"]
+    consumer = open_client(make_key("consumer", "consume:orders-*"))
+    proof = {"lease_token": lease["lease_token"]}
+    for verb in ("ack", "nack", "extend", "reject", "snooze"):
+        refused = consumer.post(f"/api/messages/{lease['id']}/{verb}", json=proof)
+        assert refused.status_code == 403, verb
+    assert http.post(f"/api/messages/{lease['id']}/ack", json=proof).status_code == 200
+
+
+def test_the_servers_own_queues_are_for_admins(open_client: Open, make_key: MakeKey) -> None:
+    producer = open_client(make_key("producer", "enqueue", "consume", "operate"))
+    message = {"topic": "penstock.tasks", "json": 1}
+    assert producer.post("/api/messages", json=message).status_code == 403
+    assert producer.post("/api/topics/penstock.tasks/purge").status_code == 403
+
+
+def test_a_revoked_or_expired_key_is_refused_at_every_server(
+    open_client: Open, make_key: MakeKey, start_server: Any, web: Any, run: Any
+) -> None:
+    other = start_server()
+    keys = [make_key("going", "read"), make_key("gone", "read")]
+    for running in (web, other):
+        assert open_client(keys[0], running).get("/api/stats").status_code == 200
+    run(revoke_key("going", revoked_by="ada"))
+    for running in (web, other):
+        running.server.context.auth.forget()
+        assert open_client(keys[0], running).get("/api/stats").status_code == 401
+    late = make_key("late", "read", expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    assert open_client(late).get("/api/stats").status_code == 401
+
+
+def test_failures_are_counted_by_address_whatever_the_headers_say(
+    open_client: Open, make_key: MakeKey
+) -> None:
+    good = open_client(make_key("reader", "read"))
+    assert good.get("/api/stats").status_code == 200
+    statuses = []
+    for number in range(FAILURES + 1):
+        spoofed = {"X-Forwarded-For": f"10.0.0.{number}", "Authorization": f"Bearer {number}"}
+        answer = open_client().get("/api/stats", headers=spoofed)
+        statuses.append(answer.status_code)
+    assert statuses == [401] * FAILURES + [429]
+    assert int(answer.headers["retry-after"]) > 0
+    # Who was known before is not locked out by somebody else's failures.
+    assert good.get("/api/stats").status_code == 200
+
+
+def test_a_secret_is_nowhere_in_the_database(make_key: MakeKey, db: Any) -> None:
+    token = make_key("reader", "read")
+    [row] = db.execute("select k::text from penstock.api_key k").fetchall()
+    assert token.rpartition("_")[2] not in row[0]
+    assert "scrypt$" in row[0]
+
+
+def test_two_live_keys_have_two_names(make_key: MakeKey, run: Any) -> None:
+    make_key("reader", "read")
+    with pytest.raises(ApiKeyExistsError):
+        make_key("reader", "read")
+    run(revoke_key("reader"))
+    make_key("reader", "read")
+    with pytest.raises(ApiKeyNotFoundError):
+        run(revoke_key("nobody"))
+
+
+@pytest.mark.parametrize("scopes", [["write"], ["read:"], [""], []])
+def test_a_scope_that_does_not_exist_is_refused(scopes: list[str]) -> None:
+    with pytest.raises(InvalidValueError, match="scope"):
+        new_key("x", scopes)
+
+
+def test_grants_read_as_they_are_written() -> None:
+    texts = ["read", "enqueue:orders-*", "admin"]
+    assert [str(grant) for grant in parse_grants(texts)] == texts
+
+
+def test_the_first_key_is_made_on_loopback_and_kept_for_the_owner(run: Any, tmp_path: Path):
+    settings = ServerSettings()
+    made = admin_key(run, settings, tmp_path)
+    assert made is not None
+    assert key_id(made) is not None
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+    assert admin_key(run, settings, tmp_path) == made
+    assert admin_key(run, settings, None) is None
+    run(revoke_key("admin"))
+    assert admin_key(run, settings, tmp_path) not in (None, made)
+
+
+def test_no_other_address_is_served_without_a_key(run: Any) -> None:
+    with pytest.raises(ConfigurationError, match="no API key"):
+        admin_key(run, ServerSettings(host="0.0.0.0"), None)
+
+
+def test_pages_want_a_session_and_a_session_ends_with_its_key(
+    open_client: Open, make_key: MakeKey, web: Any, run: Any
+) -> None:
+    browser = open_client()
+    away = browser.get("/")
+    assert (away.status_code, away.headers["location"]) == (303, "/login?next=/")
+    wrong = browser.post("/login", data={"key": "psk_no"})
+    assert (wrong.status_code, "not known" in wrong.text) == (401, True)
+    entered = browser.post("/login", data={"key": make_key("ada", "read"), "next": "//evil"})
+    assert (entered.status_code, entered.headers["location"]) == (303, "/")
+    cookie = entered.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert browser.get("/").status_code == 200
+    forged = browser.cookies["penstock_session"].replace(".", "x.")
+    assert (
+        open_client().get("/", headers={"Cookie": f"penstock_session={forged}"}).status_code == 303
+    )
+    run(revoke_key("ada"))
+    web.server.context.auth.forget()
+    assert browser.get("/").status_code == 303
+
+
+def test_a_form_of_another_site_is_refused(open_client: Open, make_key: MakeKey) -> None:
+    key = make_key("ada", "read")
+    answer = open_client().post(
+        "/login", data={"key": key}, headers={"Origin": "https://evil.example"}
+    )
+    assert answer.status_code == 403
