@@ -78,7 +78,7 @@ class _Plan:
     def code(self) -> _Step:
         texts = [
             file.read_text("utf-8")
-            for folder in ("functions", "views", "contracts/mdb_queue")
+            for folder in ("functions", "views", "contracts/mdb_queue", "roles")
             for file in _sql_files(self._directory / folder)
         ]
         text = "\n".join(texts)

@@ -11,7 +11,7 @@
 
 -- The channel of a queue: its name, or the hash of a name that would be too long for one. The payload is ready, or
 -- scheduled: something will be, soon; attend to learn when.
-create or replace function penstock.wake_channel(queue text) returns text language sql immutable as $$
+create or replace function penstock.wake_channel(queue text) returns text language sql immutable set search_path = pg_catalog, pg_temp as $$
   select 'penstock:' || case when length(queue) <= 54 then queue else md5(queue) end
 $$;
 

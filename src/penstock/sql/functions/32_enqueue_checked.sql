@@ -170,8 +170,9 @@ begin
 end $$;
 
 -- The JSON payload, or the bytes, of a message whose body is in a segment: or in the attic, if the segment was cleared.
+-- Views call it on behalf of whoever reads them.
 create or replace function penstock._body_json(slot smallint, id bigint) returns jsonb language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off as $$
+security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   value jsonb;
@@ -186,7 +187,7 @@ begin
 end $$;
 
 create or replace function penstock._body_bytes(slot smallint, id bigint) returns bytea language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off as $$
+security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   value bytea;

@@ -42,7 +42,7 @@ begin
   return (select q.name from penstock.queue q where q.id = queue_id);
 end $$;
 
-create or replace function mdb_queue._nothing() returns setof boolean language sql cost 20000000 rows 1 as $$
+create or replace function mdb_queue._nothing() returns setof boolean language sql cost 20000000 rows 1 set search_path = pg_catalog, pg_temp as $$
   select true where false
 $$;
 
