@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 import time
@@ -135,4 +136,6 @@ def _together(played: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    # Whoever ends us ends the servers and workers with us.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main())

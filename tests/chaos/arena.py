@@ -145,19 +145,24 @@ class Arena:
         with self.server.connect() as connection:
             arguments = [scenario.name, json.dumps(SETTINGS)]
             connection.execute("select penstock.create_queue(%s, %s)", arguments)
-        with self._run(scenario, place) as run:
-            wait_for(lambda: count(place, "<") > self.times.rate, "work has begun", 60)
-            run.watch(self.times.warm)
-            run.recover()
-            pair = scenario.play(run)
-            run.producers.stop()
-            with contextlib.suppress(TimeoutError):
-                wait_for(lambda: not self._left(run.queue), "all is done", self.times.recover)
-        answer = self._judge(place, scenario.name, pair) | run.notes
-        if self.keep is not None:
-            shutil.copytree(place, self.keep / scenario.name, dirs_exist_ok=True)
-        shutil.rmtree(place)
-        return answer
+        try:
+            with self._run(scenario, place) as run:
+                pair = self._stages(scenario, run, place)
+            return self._judge(place, scenario.name, pair) | run.notes
+        finally:
+            if self.keep is not None:
+                shutil.copytree(place, self.keep / scenario.name, dirs_exist_ok=True)
+            shutil.rmtree(place)
+
+    def _stages(self, scenario: Scenario, run: Run, place: Path) -> Pair:
+        wait_for(lambda: count(place, "<") > self.times.rate, "work has begun", 60)
+        run.watch(self.times.warm)
+        run.recover()
+        pair = scenario.play(run)
+        run.producers.stop()
+        with contextlib.suppress(TimeoutError):
+            wait_for(lambda: not self._left(run.queue), "all is done", self.times.recover)
+        return pair
 
     @contextlib.contextmanager
     def _run(self, scenario: Scenario, place: Path) -> Iterator[Run]:

@@ -49,7 +49,7 @@ async def _journaled(self: Link, command: Command[Any], timeout: float = 30) -> 
         answer = await _run(self, command, timeout)
         journal.write("C", [(row[0], row[1], sent) for row in _claimed(answer)])
         return answer
-    pairs = list(zip(command.params["ids"], command.params["tokens"], strict=True))
+    pairs = list(zip(*(_numbers(command.params[name]) for name in ("ids", "tokens")), strict=True))
     journal.write(">", [(verb, *pair) for pair in pairs])
     answer = await _run(self, command, timeout)
     journal.write("<", [(verb, *pair) for pair in pairs if pair[0] in answer])
@@ -60,6 +60,11 @@ async def _journaled(self: Link, command: Command[Any], timeout: float = 30) -> 
 def _settling(command: Command[Any]) -> str | None:
     found = [v for v in ("ack", "nack", "snooze", "reject") if f".{v}_many(" in command.sql]
     return found[0] if found else None
+
+
+def _numbers(array: Any) -> list[int]:
+    """The worker writes some arrays as PostgreSQL reads them: {1,2}."""
+    return [int(part) for part in array.strip("{}").split(",")] if isinstance(array, str) else array
 
 
 def _claimed(answer: Any) -> list[Any]:

@@ -72,7 +72,7 @@ class Acker:
             pause = 0.05
             while chosen := _still_held(chosen):
                 try:
-                    settled = await self._link.run(_COMMANDS[verb](chosen))
+                    settled = await self._link.run(COMMANDS[verb](chosen))
                 except (PenstockError, psycopg.Error) as error:
                     if not isinstance(error, DatabaseUnavailableError):
                         logger.exception(
@@ -124,7 +124,7 @@ def _reject(verdicts: list[Verdict]) -> Command[Any]:
     return operations.reject_many(_pairs(verdicts), [each.reason or str(each) for each in outcomes])
 
 
-_COMMANDS: Final[dict[str, Callable[[list[Verdict]], Command[Any]]]] = {
+COMMANDS: Final[dict[str, Callable[[list[Verdict]], Command[Any]]]] = {
     "ack": _ack,
     "nack": _nack,
     "snooze": _snooze,

@@ -1,0 +1,85 @@
+"""The engine's time, stopped and moved: leases, delays, backoffs, times to live, schedules."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from types import TracebackType
+from typing import Any, Final, Self
+
+import psycopg
+
+from penstock.arguments import duration, moment
+from penstock.errors import InvalidValueError
+from penstock.message import Duration
+
+# `migrate up` finds another text than its own there, and lays down its own.
+_INSTALLED: Final = (
+    "select exists (select from penstock.migration_code where checksum ~ 'penstock.testing')"
+)
+_FROZEN_AT: Final = "select pg_sequence_last_value('penstock.frozen_at')"
+_SET: Final = "select penstock._set_clock(%s)"
+
+
+class Clock:
+    """Time stands still in this database from now on, or at `at`, until the block ends.
+
+        with Clock(dsn) as clock:
+            client.enqueue("emails", {}, delay=3600)
+            clock.move(hours=1)
+            drain(app, client)
+
+    It holds for every session of the database: it is for databases that only tests use. The
+    functions of the schema are laid down anew for it, once in a database; `penstock migrate up`
+    puts them back. Python's own clock goes on, and so does that of a Worker: use `drain`.
+    """
+
+    def __init__(self, dsn: str, at: datetime | None = None) -> None:
+        self._dsn = dsn
+        self._at = moment("at", at) or datetime.now(UTC)
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def __enter__(self) -> Self:
+        self._connection = psycopg.connect(self._dsn, autocommit=True)
+        with self._connection.transaction():
+            # Two tests that begin at once: one of them installs it.
+            self._value("select pg_advisory_xact_lock(1885695605, 0)")
+            if not self._value(_INSTALLED):
+                text = files("penstock").joinpath("sql", "testing", "clock.sql").read_text("utf-8")
+                self._connection.execute(text.encode(), prepare=False)
+        self.set(self._at)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._connection is not None
+        self._value(_SET, None)
+        self._connection.close()
+
+    @property
+    def now(self) -> datetime:
+        """What the clock shows."""
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self._value(_FROZEN_AT))
+
+    def set(self, at: datetime) -> None:
+        """Show this time, later or earlier."""
+        at_utc = moment("at", at)
+        if at_utc is None or not 1970 < at.year < 2500:
+            raise InvalidValueError(f"at is {at!r}; allowed: a time from 1971 to 2499")
+        self._value(_SET, at_utc)
+
+    def move(
+        self, by: Duration = 0, *, days: float = 0, hours: float = 0, minutes: float = 0
+    ) -> None:
+        """Go on by this much; a negative time goes back."""
+        self.set(self.now + duration("by", by) + timedelta(days=days, hours=hours, minutes=minutes))
+
+    def _value(self, query: str, *arguments: Any) -> Any:
+        if self._connection is None or self._connection.closed:
+            raise RuntimeError("the clock is not stopped: use it in a `with` block")
+        row = self._connection.execute(query.encode(), arguments or None).fetchone()
+        return row[0] if row else None

@@ -1,0 +1,49 @@
+"""`database`: one for each test, gone in the end."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from penstock import Client
+from penstock.embedded import EmbeddedPostgres
+from penstock.testing import database
+
+
+def databases(server: str) -> set[str]:
+    with psycopg.connect(server) as connection:
+        return {row[0] for row in connection.execute("select datname from pg_database")}
+
+
+def test_each_is_new_and_gone_in_the_end(server: EmbeddedPostgres) -> None:
+    with database(server.dsn) as first, database(server.dsn) as second:
+        assert first != second
+        with Client(first) as one, Client(second) as two:
+            one.create_queue("emails")
+            assert two.queues() == []
+        names = {str(conninfo_to_dict(dsn)["dbname"]) for dsn in (first, second)}
+        assert names <= databases(server.dsn)
+    assert not names & databases(server.dsn)
+
+
+def test_it_goes_with_a_test_that_fails_and_with_open_connections(server: EmbeddedPostgres) -> None:
+    def fail() -> None:
+        with database(server.dsn) as dsn:
+            made.append(str(conninfo_to_dict(dsn)["dbname"]))
+            lines.append(psycopg.connect(dsn))
+            raise ZeroDivisionError
+
+    made: list[str] = []
+    lines: list[psycopg.Connection] = []
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert made[0] not in databases(server.dsn)
+    lines[0].close()
+
+
+def test_without_a_server_it_is_an_embedded_one() -> None:
+    with database() as dsn, Client(dsn) as client:
+        client.create_queue("emails")
+        client.enqueue("emails", 1)
+        assert len(client.claim("emails")) == 1
