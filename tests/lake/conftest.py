@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lake.following import Stream
 
 from penstock.lake.session import spark_session
 
-Options = dict[str, str]
+Follow = Callable[..., Stream]
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +60,17 @@ def land(spark: Any, dsn: str, tmp_path: Path) -> Callable[..., list[Any]]:
         return spark.read.schema(stream.schema).parquet(path).collect()
 
     return run
+
+
+@pytest.fixture
+def follow(dsn: str) -> Iterator[Follow]:
+    """`follow(table="history")`: a stream of this test's database, without a JVM."""
+    streams: list[Stream] = []
+
+    def make(**options: str) -> Stream:
+        streams.append(Stream(**{"dsn": dsn, **options}))
+        return streams[-1]
+
+    yield make
+    for stream in streams:
+        stream.close()

@@ -9,7 +9,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from penstock.lake.arrow import ArrowSession, conform
-from penstock.lake.contract import SERVICE
+from penstock.lake.contract import SERVICE, Table
 from penstock.lake.options import SourceOptions
 from penstock.lake.plan import Stretch
 from penstock.lake.snapshot import Position
@@ -31,13 +31,9 @@ class Pages:
         self._schema = schema
         self._filter = row_filter
         self._rows = FIRST_ROWS
-        chosen = options.table.choose(tuple(schema.names))
-        expressions = [
-            sql.Literal(service).as_string(None) + "::text" if c.name == SERVICE else c.expression
-            for c in chosen
-        ]
         # Two more, to know where the next page begins.
-        self._columns = ", ".join([*expressions, "xid::text::bigint", options.table.id])
+        columns = selected(options.table, service, schema)
+        self._columns = ", ".join([*columns, "xid::text::bigint", options.table.id])
 
     def read(self, session: ArrowSession, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         after = stretch.after
@@ -70,3 +66,12 @@ class Pages:
     def _next_rows(rows: int, size: int) -> int:
         fitting = int(rows * PAGE_BYTES / max(size, 1))
         return max(1, min(fitting, rows * 4, MOST_ROWS))
+
+
+def selected(table: Table, service: str, schema: pa.Schema) -> list[str]:
+    """What to select for the columns of a schema."""
+    name = sql.Literal(service).as_string(None)
+    return [
+        f"{name}::text" if column.name == SERVICE else column.expression
+        for column in table.choose(tuple(schema.names))
+    ]

@@ -36,8 +36,12 @@ class Server:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._connection = connect(service)
-        with translated():
-            self.database = self._identify()
+        try:
+            with translated():
+                self.database = self._identify()
+        except BaseException:
+            self.close()
+            raise
 
     def snapshot(self) -> Snapshot:
         with translated():

@@ -12,7 +12,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidValueError
-from penstock.lake.options import SourceOptions
+from penstock.lake.contract import TABLES
+from penstock.lake.options import SourceOptions, bad_value
+from penstock.lake.source_schema import source_schema
 
 
 class PenstockSource(DataSource):
@@ -22,10 +24,9 @@ class PenstockSource(DataSource):
     def name(cls) -> str:
         return "penstock"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         options = SourceOptions.read(self.options)
-        columns = options.table.choose(options.columns)
-        return ", ".join(f"{column.name} {column.spark_type}" for column in columns)
+        return source_schema(options.table.choose(options.columns), variant=options.variant)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.read(self.options)
@@ -35,6 +36,12 @@ class PenstockSource(DataSource):
                 hint="Use readStream with trigger(availableNow=True), or read table messages.",
                 field="queue",
             )
+        if not options.table.is_log:
+            from penstock.lake.source_snapshot import SnapshotReader
+
+            return SnapshotReader(options, schema)
+        if options.initial == "latest":
+            raise bad_value("initial", "latest", "earliest or a time: a batch has no later rows")
         from penstock.lake.source_log import LogBatchReader
 
         return LogBatchReader(options, schema)
@@ -45,6 +52,13 @@ class PenstockSource(DataSource):
             from penstock.lake.source_claim import ClaimStreamReader
 
             return ClaimStreamReader(options, schema)
+        if not options.table.is_log:
+            logs = ", ".join(table.name for table in TABLES.values() if table.is_log)
+            raise InvalidValueError(
+                f"table {options.table.name} cannot be followed: its rows come and go",
+                hint=f"Stream {logs}, or claim with queue; or read this table as a batch.",
+                field="table",
+            )
         from penstock.lake.source_log import LogStreamReader
 
         return LogStreamReader(options, schema)

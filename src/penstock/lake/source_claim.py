@@ -26,9 +26,10 @@ from pyspark.sql.types import StructType
 from penstock.errors import ConfigurationError, QueueNotFoundError
 from penstock.lake.arrow import arrow_session, conform
 from penstock.lake.consumer import Consumer
-from penstock.lake.contract import SERVICE
+from penstock.lake.contract import CLAIMED
 from penstock.lake.offsets import FORMAT, START_ANEW
 from penstock.lake.options import Service, SourceOptions
+from penstock.lake.page import selected
 from penstock.lake.server import Server
 from penstock.lake.statements import statement
 
@@ -115,10 +116,10 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._consumer(service, place).ack(place["tick"])
 
     def stop(self) -> None:
-        for consumer in self._consumers.values():
-            consumer.close()
-        for server in self._servers.values():
-            server.close()
+        while self._consumers:
+            self._consumers.popitem()[1].close()
+        while self._servers:
+            self._servers.popitem()[1].close()
 
     def _plan(
         self, service: Service, place: dict[str, Any] | None, limit: int
@@ -207,10 +208,8 @@ def _places(offset: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _claim_query(partition: ClaimPartition, schema: pa.Schema) -> str:
-    service = sql.Literal(partition.service.name).as_string(None)
-    columns = [f"{service}::text" if name == SERVICE else name for name in schema.names]
     return statement("claim").format(
-        columns=", ".join(columns),
+        columns=", ".join(selected(CLAIMED, partition.service.name, schema)),
         consumer=sql.Literal(partition.consumer).as_string(None),
         generation=partition.generation,
         tick=partition.tick,

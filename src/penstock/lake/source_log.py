@@ -91,9 +91,10 @@ class LogStreamReader(_LogReader, DataSourceStreamReader, SupportsTriggerAvailab
         share = max(rows // len(self.options.services), 1)
         places, found = dict(begin.places), {}
         for service in self.options.services:
-            places[service.name], found[service.name] = self._advance(
-                service, begin.place(service.name), share
-            )
+            start_place = begin.place(service.name)
+            place, found[service.name] = self._advance(service, start_place, share)
+            if place != start_place:
+                places[service.name] = place
         end = LogOffset(begin.table, places)
         self._found = (begin, end, found)
         return end.as_json()
@@ -113,8 +114,8 @@ class LogStreamReader(_LogReader, DataSourceStreamReader, SupportsTriggerAvailab
         """Nothing to give back: reading took nothing."""
 
     def stop(self) -> None:
-        for server in self._servers.values():
-            server.close()
+        while self._servers:
+            self._servers.popitem()[1].close()
 
     def _advance(self, service: Service, start: Place, limit: int) -> tuple[Place, list[Stretch]]:
         """As far as there are rows; no further without any, so that idle time leaves no batches."""
@@ -122,15 +123,14 @@ class LogStreamReader(_LogReader, DataSourceStreamReader, SupportsTriggerAvailab
         now = server.snapshot()
         check_same_database(service.name, start, server.database, now)
         target = self._targets.get(service.name, now)
-        if start.database is None:
-            start = Place(server.database, NOTHING)
-            if self.options.initial == "latest":
-                server.flush()
-                return start.reached(target), []
+        begin = Place(server.database, NOTHING) if start.database is None else start
+        if start.database is None and self.options.initial == "latest":
+            server.flush()
+            return begin.reached(target), []
         planner = self._planner(server)
-        end, stretches = planner.onward(start, start.window or target, limit)
-        if not stretches and start.window is not None:
-            end, stretches = planner.onward(start.reached(start.window), target, limit)
+        end, stretches = planner.onward(begin, begin.window or target, limit)
+        if not stretches and begin.window is not None:
+            end, stretches = planner.onward(begin.reached(begin.window), target, limit)
         if not stretches:
             return start, []
         server.flush()

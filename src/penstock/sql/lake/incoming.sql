@@ -13,4 +13,6 @@ create temporary table penstock_incoming (
   ttl_seconds   double precision,
   max_attempts  integer
 ) on commit drop;
+-- Not compressed, so that the size of a payload can be told without reading it.
+alter table pg_temp.penstock_incoming alter payload set storage external, alter payload_bytes set storage external, alter headers set storage external;
 grant select on pg_temp.penstock_incoming to public;
