@@ -122,6 +122,14 @@ def wal(**chosen: Any) -> None:
     _run("wal", **chosen)
 
 
+@bench.command()
+@_shared
+@_clients
+def worker(**chosen: Any) -> None:
+    """Completions a second, pickup latency, idle queries, the cost of wake-ups."""
+    _run("worker", **chosen)
+
+
 def _run(name: str, *, dsn: str | None, json_file: TextIO | None, **chosen: Any) -> None:
     from penstock.bench import runner
     from penstock.embedded import connect_dsn

@@ -91,7 +91,7 @@ def crew(dsn: str, clients: int) -> Iterator[Crew]:
         for number in range(clients):
             ours, theirs = context.Pipe()
             process = context.Process(target=client_main, args=(theirs, dsn, number), daemon=True)
-            with _interrupts_ignored():
+            with interrupts_ignored():
                 process.start()
             # Ours alone, so that a client that dies is an end of file and not a wait for ever.
             theirs.close()
@@ -109,7 +109,7 @@ def crew(dsn: str, clients: int) -> Iterator[Crew]:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def interrupts_ignored() -> Iterator[None]:
     """Clients inherit this: Ctrl-C goes to the whole group, and is the parent's to handle."""
     if threading.current_thread() is not threading.main_thread():
         yield

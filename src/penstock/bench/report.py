@@ -30,6 +30,7 @@ class Findings:
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
     samples: dict[str, Any] = field(default_factory=dict)
+    headings: tuple[str, str, str] = ("Penstock", "plain table", "Penstock / plain")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def show(console: Console, surroundings: Surroundings, findings: Findings) -> No
     _show_surroundings(console, surroundings)
     table = Table(title=f"penstock bench {surroundings.bench}", title_justify="left")
     table.add_column("")
-    for heading in ("Penstock", "plain table", "Penstock / plain"):
+    for heading in findings.headings:
         table.add_column(heading, justify="right")
     for row in findings.rows:
         table.add_row(row.what, row.penstock, row.plain, row.ratio)

@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from penstock.bench import depth, engine, machine, steady, wal
+from penstock.bench import depth, engine, machine, steady, wal, worker
 from penstock.bench.options import Options
 from penstock.bench.progress import Progress, progress
 from penstock.bench.report import Findings, Surroundings, show, write_json
@@ -24,6 +24,7 @@ _BENCHES = {
     "steady": _Bench(steady.run, steady.QUEUES),
     "depth": _Bench(depth.run, depth.QUEUES),
     "wal": _Bench(wal.run, wal.QUEUES),
+    "worker": _Bench(worker.run, worker.QUEUES),
 }
 # An idle server's own transactions are younger than this; a pinned horizon soon is not.
 _PINNED_XIDS = 10_000

@@ -32,6 +32,8 @@ class Acker:
     """One for a process. `settle` only notes; `run` sends, as soon as there is something."""
 
     def __init__(self, link: Link) -> None:
+        self.settled_count = 0
+        self.on_relief: list[Callable[[], None]] = []
         self._link = link
         self._noted: list[Verdict] = []
         self._sending: list[Verdict] = []
@@ -62,9 +64,13 @@ class Acker:
             await self._something.wait()
             self._something.clear()
             while self._noted:
+                was_behind = self.is_behind
                 self._sending, self._noted = self._noted[:BATCH], self._noted[BATCH:]
                 await self._send(self._sending)
                 self._sending = []
+                if was_behind:
+                    for call in self.on_relief:
+                        call()
             self._idle.set()
 
     async def _send(self, verdicts: list[Verdict]) -> None:
@@ -81,6 +87,7 @@ class Acker:
                     await asyncio.sleep(pause * random.uniform(0.5, 1))
                     pause = min(pause * 2, 2.0)
                     continue
+                self.settled_count += len(settled)
                 _report_lost(chosen, settled)
                 break
 

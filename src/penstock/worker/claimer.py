@@ -26,7 +26,7 @@ _LINGER: Final = (0.002, 0.005, 0.015, 0.04, 0.08, 0.12)
 # A claim that came back short is not repeated at once: a few messages together cost hardly more
 # than one.
 _BREATH: Final = 0.001
-POLL_SECONDS: Final = 2.0
+POLL_SECONDS: Final = 2.5
 # Without wake-ups, polls begin so close together and get rarer while nothing comes.
 POLL_FASTEST: Final = 0.02
 POLL_SLOWEST: Final = 1.25
@@ -42,7 +42,7 @@ class Claimer:
         self._subscription = listener.subscribe(runner.queue, self._woken)
         self._changed = asyncio.Event()
         self._look_at: float | None = 0.0  # when to look next; None: when woken
-        self._lingered = 0
+        self._lingered = len(_LINGER)
         self._in_vain = 0
         self._is_notified = False
         runner.on_room = self._changed.set

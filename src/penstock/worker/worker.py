@@ -88,6 +88,11 @@ class Worker:
             self._hurry_asked.set()
         self._stop_asked.set()
 
+    @property
+    def settled(self) -> int:
+        """How many messages were settled since the start."""
+        return self._acker.settled_count
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

@@ -85,7 +85,7 @@ begin
   --]
   delete from penstock.queue t where t.id = q.id;
   foreach register in array q.floors || q.sweep_register || q.rescan_register || q.throughput_register || q.depth_register
-      || q.wake_register || q.notified_register loop
+      || q.notify_register || q.waiting_register loop
     if register is not null then
       execute format('drop sequence %s', register);
     end if;

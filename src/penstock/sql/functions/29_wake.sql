@@ -23,7 +23,8 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set enab
 #variable_conflict use_column
 declare
   started  timestamptz := clock_timestamp();
-  until_us bigint := (date_part('epoch', started) + seconds) * 1e6;
+  now_us   bigint := date_part('epoch', started) * 1e6;
+  until_us bigint := now_us + seconds * 1000000::bigint;
   q        penstock.queue;
 begin
   if seconds not between 1 and 3600 or seconds is null then
@@ -35,12 +36,16 @@ begin
   elsif q.name <> attend.queue then
     return null;
   end if;
-  if q.wake_register is null then
+  if q.notify_register is null then
     q := penstock._make_wake_registers(q.id);
   end if;
-  -- Not every time: each setval is a WAL record. And never less than another has said, unless the clock was put back.
-  if until_us - pg_sequence_last_value(q.wake_register) not between -3600000000 and 100000 then
-    perform setval(q.wake_register, until_us);
+  -- Never less than another has said, unless the clock was put back since.
+  if until_us - pg_sequence_last_value(q.waiting_register) not between -3600000000 and 100000 then
+    perform setval(q.waiting_register, until_us);
+  end if;
+  -- Nobody waited until now; or the clock was put back.
+  if pg_sequence_last_value(q.notify_register) > now_us + 1000000 then
+    perform setval(q.notify_register, 0);
   end if;
   -- From a second ago on: what is due for longer is the claims' own affair.
   return (select greatest(0, date_part('epoch', s.due_at - started)) from penstock.scheduled s
@@ -52,37 +57,32 @@ declare
   q penstock.queue;
 begin
   select * into q from penstock.queue t where t.id = queue_id for no key update;
-  if q.wake_register is null then
-    q.wake_register := penstock._register('wake_' || q.id);
-    q.notified_register := penstock._register('notified_' || q.id);
-    update penstock.queue t set wake_register = q.wake_register, notified_register = q.notified_register where t.id = q.id;
+  if q.notify_register is null then
+    q.notify_register := penstock._register('notify_' || q.id);
+    q.waiting_register := penstock._register('waiting_' || q.id);
+    update penstock.queue t set notify_register = q.notify_register, waiting_register = q.waiting_register where t.id = q.id;
   end if;
   return q;
 end $$;
 
--- Notifies those who wait for messages of a queue, at the commit of this transaction. Enqueue asks for it in its one
--- statement, where the register is not 0. Always true.
-create or replace function penstock._wake(wake_register regclass, notified_register regclass, queue text, what text default 'ready')
+-- Notifies those who wait for messages of a queue, at the commit of this transaction. Enqueue asks in its one statement
+-- whether it is time to: once every 2 ms while somebody waits, else never. Always true.
+create or replace function penstock._wake(notify_register regclass, waiting_register regclass, queue text, what text default 'ready')
 returns boolean language plpgsql as $$
 declare
-  now_us   bigint := date_part('epoch', clock_timestamp()) * 1e6;
-  since_us bigint := now_us - pg_sequence_last_value(notified_register);
+  never  constant bigint := 9223372036854775807;
+  now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
-  if pg_sequence_last_value(wake_register) < now_us then
-    -- Nobody does any more. If somebody begins to, at this very moment, this undoes it: until they attend again.
-    perform setval(wake_register, 0);
-    return true;
-  end if;
-  if since_us between 0 and 2000 or current_setting('penstock.wake_ups', true) = 'off' then
-    return true;
-  end if;
-  if not pg_try_advisory_xact_lock(1885695607, (notified_register::oid::bigint % 4)::integer) and since_us between 0 and 100000 then
-    return true;
-  end if;
-  -- A full notification queue would make the commit fail.
-  if pg_notification_queue_usage() < 0.5 then
-    perform setval(notified_register, now_us);
-    perform pg_notify(penstock.wake_channel(queue), what);
+  if pg_sequence_last_value(waiting_register) < now_us then
+    -- Nobody waits any more. If somebody begins to at this very moment, this undoes it: until they attend again.
+    perform setval(notify_register, never);
+  elsif pg_sequence_last_value(notify_register) < now_us - 100000
+        or pg_try_advisory_xact_lock(1885695607, (notify_register::oid::bigint % 4)::integer) then
+    perform setval(notify_register, now_us + 2000);
+    -- A full notification queue would make the commit fail.
+    if current_setting('penstock.wake_ups', true) is distinct from 'off' and pg_notification_queue_usage() < 0.5 then
+      perform pg_notify(penstock.wake_channel(queue), what);
+    end if;
   end if;
   return true;
 end $$;
@@ -91,7 +91,8 @@ end $$;
 -- time by attending.
 create or replace function penstock._wake_waiters(q penstock.queue, due timestamptz default null) returns void language plpgsql as $$
 begin
-  if pg_sequence_last_value(q.wake_register) > 0 and coalesce(due < clock_timestamp() + interval '10 seconds', true) then
-    perform penstock._wake(q.wake_register, q.notified_register, q.name, case when due is null then 'ready' else 'scheduled' end);
+  if pg_sequence_last_value(q.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6
+     and coalesce(due < clock_timestamp() + interval '10 seconds', true) then
+    perform penstock._wake(q.notify_register, q.waiting_register, q.name, case when due is null then 'ready' else 'scheduled' end);
   end if;
 end $$;

@@ -21,7 +21,8 @@ begin
     select p.id, p.id, started, q.id, 0, 0, q.max_attempts, p.payload
     from penstock.queue q cross join (select nextval('penstock.position') as id, u as payload from unnest(payloads) u offset 0) p
     where q.name = enqueue_many.queue and q.plain_in and 0 = any (q.priorities)
-      and case when pg_sequence_last_value(q.wake_register) > 0 then penstock._wake(q.wake_register, q.notified_register, q.name) else true end
+      and case when pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
+               then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
     returning id;
     --]

@@ -1,7 +1,7 @@
--- Wake-ups: made for a queue when somebody first attends to it (see functions/36_wake.sql).
+-- Wake-ups: made for a queue when somebody first attends to it (see functions/29_wake.sql).
 alter table penstock.queue
-  add column wake_register     regclass,     -- until when somebody waits for messages of this queue, in microseconds
-  add column notified_register regclass;     -- when they were last notified
+  add column notify_register  regclass,      -- from when on enqueuers notify those who wait, in microseconds
+  add column waiting_register regclass;      -- until when somebody waits for messages of this queue
 
 -- Workers say here that they are alive, every few seconds. So few updates that their dead rows do not matter, even
 -- while the horizon is pinned.
