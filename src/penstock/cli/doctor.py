@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib import metadata
 from importlib.resources import files
 from typing import Any
 
@@ -18,6 +20,7 @@ from penstock.cli.examination import Finding
 from penstock.cli.screen import Screen, printable
 from penstock.cli.session import Session, pass_session
 from penstock.errors import PenstockError
+from penstock.lake.java import find_java
 from penstock.migrations import Migrator
 
 STYLES = {"ok": "green", "hint": "cyan", "warning": "yellow", "error": "bold red"}
@@ -28,9 +31,10 @@ STYLES = {"ok": "green", "hint": "cyan", "warning": "yellow", "error": "bold red
 def doctor(session: Session) -> int:
     """Say whether the database is well, and what to do if not.
 
-    Looks at the connection, the version, the schema, the horizon and the
-    settings. The horizon is the oldest transaction that PostgreSQL must keep
-    old rows for; whoever pins it is named. Ends with 0 if Penstock can work.
+    Looks at the connection, the version, the schema, the horizon, the
+    settings, and Spark with its Java. The horizon is the oldest transaction
+    that PostgreSQL must keep old rows for; whoever pins it is named. Ends with
+    0 if Penstock can work.
     """
     holders: list[dict[str, Any]] = []
     findings = list(_examine(session, holders))
@@ -56,6 +60,8 @@ def _examine(session: Session, holders: list[dict[str, Any]]) -> Iterator[Findin
         yield _schema(connection)
         yield from examination.horizon(server, holders)
         yield from examination.settings(server["settings"])
+        yield from _consumers(connection)
+    yield _spark()
 
 
 def _failed(check: str, error: Exception) -> Finding:
@@ -68,6 +74,22 @@ def _schema(connection: psycopg.Connection[Any]) -> Finding:
         return examination.schema(Migrator(connection).status())
     except (PenstockError, psycopg.Error) as error:  # such as: no permission to look
         return _failed("schema", error)
+
+
+def _consumers(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
+    with contextlib.suppress(psycopg.Error):  # an older schema, or no permission to look
+        yield from examination.spark_consumers(read(connection, "spark_consumers"))
+
+
+def _spark() -> Finding:
+    try:
+        installed = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return examination.spark(None, None)
+    try:
+        return examination.spark(installed, find_java())
+    except PenstockError as error:
+        return Finding("spark", "warning", error.message, error.hint)
 
 
 def _connection(session: Session, connection: psycopg.Connection[Any]) -> Finding:

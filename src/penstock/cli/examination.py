@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cli.screen import cell, duration
+from penstock.lake.java import Java
 from penstock.migrations import MigrationStatus
 
 OLDEST_VERSION, NEWEST_VERSION = 15, 18
@@ -14,6 +15,9 @@ OLDEST_VERSION, NEWEST_VERSION = 15, 18
 PINNED_SECONDS, PINNED_XIDS = 60, 1_000_000
 SMALL_BUFFERS_MIB = 128
 FEW_LOCKS = 64
+# A stream that runs is seen every ten seconds.
+UNSEEN_SECONDS = 300
+SPARK_MISSING = 'For the lake: pip install "penstock[spark]"'
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,29 @@ def settings(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
         if name in found and hurts(found[name]):
             value = f"{found[name]['setting']}{found[name]['unit'] or ''}"
             yield Finding(name, status, f"{value}: {why}", advice)
+
+
+def spark(installed: str | None, java: Java | None) -> Finding:
+    """Spark is for the lake: without it, everything else works."""
+    if installed is None or java is None:
+        return Finding("spark", "hint", "not installed", SPARK_MISSING)
+    where = f"Java {java.version} from {java.source} ({java.home})"
+    return Finding("spark", "ok", f"PySpark {installed} on {where}")
+
+
+def spark_consumers(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Streams that hold messages and have not been seen for long."""
+    for row in rows:
+        if row["held"] and row["unseen_seconds"] > UNSEEN_SECONDS:
+            detail = (
+                f"{row['name']} holds {row['held']} messages, "
+                f"and was last seen {duration(row['unseen_seconds'])} ago"
+            )
+            advice = (
+                "Run its stream again; or, if its checkpoint is gone, give them back: "
+                f"select penstock.spark_release('{row['name']}');"
+            )
+            yield Finding("spark consumer", "warning", detail, advice)
 
 
 def _is(*values: str) -> Any:

@@ -106,10 +106,11 @@ def _wrapped(java: Path) -> Path:
     if not program.exists() or program.read_text("utf-8") != text:
         program.parent.mkdir(parents=True, exist_ok=True)
         # Put in place at once: another process may be about to run it.
-        written = Path(tempfile.mkstemp(dir=program.parent)[1])
-        written.write_text(text, "utf-8")
-        written.chmod(0o755)
-        written.replace(program)
+        descriptor, written = tempfile.mkstemp(dir=program.parent)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(written).chmod(0o755)
+        Path(written).replace(program)
     return program.parent.parent
 
 
