@@ -162,6 +162,22 @@ class ApiKeyNotFoundError(PenstockError):
     """No live API key has this name or id."""
 
 
+class ServiceNotFoundError(PenstockError):
+    """No registered service has this name or id."""
+
+
+class ServiceExistsError(PenstockError):
+    """A registered service has this name already."""
+
+
+class QueueNotActiveError(_QueueError):
+    """The queue of a service is being made or removed, or its making failed."""
+
+
+class TaskNotFoundError(PenstockError):
+    """No task of the control plane has this id."""
+
+
 class AuthenticationError(PenstockError):
     """The HTTP server does not know these credentials, or was given none."""
 
@@ -218,6 +234,10 @@ ERRORS: Final = (
     ErrorRow("PS014", ScheduleExistsError, 409, 4),
     ErrorRow("PS020", ApiKeyExistsError, 409, 4),
     ErrorRow("PS021", ApiKeyNotFoundError, 404, 3),
+    ErrorRow("PS022", ServiceNotFoundError, 404, 3),
+    ErrorRow("PS023", ServiceExistsError, 409, 4),
+    ErrorRow("PS024", QueueNotActiveError, 409, 4),
+    ErrorRow("PS025", TaskNotFoundError, 404, 3),
     ErrorRow(None, AuthenticationError, 401, 8),
     ErrorRow("42501", PermissionDeniedError, 403, 8),
     ErrorRow(None, SchemaMissingError, 503, 7),

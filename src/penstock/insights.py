@@ -13,7 +13,6 @@ from importlib.resources import files
 from typing import Any, Final, get_args
 
 from penstock import arguments as check
-from penstock.access import Activity, ApiKey, KeyHash, parse_grants
 from penstock.command import Command, Rows, call, scalar, utc
 from penstock.errors import MessageNotFoundError, QueueNotFoundError, ScheduleNotFoundError
 from penstock.message import Attempt, FinalState, LiveState, Message, State
@@ -86,7 +85,7 @@ def messages(
         "key": check.optional_text("key", key),
         "error_like": check.optional_text("error_like", error_like),
         "after": check.optional_whole("after", after, check.INT8),
-        "limit": _limit(limit),
+        "limit": page_size(limit),
     }
     text = _text("history" if finished else "messages")
     return Command(text, params, lambda rows: [_message(row) for row in rows])
@@ -116,7 +115,7 @@ def page(
         "enqueued_before": check.moment("enqueued_before", enqueued_before),
         "enqueued_after": check.moment("enqueued_after", enqueued_after),
         "after": check.optional_whole("after", after, check.INT8),
-        "limit": _limit(limit),
+        "limit": page_size(limit),
     }
     text = _text("finished_page" if finished else "live_page")
     return Command(text, params, lambda rows: [_message(row) for row in rows])
@@ -155,54 +154,6 @@ def schedule(name: str) -> Command[Schedule]:
     return Command(_text("schedules"), {"name": check.text("name", name)}, decode)
 
 
-def keys(*, include_ended: bool = False) -> Command[list[ApiKey]]:
-    """The API keys of the HTTP server: those that are live, or all there ever were."""
-
-    def decode(rows: Rows) -> list[ApiKey]:
-        return [
-            ApiKey(id, name, parse_grants(grants), utc(at), by, utc(until), utc(ended), ender, live)
-            for id, name, grants, at, by, until, ended, ender, live in rows
-        ]
-
-    return Command(_text("keys"), {"all": check.truth("include_ended", include_ended)}, decode)
-
-
-def key_hashes() -> Command[list[KeyHash]]:
-    """What the server recognises the holders of keys by."""
-
-    def decode(rows: Rows) -> list[KeyHash]:
-        return [
-            KeyHash(id, name, secret_hash, parse_grants(grants), utc(expires_at))
-            for id, name, secret_hash, grants, expires_at in rows
-        ]
-
-    return Command(_text("key_hashes"), {}, decode)
-
-
-def activity(
-    *,
-    actor: str | None = None,
-    target: str | None = None,
-    before: int | None = None,
-    limit: int = 100,
-) -> Command[list[Activity]]:
-    """What operators did, newest first; the next page is `before` the last id of this one."""
-    params = {
-        "actor": check.optional_text("actor", actor),
-        "target": check.optional_text("target", target),
-        "before": check.optional_whole("before", before, check.INT8),
-        "limit": _limit(limit),
-    }
-
-    def decode(rows: Rows) -> list[Activity]:
-        return [
-            Activity(id, utc(at), actor, act, target, decode_json(details) or {}, *rest)
-            for id, at, actor, act, target, details, *rest in rows
-        ]
-
-    return Command(_text("activity"), params, decode)
-
-
 def schema_version() -> Command[int]:
     """The version of the schema in the database."""
     return Command(_SCHEMA_VERSION, {}, scalar)
@@ -220,7 +171,8 @@ def _text(name: str) -> str:
     return files("penstock").joinpath("sql", "insights", f"{name}.sql").read_text("utf-8")
 
 
-def _limit(limit: int) -> int:
+def page_size(limit: int) -> int:
+    """The limit, if it is one that a page may have."""
     if not 1 <= check.whole("limit", limit) <= MAX_LIMIT:
         raise check.refuse("limit", limit, f"1 to {MAX_LIMIT}")
     return limit

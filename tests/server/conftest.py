@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psycopg
@@ -14,6 +20,7 @@ import uvloop
 
 from penstock.command import Command
 from penstock.connections import Connections
+from penstock.embedded import EmbeddedPostgres
 from penstock.server.keys import new_key
 from penstock.server.serving import Server, listen, make_server, url_of
 from penstock.server.settings import ServerSettings
@@ -35,12 +42,28 @@ class Running:
         assert not self.thread.is_alive()
 
 
-@pytest.fixture
-def run(dsn: str) -> Iterator[Callable[[Command[Any]], Any]]:
-    """Runs commands on the test's database, beside the server."""
+def _run_on(dsn: str, command: Command[Any]) -> Any:
     connections = Connections(dsn, None, min_size=1, max_size=1, timeout=10, prepare_threshold=None)
-    yield connections.run
-    connections.close()
+    try:
+        return connections.run(command)
+    finally:
+        connections.close()
+
+
+def _start(dsn: str, **settings: Any) -> Running:
+    chosen = ServerSettings(**{**QUIET, **settings})
+    listening, ready = listen(chosen), threading.Event()
+    server = make_server(dsn, chosen, ready.set)
+    thread = threading.Thread(target=lambda: uvloop.run(server.serve([listening])))
+    thread.start()
+    assert ready.wait(30)
+    return Running(url_of(listening), server, thread)
+
+
+@pytest.fixture
+def run(dsn: str) -> Callable[[Command[Any]], Any]:
+    """Runs commands on the test's database, beside the server."""
+    return lambda command: _run_on(dsn, command)
 
 
 @pytest.fixture
@@ -48,16 +71,9 @@ def start_server(dsn: str) -> Iterator[Callable[..., Running]]:
     """Starts servers on the test's database, and stops them in the end."""
     started: list[Running] = []
 
-    def start(target: str = dsn, **settings: Any) -> Running:
-        chosen = ServerSettings(**{**QUIET, **settings})
-        listening, ready = listen(chosen), threading.Event()
-        server = make_server(target, chosen, ready.set)
-        thread = threading.Thread(target=lambda: uvloop.run(server.serve([listening])))
-        thread.start()
-        assert ready.wait(30)
-        running = Running(url_of(listening), server, thread)
-        started.append(running)
-        return running
+    def start(**settings: Any) -> Running:
+        started.append(_start(dsn, **settings))
+        return started[-1]
 
     yield start
     for running in started:
@@ -109,3 +125,77 @@ def http(open_client: Callable[..., httpx.Client], make_key: Callable[..., str])
 def db(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def shared(server: EmbeddedPostgres, template: str) -> Iterator[httpx.Client]:
+    """An admin's client of a server that many tests share: each uses names of its own."""
+    name = f"shared_{uuid4().hex[:12]}"
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute(f"create database {name} template {template}")
+        dsn = server.dsn_of(name)
+        key = new_key("admin", ["admin"])
+        _run_on(dsn, key.command)
+        running = _start(dsn)
+        headers = {"Authorization": f"Bearer {key.token}"}
+        with httpx.Client(
+            base_url=running.url, headers=headers, timeout=60, verify=False
+        ) as client:
+            yield client
+        running.stop()
+        admin.execute(f"drop database {name} with (force)")
+
+
+@dataclass
+class Process:
+    """`penstock up`, ready."""
+
+    popen: subprocess.Popen[str]
+    url: str
+    key: str | None
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.communicate()
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit code."""
+        self.popen.send_signal(signal.SIGTERM)
+        self.popen.communicate()
+        return self.popen.returncode
+
+    def memory_bytes(self) -> int:
+        """What it holds in memory now."""
+        with open(f"/proc/{self.popen.pid}/status", encoding="ascii") as status:
+            line = next(line for line in status if line.startswith("VmRSS"))
+        return int(line.split()[1]) * 1024
+
+
+def _start_process(dsn: str, *argv: str, **environment: str) -> Process:
+    """Starts it on a database and a free port, and waits until it answers."""
+    usual = {"PENSTOCK_HTTP_PORT": "0", "PENSTOCK_HTTP_ACCESS_LOG": "off"}
+    popen = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "up", "--json", "--dsn", dsn, *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **usual, **environment},
+    )
+    assert popen.stdout is not None
+    found: dict[str, Any] = json.loads(popen.stdout.readline())
+    return Process(popen, found["url"], found["admin_key"])
+
+
+@pytest.fixture
+def start_process(dsn: str) -> Iterator[Callable[..., Process]]:
+    """Starts servers as processes on the test's database, and ends what is left of them."""
+    started: list[Process] = []
+
+    def start(*argv: str, **environment: str) -> Process:
+        started.append(_start_process(dsn, *argv, **environment))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.popen.poll() is None:
+            process.kill()

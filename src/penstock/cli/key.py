@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from penstock import insights, operations
+from penstock import operations, oversight
 from penstock.access import ApiKey
 from penstock.cli.commands import Verbs
 from penstock.cli.parameters import duration
@@ -58,7 +58,7 @@ def _show_new(screen: Screen, made: NewKey) -> None:
 @pass_session
 def list_keys(session: Session, everything: bool) -> None:
     """List the keys; their secrets are not known here."""
-    found = session.run(insights.keys(include_ended=everything))
+    found = session.run(oversight.keys(include_ended=everything))
     documents = [_document(each) for each in found]
     session.show({"keys": documents}, lambda screen: _show_keys(screen, found))
 

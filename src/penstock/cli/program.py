@@ -23,6 +23,7 @@ from penstock.cli.message import message
 from penstock.cli.migrate import migrate
 from penstock.cli.queue import queue
 from penstock.cli.schedule import schedule
+from penstock.cli.service import service
 from penstock.cli.session import Session
 from penstock.cli.up import up
 from penstock.cli.worker import worker
@@ -36,7 +37,7 @@ def penstock() -> None:
 
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
     *(up, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
-    *(worker, queue, message, schedule, key, doctor, bench),
+    *(worker, queue, message, schedule, key, service, doctor, bench),
 )
 for verb in IN_ORDER_OF_USE:
     penstock.add_command(verb)

@@ -15,6 +15,7 @@ from starlette.types import Scope
 
 from penstock.server import health, openapi, ui
 from penstock.server.context import Context
+from penstock.server.control import queues, services
 from penstock.server.data import enqueueing, finding, leases, topics
 from penstock.server.exchange import AccessLog, Exchange, Exchanges
 from penstock.server.problems import HttpError
@@ -30,6 +31,8 @@ def endpoints() -> list[Endpoint]:
         *leases.endpoint.all,
         *finding.endpoint.all,
         *topics.endpoint.all,
+        *queues.endpoint.all,
+        *services.endpoint.all,
         *health.endpoint.all,
         *openapi.endpoint.all,
     ]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from penstock import insights, operations
+from penstock import operations, oversight
 from penstock.access import Grant, KeyHash, Scope
 from penstock.errors import AuthenticationError, PermissionDeniedError
 from penstock.server.database import Database
@@ -46,7 +46,7 @@ class Principal:
 
     def may(self, scope: Scope, queue: str | None = None) -> bool:
         """`penstock.` begins the names of the server's own queues: they are for admins."""
-        if queue is not None and queue.startswith(INTERNAL) and scope != "read":
+        if queue is not None and queue.startswith(INTERNAL):
             scope = "admin"
         return any(grant.covers(scope, queue) for grant in self.grants)
 
@@ -165,7 +165,7 @@ class Authenticator:
         async with self._loading:
             if time.monotonic() - self._loaded_at < RELOAD_SECONDS:
                 return
-            found = await self._database.run(insights.key_hashes())
+            found = await self._database.run(oversight.key_hashes())
             self._by_id = {key.id: key for key in found}
             self._by_name = {key.name: key for key in found}
             self._loaded_at = time.monotonic()

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import asyncio
+from os import getpid
+from socket import gethostname
 
 from penstock.command import Command
+from penstock.listener import Listener
 from penstock.operations import record_activity
 from penstock.server.auth import Authenticator, Principal
 from penstock.server.bodies import Bodies
+from penstock.server.control.runner import Runner
 from penstock.server.database import Database
 from penstock.server.exchange import Exchange
 from penstock.server.metrics import Metrics
@@ -25,11 +29,17 @@ class Context:
         self.bodies = Bodies(settings)
         self.metrics = Metrics(self.database)
         self.draining = asyncio.Event()
+        self.listener = Listener(dsn, self.database.run)
+        self.runner = Runner(self.database, self.listener, name=f"{gethostname()}:{getpid()}")
 
     async def open(self) -> None:
         await self.database.open()
+        await self.listener.start()
+        self.runner.start()
 
     async def close(self) -> None:
+        await self.runner.stop()
+        await self.listener.stop()
         await self.database.close()
 
     def activity(

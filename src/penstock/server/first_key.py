@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from penstock import insights
+from penstock import oversight
 from penstock.command import Command
 from penstock.errors import ApiKeyExistsError, ConfigurationError
 from penstock.server.keys import key_id, new_key
@@ -22,7 +22,7 @@ def admin_key(run: Run, settings: ServerSettings, home: Path | None) -> str | No
 
     `home` is that of the embedded database; there the key is kept, for its owner's eyes only.
     """
-    live = run(insights.keys())
+    live = run(oversight.keys())
     if live:
         kept = _kept(home)
         return kept if kept and any(key.id == key_id(kept) for key in live) else None

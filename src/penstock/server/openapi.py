@@ -182,6 +182,8 @@ def _path_parameters(each: Endpoint) -> list[dict[str, Any]]:
 
 PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "id": {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"},
+    "service": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
+    "queue": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
     "topic": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
 }
 

@@ -11,6 +11,9 @@ import psycopg
 
 from penstock.errors import PenstockError, from_database_error
 
+# Classes of SQLSTATEs that are worth another try: deadlocks and serialization failures, want of
+# resources, locks and time-outs that the database's owner has set, intervention, failing disks.
+_PASSING: Final = frozenset({"40", "53", "55", "57", "58"})
 MEDIA_TYPE: Final = "application/problem+json"
 
 
@@ -64,8 +67,7 @@ def describe(error: Exception) -> tuple[Problem, dict[str, str]]:
             _problem(known.http_status, code, known.message, known.hint, dict(known.fields)),
             headers,
         )
-    if isinstance(error, psycopg.Error):
-        # Deadlock, serialization failure, a timeout set by the database's owner: worth another try.
+    if isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in _PASSING:
         text = error.diag.message_primary or type(error).__name__
         problem = _problem(503, type(error).__name__, f"the database did not do it: {text}", None)
         return problem, {"Retry-After": "1"}

@@ -5,6 +5,7 @@
 create or replace function penstock.create_key(id text, name text, secret_hash text, grants text[], created_by text default null,
                                                expires_at timestamptz default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
 begin
   if coalesce(create_key.name, '') !~ '^[A-Za-z0-9._@-]{1,64}$' then
     perform penstock._fail_value('name', create_key.name, '1 to 64 letters, digits and . _ @ -');
@@ -21,6 +22,7 @@ end $$;
 -- Ends a live key, by its name or its id.
 create or replace function penstock.revoke_key(key text, revoked_by text default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
 begin
   update penstock.api_key k set revoked_at = clock_timestamp(), revoked_by = revoke_key.revoked_by
   where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
@@ -34,6 +36,7 @@ end $$;
 -- The secret that the servers on this database sign with; the first to ask makes it.
 create or replace function penstock._server_secret(proposed bytea) returns bytea
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
 begin
   insert into penstock.server_secret (secret) values (proposed) on conflict do nothing;
   return (select s.secret from penstock.server_secret s);

@@ -1,0 +1,76 @@
+"""`penstock service`: the PostgreSQLs of the control plane."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+import click
+
+from penstock import operations, oversight
+from penstock.cli.commands import Verbs
+from penstock.cli.screen import Screen
+from penstock.cli.session import Session, connect, pass_session, yes_option
+from penstock.cli.up import without_password
+from penstock.operations.services import add_service, remove_service
+from penstock.service import Service
+from penstock.settings import normalise_dsn
+
+
+@click.group(cls=Verbs)
+def service() -> None:
+    """Register PostgreSQLs for the control plane."""
+
+
+@service.command()
+@click.argument("name")
+@click.argument("dsn")
+@click.option("--no-check", is_flag=True, help="Do not try to connect first.")
+@pass_session
+def add(session: Session, name: str, dsn: str, no_check: bool) -> None:
+    """Register the PostgreSQL at DSN as NAME.
+
+    Queues can then be made on it, over HTTP. Its password is not shown again.
+    """
+    address = normalise_dsn(dsn)
+    if not no_check:
+        connect(address).close()
+    id = session.run(add_service(name, address, created_by=getpass.getuser()))
+    session.run(operations.record_activity(getpass.getuser(), "add service", name))
+    session.show({"id": id, "name": name}, f"service {name} is there, as {id}")
+
+
+@service.command("list")
+@pass_session
+def list_services(session: Session) -> None:
+    """List the services; `local` is the server's own database."""
+    found = session.run(oversight.services())
+    documents = [_document(each) for each in found]
+    session.show({"services": documents}, lambda screen: _show(screen, documents))
+
+
+def _document(found: Service) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "name": found.name,
+        "dsn": None if found.dsn is None else without_password(found.dsn),
+        "created_at": found.created_at,
+        "created_by": found.created_by,
+    }
+
+
+def _show(screen: Screen, documents: list[dict[str, Any]]) -> None:
+    columns = ["name", "id", "dsn", "created_at"]
+    screen.table(columns, [[each[name] for name in columns] for each in documents])
+
+
+@service.command()
+@click.argument("name")
+@yes_option
+@pass_session
+def remove(session: Session, name: str, yes: bool) -> None:
+    """Forget service NAME and its queues; what is on it stays."""
+    session.confirm(f"Forget service {name} and its queues?", yes)
+    session.run(remove_service(name))
+    session.run(operations.record_activity(getpass.getuser(), "remove service", name))
+    session.show({"name": name, "removed": True}, f"service {name} is forgotten")

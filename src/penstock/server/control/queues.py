@@ -1,0 +1,188 @@
+"""Queues on services: made, removed, fed and counted, each by a task."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from penstock import insights, oversight
+from penstock.errors import PayloadNotStorableError, PayloadTooLargeError, PenstockError
+from penstock.operations.services import (
+    adopt_queues,
+    request_queue,
+    request_removal,
+    request_task,
+)
+from penstock.server.control import documents as c
+from penstock.server.control.documents import queue_document, queue_summary
+from penstock.server.control.targets import own_database
+from penstock.server.problems import HttpError
+from penstock.server.routing import Call, Endpoints, Reply
+from penstock.service import ServiceTask, TaskKind
+
+endpoint: Final = Endpoints("managed services")
+MAX_PAYLOAD_BYTES: Final = 256 * 1024
+_PATH: Final = "/managed-services/{service}/queues"
+
+
+@endpoint("POST", _PATH, scope="operate", body=c.NewQueue, answers={201: c.ManagedQueue},
+          problems=(404, 409))  # fmt: skip
+async def create_managed_queue(call: Call) -> Reply:
+    """Have a queue made on a service. It is Pending, then Provisioning, then Active."""
+    body: c.NewQueue = call.body
+    service = call.path["service"]
+    call.require("operate", body.name)
+    home = call.context.database.dsn
+    found = await call.run(oversight.service(service))
+    await _adopt(call, service)
+    command = request_queue(
+        service,
+        body.name,
+        body.database_name or own_database(found.dsn or home),
+        visibility_timeout_seconds=body.visibility_timeout_seconds,
+        max_attempts=body.max_attempts,
+        dlq_enabled=body.dlq_enabled,
+        created_by=call.principal.name,
+    )
+    id = await call.act(command, "create managed queue", f"{found.name}/{body.name}")
+    made = queue_document(await call.run(oversight.service_queue(service, id=id)))
+    return Reply(made, 201, {"Location": f"/managed-services/{service}/queues/{body.name}"})
+
+
+@endpoint("GET", _PATH, scope="read", answers={200: c.ManagedQueues}, problems=(404,))
+async def list_managed_queues(call: Call) -> c.ManagedQueues:
+    """The queues of a service, however they came there."""
+    service = call.path["service"]
+    await call.run(oversight.service(service))
+    await _adopt(call, service)
+    found = await call.run(oversight.service_queues(service))
+    return c.ManagedQueues(
+        [queue_summary(queue) for queue in found if call.principal.may("read", queue.name)]
+    )
+
+
+@endpoint("GET", _PATH + "/{queue}", scope="read", answers={200: c.ManagedQueue}, problems=(404,))
+async def show_managed_queue(call: Call) -> c.ManagedQueue:
+    """One queue of a service."""
+    service, name = _named(call, "read")
+    await call.run(oversight.service(service))
+    await _adopt(call, service)
+    return queue_document(await call.run(oversight.service_queue(service, name)))
+
+
+@endpoint("DELETE", _PATH + "/{queue}", scope="operate", answers={202: c.ManagedQueue},
+          problems=(404,))  # fmt: skip
+async def delete_managed_queue(call: Call) -> c.ManagedQueue:
+    """Have a queue removed, with all it holds. It is Deprovisioning, then gone."""
+    service, name = _named(call, "operate")
+    await call.run(oversight.service(service))
+    await _adopt(call, service)
+    command = request_removal(service, name, created_by=call.principal.name)
+    id = await call.act(command, "delete managed queue", f"{service}/{name}")
+    return queue_document(await call.run(oversight.service_queue(service, id=id)))
+
+
+@endpoint("POST", _PATH + "/{queue}/messages", scope="enqueue", body=c.BrokeredMessages,
+          answers={202: c.TaskAccepted}, problems=(404, 409))  # fmt: skip
+async def enqueue_managed(call: Call) -> c.TaskAccepted:
+    """Have up to 100 messages enqueued, all or none; ask for their ids by the task."""
+    service, name = _named(call, "enqueue")
+    body: c.BrokeredMessages = call.body
+    payloads = [_payload(each, number, name) for number, each in enumerate(body.messages)]
+    delays = [each.delay_seconds for each in body.messages]
+    request = msgspec.json.encode({"payloads": payloads, "delays": delays}).decode()
+    return await _request(call, service, name, "enqueue", request)
+
+
+@endpoint("GET", _PATH + "/{queue}/messages", scope="enqueue", query=c.TaskQuery,
+          answers={200: c.EnqueueTask, 202: c.EnqueueTask}, problems=(404,))  # fmt: skip
+async def poll_enqueue(call: Call) -> Reply:
+    """How an enqueue stands: 202 while it is pending or running, then 200."""
+    service, name = _named(call, "enqueue")
+    task = await call.run(oversight.service_task(service, name, "enqueue", call.query.task_id))
+    return _polled(task, c.EnqueueTask)
+
+
+@endpoint("POST", _PATH + "/{queue}/stats", scope="read", answers={202: c.TaskAccepted},
+          problems=(404, 409))  # fmt: skip
+async def request_stats(call: Call) -> c.TaskAccepted:
+    """Have a queue counted; ask for the numbers by the task."""
+    service, name = _named(call, "read")
+    return await _request(call, service, name, "stats", None)
+
+
+@endpoint("GET", _PATH + "/{queue}/stats", scope="read", query=c.TaskQuery,
+          answers={200: c.StatsTask, 202: c.StatsTask}, problems=(404,))  # fmt: skip
+async def poll_stats(call: Call) -> Reply:
+    """The numbers of a queue: 202 while the task is pending or running, then 200."""
+    service, name = _named(call, "read")
+    task = await call.run(oversight.service_task(service, name, "stats", call.query.task_id))
+    return _polled(task, c.StatsTask)
+
+
+def _named(call: Call, scope: Any) -> tuple[str, str]:
+    call.require(scope, call.path["queue"])
+    return call.path["service"], call.path["queue"]
+
+
+async def _request(
+    call: Call, service: str, name: str, kind: TaskKind, request: str | None
+) -> c.TaskAccepted:
+    command = request_task(service, name, kind, request, created_by=call.principal.name)
+    try:
+        return c.TaskAccepted(await call.run(command))
+    except PenstockError as error:
+        if error.http_status != 404:
+            raise
+    # It may have been made in another way than by a task.
+    await call.run(oversight.service(service))
+    await _adopt(call, service)
+    return c.TaskAccepted(await call.run(command))
+
+
+def _polled(task: ServiceTask, kind: Any) -> Reply:
+    result = UNSET if task.result is None else task.result
+    error = task.error_message if task.status == "failed" else None
+    document = kind(
+        task_id=task.id, status=task.status, result=result, error_message=error or UNSET
+    )
+    return Reply(document, 202 if task.status in ("pending", "running") else 200)
+
+
+def _payload(message: c.BrokeredMessage, number: int, queue: str) -> str:
+    raw, field = bytes(message.payload), f"messages[{number}].payload"
+    if not raw.startswith(b"{"):
+        raise HttpError(
+            400, "MalformedBody", f"{field} is not a JSON object", field=field, allowed="an object"
+        )
+    if len(raw) > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLargeError(
+            f"{field} has {len(raw)} bytes; {MAX_PAYLOAD_BYTES} are allowed",
+            queue=queue,
+            size=len(raw),
+            limit=MAX_PAYLOAD_BYTES,
+            field=field,
+        )
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise PayloadNotStorableError(f"{field} is not UTF-8", field=field) from None
+
+
+async def _adopt(call: Call, service: str) -> None:
+    """What came or went by SQL or by the data plane is put on record first.
+
+    A service that does not answer is taken by its record.
+    """
+    found = await call.run(oversight.service(service))
+    targets = call.context.runner.targets
+    target = targets.address(found.dsn, "defaultdb")
+    try:
+        queues = await targets.run(target, insights.queues())
+    except PenstockError:
+        if found.dsn is None:
+            raise
+        return
+    await call.run(adopt_queues(found.id, own_database(target), queues))

@@ -1,0 +1,206 @@
+"""Carries out the tasks of the control plane, on whichever server gets to them first.
+
+A task is a message in `penstock.tasks`. It is acked in the transaction that writes down its end,
+so a server that dies in the middle leaves it to another. What a task enqueues on its service is
+noted there in the same transaction: done twice, it enqueues once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any, Final
+from uuid import UUID
+
+import psycopg
+
+from penstock import insights
+from penstock.errors import (
+    DatabaseUnavailableError,
+    LeaseLostError,
+    PenstockError,
+    QueueNotFoundError,
+)
+from penstock.listener import Listener
+from penstock.message import Lease
+from penstock.operations import ack, claim, create_queue, drop_queue, extend, nack
+from penstock.operations.services import (
+    apply_enqueue,
+    begin_task,
+    finish_task,
+    note_task_failure,
+)
+from penstock.server.control.targets import Targets
+from penstock.server.database import Database
+from penstock.service import TaskOrder
+
+log: Final = logging.getLogger("penstock.server")
+QUEUE: Final = "penstock.tasks"
+AT_ONCE: Final = 8
+LEASE_SECONDS: Final = 6
+LOOK_SECONDS: Final = 2.0
+MAX_FAILURES: Final = 5
+
+
+class Runner:
+    """Claims tasks and carries them out, a few at once."""
+
+    def __init__(self, database: Database, listener: Listener, name: str) -> None:
+        self.targets = Targets(database)
+        self.max_failures = MAX_FAILURES
+        self._database = database
+        self._listener = listener
+        self._name = name
+        self._running: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.create_task(self._work(), name="penstock tasks")
+
+    async def stop(self) -> None:
+        """Take on no more; let those that are begun end."""
+        if self._loop is not None:
+            self._loop.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._loop
+        if self._running:
+            await asyncio.wait(self._running, timeout=LEASE_SECONDS)
+        await self.targets.close()
+
+    async def run_once(self) -> int:
+        """Carry out what is there now; how many tasks that was."""
+        leases = await self._claim(AT_ONCE)
+        await asyncio.gather(*(self._carry_out(lease) for lease in leases))
+        return len(leases)
+
+    async def _work(self) -> None:
+        with self._listener.subscribe(QUEUE) as wake_ups:
+            while True:
+                room = AT_ONCE - len(self._running)
+                found = await self._look(room) if room else []
+                for lease in found:
+                    task = asyncio.create_task(self._carry_out(lease))
+                    self._running.add(task)
+                    task.add_done_callback(self._running.discard)
+                if len(found) < room or not room:
+                    await self._pause(wake_ups)
+
+    async def _pause(self, wake_ups: Any) -> None:
+        """Until a wake-up, the end of a task that goes on, or the time to look anyway."""
+        waiting = asyncio.ensure_future(wake_ups.wait(LOOK_SECONDS))
+        await asyncio.wait({waiting, *self._running}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+
+    async def _look(self, room: int) -> list[Lease]:
+        try:
+            return await self._claim(room)
+        except (PenstockError, psycopg.Error) as error:
+            if not isinstance(error, DatabaseUnavailableError):
+                log.warning("cannot look for tasks: %s", error)
+            return []
+
+    async def _claim(self, count: int) -> list[Lease]:
+        try:
+            command = claim(QUEUE, count, lease_seconds=LEASE_SECONDS, worker=self._name)
+            return await self._database.run(command)
+        except QueueNotFoundError:  # nobody has asked for anything yet
+            return []
+
+    async def _carry_out(self, lease: Lease) -> None:
+        keeping = asyncio.create_task(self._keep(lease))
+        try:
+            await self._attempt(lease)
+        except LeaseLostError:
+            log.warning("task of message %s is another server's by now", lease.id)
+        except Exception as error:
+            # It stays leased, and comes back when the lease runs out.
+            if not isinstance(error, DatabaseUnavailableError):
+                log.exception("task of message %s failed", lease.id)
+        finally:
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeping
+
+    async def _keep(self, lease: Lease) -> None:
+        while True:
+            await asyncio.sleep(LEASE_SECONDS / 3)
+            with suppress(PenstockError, psycopg.Error):
+                await self._database.run(extend(lease, LEASE_SECONDS))
+
+    async def _attempt(self, lease: Lease) -> None:
+        task = _task_id(lease.payload)
+        order = await self._database.run(begin_task(task)) if task else None
+        if task is None or order is None:
+            await self._database.run(ack(lease))
+            return
+        try:
+            result = await self._do(task, order)
+        except (PenstockError, psycopg.Error) as error:
+            await self._failed(lease, task, order, error)
+            return
+        await self._finish(lease, task, result)
+
+    async def _do(self, task: str, order: TaskOrder) -> dict[str, Any] | None:
+        target = self.targets.address(order.dsn, order.database_name)
+        if order.kind == "create":
+            await self._create(target, order)
+            return None
+        if order.kind == "delete":
+            with suppress(QueueNotFoundError):
+                await self.targets.run(target, drop_queue(order.name, force=True))
+            return None
+        if order.kind == "enqueue":
+            request = order.request or {}
+            command = apply_enqueue(task, order.name, request["payloads"], request["delays"])
+            return {"message_ids": await self.targets.run(target, command)}
+        return await self._stats(target, order)
+
+    async def _create(self, target: str, order: TaskOrder) -> None:
+        await self.targets.prepare(target)
+        settings = {
+            "lease_seconds": order.visibility_timeout_seconds,
+            "max_attempts": order.max_attempts,
+            "dlq_enabled": order.dlq_enabled,
+        }
+        await self.targets.run(target, create_queue(order.name, changes=settings, exist_ok=True))
+
+    async def _stats(self, target: str, order: TaskOrder) -> dict[str, Any]:
+        stats = await self.targets.run(target, insights.stats(order.name))
+        return {
+            "queue_name": order.name,
+            "ready_messages": stats.ready,
+            "inflight_messages": stats.leased,
+            "dead_messages": stats.dead,
+            "oldest_age_seconds": round(stats.oldest_ready_seconds or 0, 1),
+        }
+
+    async def _failed(
+        self, lease: Lease, task: str, order: TaskOrder, error: PenstockError | psycopg.Error
+    ) -> None:
+        """A database that is away, or says nothing that we know, may be better next time."""
+        text = error.message if isinstance(error, PenstockError) else " ".join(str(error).split())
+        final = isinstance(error, PenstockError) and not isinstance(error, DatabaseUnavailableError)
+        if final or order.failures + 1 >= self.max_failures:
+            await self._finish(lease, task, None, text)
+            return
+        async with self._database.transaction() as connection:
+            await self._database.run(note_task_failure(task, text), connection)
+            await self._database.run(nack(lease, text, 2**order.failures), connection)
+
+    async def _finish(
+        self, lease: Lease, task: str, result: dict[str, Any] | None, error: str | None = None
+    ) -> None:
+        async with self._database.transaction() as connection:
+            await self._database.run(finish_task(task, result, error), connection)
+            await self._database.run(ack(lease), connection)
+
+
+def _task_id(payload: Any) -> str | None:
+    """The id in a message; None in one that is not ours."""
+    try:
+        return str(UUID(payload["task"]))
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return None

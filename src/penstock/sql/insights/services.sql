@@ -1,0 +1,5 @@
+-- The services, or the one with a name or id. The address is there for the server, which shows it without its secrets.
+select id::text, name, dsn, created_at, created_by
+  from penstock.service
+ where removed_at is null and (%(service)s::text is null or %(service)s::text in (name, id::text))
+ order by created_at, name
