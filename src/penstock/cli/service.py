@@ -24,15 +24,15 @@ def service() -> None:
 
 @service.command()
 @click.argument("name")
-@click.argument("dsn")
+@click.argument("address", metavar="DSN")
 @click.option("--no-check", is_flag=True, help="Do not try to connect first.")
 @pass_session
-def add(session: Session, name: str, dsn: str, no_check: bool) -> None:
+def add(session: Session, name: str, address: str, no_check: bool) -> None:
     """Register the PostgreSQL at DSN as NAME.
 
     Queues can then be made on it, over HTTP. Its password is not shown again.
     """
-    address = normalise_dsn(dsn)
+    address = normalise_dsn(address)
     if not no_check:
         connect(address).close()
     id = session.run(add_service(name, address, created_by=getpass.getuser()))
