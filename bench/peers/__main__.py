@@ -1,0 +1,127 @@
+"""`make bench-peers`: run, and write everything that was measured into a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from peers.bars import verdicts
+from peers.contender import Contender, names
+from peers.database import Database
+from peers.figures import Table, figures
+from peers.plan import FORMS
+from peers.run import Run
+from peers.scenarios import SCENARIOS
+from penstock.bench import machine
+
+
+@click.group()
+def main() -> None:
+    """Penstock beside the queues that one would pick instead."""
+
+
+def _chosen(kind: str, known: list[str]) -> Any:
+    def check(_: Any, __: Any, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if value not in known:
+                raise click.BadParameter(f"{value!r} is no {kind}; there are: {', '.join(known)}")
+        return values
+
+    return check
+
+
+def _settings(_: Any, __: Any, values: tuple[str, ...]) -> dict[str, str]:
+    for value in values:
+        if "=" not in value:
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
+    return dict(value.split("=", 1) for value in values)
+
+
+@main.command()
+@click.option("--form", type=click.Choice(list(FORMS)), default="full", show_default=True)
+@click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    callback=_chosen("peer", list(names())),
+    help="Only this one; may be given several times.",
+)
+@click.option(
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    callback=_chosen("scenario", list(SCENARIOS)),
+    help="Only this one; may be given several times.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    callback=_settings,
+    metavar="NAME=VALUE",
+    help="A setting of the PostgreSQL that is started for the run, as synchronous_commit=off.",
+)
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="What peers print.")
+def run(
+    form: str,
+    peers: tuple[str, ...],
+    scenarios: tuple[str, ...],
+    settings: dict[str, str],
+    json_file: Path | None,
+    log: Path | None,
+) -> None:
+    """Measure. The full form takes about half an hour, the short one about three minutes."""
+    started_at, began = machine.now(), time.monotonic()
+    with ExitStack() as stack:
+        database = stack.enter_context(Database(settings))
+        output = stack.enter_context((log or Path(os.devnull)).open("wb"))
+        contenders = []
+        for name in peers or names():
+            contender = Contender(name, names()[name], database, output)
+            stack.callback(contender.close)
+            _say(f"installing {name}")
+            contender.open()
+            contenders.append(contender)
+        measured = Run(database, contenders, FORMS[form], _say)
+        for name in scenarios or SCENARIOS:
+            SCENARIOS[name](measured)
+        kinds = {contender.name: contender.kind for contender in contenders}
+        document: dict[str, Any] = {
+            "bench": "peers",
+            "form": form,
+            "started_at": started_at,
+            "finished_at": machine.now(),
+            "seconds": round(time.monotonic() - began, 1),
+            "machine": machine.machine(),
+            "versions": machine.versions(),
+            "server": {**machine.server(database.connection), "database": "", "user": ""},
+            "plan": FORMS[form].__dict__,
+            "peers": {
+                contender.name: {
+                    key: contender.about[key] for key in ("kind", "version", "settings")
+                }
+                for contender in contenders
+            },
+            "figures": figures(Table(measured.rows, kinds)),
+            "rows": measured.rows,
+        }
+    if json_file is not None:
+        json_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    for line in verdicts(document["figures"]):
+        click.echo(line)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

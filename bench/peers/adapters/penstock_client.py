@@ -1,0 +1,28 @@
+"""A bare loop on Penstock's client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from peers.adapter import Payload
+from peers.adapters import penstock
+from peers.loop import Loop
+
+
+class Adapter(Loop, penstock.Adapter):
+    kind = "loop"
+    queue = "bench-loop"
+
+    def __init__(self, dsn: str) -> None:
+        Loop.__init__(self)
+        penstock.Adapter.__init__(self, dsn)
+
+    async def claim(self, number: int, count: int) -> Sequence[tuple[Any, Payload]]:
+        return [(lease, lease.payload) for lease in await self._client.claim(self.queue, count)]
+
+    async def ack(self, number: int, proofs: list[Any]) -> None:
+        if len(proofs) == 1:
+            await self._client.ack(proofs[0])
+        else:
+            await self._client.ack_many(proofs)

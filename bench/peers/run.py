@@ -1,0 +1,85 @@
+"""The contenders of a run, what was measured, and a way to go on when one of them fails."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from peers.contender import Contender, HostError
+from peers.database import Database
+from peers.plan import Plan
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Run:
+    database: Database
+    contenders: list[Contender]
+    plan: Plan
+    say: Callable[[str], None]
+    rows: list[Row] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def turns(self, round_number: int) -> Iterator[Contender]:
+        """All contenders, each time in another order: what the machine does falls on all alike."""
+        shift = round_number % len(self.contenders)
+        turned = self.contenders[shift:] + self.contenders[:shift]
+        yield from turned if round_number % 2 == 0 else reversed(turned)
+
+    @property
+    def workers(self) -> list[Contender]:
+        return [contender for contender in self.contenders if contender.kind == "worker"]
+
+    def measure(
+        self,
+        contender: Contender,
+        scenario: str,
+        round_number: int,
+        work: Callable[[], Row],
+    ) -> Row:
+        """One row. A peer that fails gets its error into the row, and another chance later."""
+        began = time.monotonic()
+        row: Row = {"peer": contender.name, "scenario": scenario, "round": round_number}
+        try:
+            row |= work()
+        except (HostError, OSError) as error:
+            row["error"] = str(error)
+            self._recover(contender)
+        row["at"] = round(began - self.started, 2)
+        row["took"] = round(time.monotonic() - began, 2)
+        self.rows.append(_rounded(row))
+        self.say(_line(row))
+        return row
+
+    def _recover(self, contender: Contender) -> None:
+        with contextlib.suppress(HostError, OSError):
+            contender.reopen()
+            contender.producer.call("purge")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return value
+
+
+def _line(row: Row) -> str:
+    parts = [f"{row['scenario']:<16} {row['peer']:<16}"]
+    if row.get("error"):
+        return f"{parts[0]} failed: {row['error'][:120]}"
+    if row.get("rate"):
+        parts.append(f"{row['rate']:>9,.0f}/s")
+    if row.get("p99") is not None:
+        parts.append(f"p50 {row['p50']:.1f} ms  p99 {row['p99']:.1f} ms")
+    if row.get("recovery") is not None:
+        parts.append(f"recovery {row['recovery']:.2f}")
+    for key in ("lost", "doubled"):
+        if row.get(key):
+            parts.append(f"{key} {row[key]}")
+    return "  ".join(parts)

@@ -1,0 +1,269 @@
+"""What the contenders go through. Each scenario takes turns, and leaves rows behind."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from peers import chaos
+from peers.contender import Contender
+from peers.pins import pinned, readers
+from peers.run import Row, Run
+
+WARM_UP_SECONDS = 1.0
+FAR_AWAY_SECONDS = 6 * 3600
+
+
+def clean(run: Run) -> None:
+    """How fast a backlog is worked off, with nothing in the way."""
+    plan = run.plan
+    for handler_ms, rounds in ((0, plan.rounds), (1, plan.rounds_1ms)):
+        for concurrency in plan.concurrency if rounds else ():
+            name = f"clean-{concurrency}" + ("-1ms" if handler_ms else "")
+            for number in range(rounds):
+                for contender in run.turns(number):
+                    _drain(run, contender, name, number, concurrency, handler_ms)
+
+
+def rate(run: Run) -> None:
+    """A steady stream of single messages: how soon each one's handler begins."""
+    _rate(run, "rate")
+    for by in run.plan.pins:
+        with pinned(run.database.dsn, by):
+            _rate(run, f"rate-pinned-{by}")
+
+
+def _rate(run: Run, name: str) -> None:
+    for number in range(run.plan.rate_rounds):
+        for contender in run.turns(number):
+
+            def work(contender: Contender = contender) -> Row:
+                return _paced(run, contender, run.plan.rate, run.plan.rate_seconds)
+
+            run.measure(contender, name, number, work)
+
+
+def _paced(run: Run, contender: Contender, per_second: float, seconds: float) -> Row:
+    count = round(per_second * seconds)
+    contender.start(run.plan.usual, expect=count)
+    before = run.database.gauges()
+    began = time.monotonic()
+    pace = contender.producer.call(
+        "pace", first=contender.take_numbers(count), rate=per_second, seconds=seconds
+    )
+    seen = contender.worker.call("wait", seconds=run.plan.patience_seconds)
+    after = run.database.gauges()
+    window = {"after": began + WARM_UP_SECONDS, "before": began + seconds + 60}
+    late = contender.worker.call("latencies", **window)
+    weight = run.database.weight(contender.relations)
+    contender.stop()
+    if seen["handled"] < count:
+        contender.producer.call("purge")
+    return {
+        "concurrency": run.plan.usual,
+        "messages": count,
+        "handled": seen["handled"],
+        "lost": count - len(pace["unsure"]) - seen["distinct"],
+        "doubled": seen["handled"] - seen["distinct"],
+        "offered": pace["offered"],
+        "enqueue_lag_p99_ms": pace["lag_p99"] * 1000,
+        "both": after.since(before),
+        **{key: late.get(key) for key in ("p50", "p95", "p99", "max")},
+        **weight,
+    }
+
+
+def held(run: Run) -> None:
+    """The clean rate while somebody holds the horizon; unpinned windows before and after."""
+    plan = run.plan
+    for by in plan.pins:
+        _rounds(run, f"unpinned-{by}", 1)
+        with pinned(run.database.dsn, by):
+            _rounds(run, f"pinned-{by}", plan.pinned_rounds)
+        for contender in run.contenders:
+            run.database.vacuum(contender.relations)
+        _rounds(run, f"unpinned-{by}", 1, first=1)
+
+
+def read(run: Run) -> None:
+    """Four sessions scan the queue's own tables meanwhile."""
+    for number in range(run.plan.readers_rounds):
+        for contender in run.turns(number):
+            with readers(run.database.dsn, contender.relations):
+                _drain(run, contender, "readers", number, run.plan.usual, 0)
+
+
+def overload(run: Run) -> None:
+    """Half as much again as it can take, then as fast as it can, as before."""
+    plan = run.plan
+    if not plan.overload_seconds:
+        return
+    for contender in run.turns(0):
+
+        def work(contender: Contender = contender) -> Row:
+            return _overloaded(run, contender)
+
+        run.measure(contender, "overload", 0, work)
+
+
+def _overloaded(run: Run, contender: Contender) -> Row:
+    plan = run.plan
+    before = (
+        contender.drain_for(plan.usual, plan.window_seconds, plan.patience_seconds)["rate"] or 1.0
+    )
+    contender.start(plan.usual, expect=-1)
+    count = round(before * 1.5 * plan.overload_seconds) + 1000
+    began = time.monotonic()
+    poured = contender.producer.call(
+        "pour",
+        first=contender.take_numbers(count),
+        rate=1.5 * before,
+        seconds=plan.overload_seconds,
+        timeout=10 * plan.overload_seconds + 60,
+    )
+    at_end = contender.worker.call("progress")
+    took = time.monotonic() - began
+    drained = _until_handled(contender, poured["count"], 20.0)
+    contender.stop()
+    seen = contender.worker.call("progress")
+    if drained is None:
+        contender.producer.call("purge")
+    after = (
+        contender.drain_for(plan.usual, plan.window_seconds, plan.patience_seconds)["rate"] or 0.0
+    )
+    return {
+        "concurrency": plan.usual,
+        "before_rate": before,
+        "offered": poured["offered"],
+        "rate": at_end["handled"] / took,
+        "backlog": poured["count"] - at_end["handled"],
+        "drain_seconds": drained,
+        "after_rate": after,
+        "recovery": after / before,
+        "lost": poured["count"] - seen["distinct"] if drained is not None else None,
+        "doubled": seen["handled"] - seen["distinct"],
+        **run.database.weight(contender.relations),
+    }
+
+
+def _until_handled(contender: Contender, count: int, seconds: float) -> float | None:
+    began = time.monotonic()
+    while (took := time.monotonic() - began) < seconds:
+        if contender.worker.call("progress")["distinct"] >= count:
+            return took
+        time.sleep(0.05)
+    return None
+
+
+def burst(run: Run) -> None:
+    """Half a million at once; how fast it goes in, and how fast the deep queue is worked off."""
+    plan = run.plan
+    if not plan.burst:
+        return
+    for contender in run.turns(1):
+
+        def work(contender: Contender = contender) -> Row:
+            return _burst(run, contender)
+
+        run.measure(contender, "burst", 0, work)
+
+
+def _burst(run: Run, contender: Contender) -> Row:
+    plan = run.plan
+    before = run.database.gauges()
+    loaded = contender.load(plan.burst, seconds=plan.burst_load_seconds)
+    between = run.database.gauges()
+    mark = min(1000, max(1, loaded // 10))
+    contender.start(plan.usual, expect=loaded, mark=mark)
+    seen = contender.worker.call("wait", seconds=plan.burst_drain_seconds)
+    weight = run.database.weight(contender.relations)
+    contender.stop()
+    ended_at = seen["done_at"] or seen["now"]
+    contender.producer.call("purge", timeout=300)
+    row: dict[str, Any] = {
+        "concurrency": plan.usual,
+        "messages": loaded,
+        "handled": seen["handled"],
+        "doubled": seen["handled"] - seen["distinct"],
+        "enqueue_rate": loaded / (between.at - before.at),
+        "enqueue": between.since(before),
+        **weight,
+    }
+    if seen["mark_at"] is not None and ended_at > seen["mark_at"]:
+        row["rate"] = (seen["handled"] - mark) / (ended_at - seen["mark_at"])
+    return row
+
+
+def scheduled(run: Run) -> None:
+    """The clean rate beside a million messages that are not due for hours."""
+    plan = run.plan
+    for contender in run.turns(0):
+        _drain(run, contender, "unscheduled", 0, plan.usual, 0)
+
+        def load(contender: Contender = contender) -> Row:
+            began = time.monotonic()
+            loaded = contender.load(
+                plan.scheduled,
+                delay_seconds=FAR_AWAY_SECONDS,
+                seconds=plan.scheduled_load_seconds,
+            )
+            return {
+                "messages": loaded,
+                "enqueue_rate": loaded / (time.monotonic() - began),
+                **run.database.weight(contender.relations),
+            }
+
+        loaded = run.measure(contender, "scheduled-load", 0, load)
+        if loaded.get("error"):
+            continue
+        for number in range(plan.scheduled_rounds):
+            _drain(run, contender, "scheduled", number, plan.usual, 0)
+        run.measure(contender, "scheduled-purge", 0, lambda c=contender: _purge(c))
+        _drain(run, contender, "unscheduled", 1, plan.usual, 0)
+
+
+def _purge(contender: Contender) -> Row:
+    contender.producer.call("purge", timeout=300)
+    return {}
+
+
+def mayhem(run: Run) -> None:
+    """A worker killed, the database restarted, connections cut."""
+    if not run.plan.chaos_seconds:
+        return
+    for what in chaos.ACTS:
+        for contender in run.workers:
+
+            def work(contender: Contender = contender, what: str = what) -> Row:
+                return chaos.under(run, contender, what)
+
+            run.measure(contender, what, 0, work)
+
+
+def _rounds(run: Run, name: str, rounds: int, first: int = 0) -> None:
+    for number in range(first, first + rounds):
+        for contender in run.turns(number):
+            _drain(run, contender, name, number, run.plan.usual, 0)
+
+
+def _drain(
+    run: Run, contender: Contender, name: str, number: int, concurrency: int, handler_ms: float
+) -> None:
+    seconds, patience = run.plan.window_seconds, run.plan.patience_seconds
+
+    def work() -> Row:
+        return contender.drain_for(concurrency, seconds, patience, handler_ms=handler_ms)
+
+    run.measure(contender, name, number, work)
+
+
+SCENARIOS = {
+    "clean": clean,
+    "rate": rate,
+    "held": held,
+    "readers": read,
+    "overload": overload,
+    "scheduled": scheduled,
+    "burst": burst,
+    "chaos": mayhem,
+}

@@ -1,0 +1,130 @@
+"""The benchmark against the peers: that it runs, and that its arithmetic is right."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parent.parent / "bench"
+sys.path.insert(0, str(BENCH))
+
+from peers.bars import bar, passes  # noqa: E402
+from peers.figures import Table, figures  # noqa: E402
+
+LOCK = BENCH / "peers" / "package-lock.json"
+
+
+def test_a_short_run_loses_nothing_and_writes_a_row_for_each_window(tmp_path: Path) -> None:
+    document = _run(tmp_path, "penstock", "penstock-client", "plain-table")
+    rows = document["rows"]
+    assert {row["peer"] for row in rows} == {"penstock", "penstock-client", "plain-table"}
+    assert [row for row in rows if "error" in row] == []
+    clean = [row for row in rows if row["scenario"].startswith("clean-")]
+    assert [(row["lost"], row["doubled"], row["settled"]) for row in clean] == [
+        (0, 0, True) for _ in clean
+    ]
+    assert all(row["rate"] > 0 and row["work"]["wal_bytes"] > 0 for row in clean)
+    paced = [row for row in rows if row["scenario"] == "rate"]
+    assert [row["handled"] for row in paced] == [row["messages"] for row in paced]
+    assert all(0 < row["p50"] <= row["p99"] <= row["max"] for row in paced)
+    assert document["figures"]["loop_clean-16_over_plain-table"] > 0
+    assert document["figures"]["wal_bytes_clean-16_penstock"] > 400
+
+
+def _run(tmp_path: Path, *peers: str) -> dict:
+    place = tmp_path / "peers.json"
+    options = ["--form", "smoke", "--set", "fsync=off", "--scenario", "clean", "--scenario", "rate"]
+    for peer in peers:
+        options += ["--peer", peer]
+    done = _peers("run", *options, "--json", str(place), "--log", str(tmp_path / "peers.log"))
+    assert done.returncode == 0, done.stderr + (tmp_path / "peers.log").read_text()
+    return json.loads(place.read_text())
+
+
+def _peers(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "peers", *arguments],
+        env={**os.environ, "PYTHONPATH": str(BENCH)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+
+
+def test_an_unknown_peer_is_refused_with_those_there_are() -> None:
+    done = _peers("run", "--peer", "kafka")
+    assert done.returncode == 2
+    assert "'kafka' is no peer; there are: " in done.stderr
+    assert "graphile-worker" in done.stderr
+
+
+def test_we_are_measured_against_the_fastest_peer_of_the_same_round() -> None:
+    rows = [
+        _drained("penstock", 0, 3000),
+        _drained("penstock", 1, 1500),
+        _drained("awa", 0, 1000),
+        _drained("awa", 1, 500),
+        _drained("pg-boss", 0, 2000),
+        _drained("pg-boss", 1, 1000),
+    ]
+    found = figures(Table(rows, {"penstock": "worker", "awa": "worker", "pg-boss": "worker"}))
+    assert found["rate_clean-16_over_best"] == pytest.approx(1.5)
+    assert found["rate_clean-16_best"] == "pg-boss"
+    assert found["rate_clean-16_over"] == {"awa": pytest.approx(3), "pg-boss": pytest.approx(1.5)}
+
+
+def test_a_window_that_failed_counts_for_nobody() -> None:
+    rows = [_drained("penstock", 0, 3000), _drained("awa", 0, 1000)]
+    rows += [{"peer": "awa", "scenario": "clean-16", "round": 1, "error": "gone"}]
+    found = figures(Table(rows, {"penstock": "worker", "awa": "worker"}))
+    assert found["rate_clean-16_over_best"] == pytest.approx(3)
+
+
+def test_the_costs_of_a_message_are_those_of_its_whole_life() -> None:
+    rows = [_drained("penstock", 0, 3000), _drained("awa", 0, 1000, wal=1000)]
+    found = figures(Table(rows, {"penstock": "worker", "awa": "worker"}))
+    assert found["wal_bytes_clean-16_penstock"] == pytest.approx(500)
+    assert found["wal_bytes_clean-16_over_best"] == pytest.approx(0.5)
+
+
+def test_a_peer_that_answers_sooner_is_the_best_at_latency() -> None:
+    rows = [
+        {"peer": peer, "scenario": "rate", "round": 0, "p99": late}
+        for peer, late in {"penstock": 6.0, "awa": 3.0, "pg-boss": 60.0}.items()
+    ]
+    found = figures(Table(rows, {"penstock": "worker", "awa": "worker", "pg-boss": "worker"}))
+    assert found["p99_rate_over_best"] == pytest.approx(2)
+    assert found["p99_rate_best"] == "awa"
+
+
+def test_bars_say_what_has_to_be_passed() -> None:
+    assert bar("rate_clean-16_over_best", 1.3) == ("at least", 1.2)
+    assert bar("rate_clean-16-1ms_over_best", 1.3) is None
+    assert bar("rate_clean-16_best", "awa") is None
+    assert bar("lost_kill", 0) == ("at most", 0)
+    assert passes(0.9, "at most", 1.0)
+    assert not passes(1.1, "at least", 1.2)
+
+
+def test_the_lock_of_the_node_peers_has_hashes_and_no_hosts() -> None:
+    packages = {name: one for name, one in json.loads(LOCK.read_text())["packages"].items() if name}
+    assert len(packages) > 50
+    assert [name for name, package in packages.items() if "integrity" not in package] == []
+    assert [name for name, package in packages.items() if "resolved" in package] == []
+
+
+def _drained(peer: str, number: int, rate: float, wal: int = 500) -> dict:
+    part = {"wal_bytes": wal * 50, "transactions": 10, "cpu_seconds": 0.1}
+    return {
+        "peer": peer,
+        "scenario": "clean-16",
+        "round": number,
+        "messages": 100,
+        "handled": 100,
+        "rate": rate,
+        "enqueue": part,
+        "work": part,
+    }
