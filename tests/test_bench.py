@@ -183,11 +183,12 @@ def test_the_full_form_of_steady_goes_on_until_enough_messages_have_passed() -> 
 
 
 def test_windows_share_the_seconds_in_an_even_number_of_rounds() -> None:
-    count = len(contests())
-    for seconds in (0.1, 7.0, 60.0, 180.0):
-        rounds, window = schedule(seconds, count)
-        assert rounds % 2 == 0
-        assert rounds * window * count * 2 == pytest.approx(seconds)
+    for contest in contests():
+        for seconds in (0.1, 7.0, 60.0, 180.0):
+            plan = schedule(contest, seconds)
+            assert plan.rounds % 2 == 0
+            assert plan.uncounted < plan.windows
+            assert 2 * plan.rounds * plan.windows * plan.seconds == pytest.approx(seconds)
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_neighbours() -> None:

@@ -1,6 +1,6 @@
 """`bench engine`: how many messages a second pass through, with nothing in the way."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -16,24 +16,22 @@ from penstock.bench.session import System
 QUEUE = "bench-engine"
 WITH_HISTORY = "bench-history"
 QUEUES = {QUEUE: HISTORY_OFF, WITH_HISTORY: HISTORY_ON}
-FULL_SECONDS = 720.0
+FULL_SECONDS = 960.0
 BATCHES = (1, 10, 100)
 
 _WINDOW_SECONDS = 1.0
-# The part of the time in which both systems work before anything counts. In the full form that is
-# 60 s for each system and cycle, the time between two autovacuums of a server left as it is: the
-# plain table, slower with each row it leaves dead, is met at any point of its way. With synchronous
-# commit on, where the disk decides, less will do.
-_WARM_UP = 0.7
-_WARM_UP_SHARE = {False: 1.0, True: 0.4}
-_WARM_UP_STEP = 2.0
+# How the time is shared out. A cycle is worked in turns, which in the full form take a minute each,
+# the time between two autovacuums of a server left as it is: the plain table, slower with each row
+# that it leaves dead, shows its whole way from one to the next. The rest has nothing to settle at.
+_CYCLE_SHARE, _SYNC_SHARE, _OTHER_SHARE = 1.0, 0.25, 0.1
+_TURNS = 2
 _METHOD = (
     "Cycle n: enqueue n, claim n, ack n, in three commits, with 200-byte payloads and history off. "
-    "Rates are messages settled a second, medians of all windows. Both systems run in short "
-    "windows, in the order A B B A; a ratio is the median of the ratios of neighbouring windows. "
-    "sync: synchronous commit on. Before each cycle is measured both systems work for the same "
-    "time (in the full form 60 s each; 24 s where it is measured with sync), and nobody vacuums by "
-    "hand from then on: a queue runs all day; what counts is the pace it settles at, with "
+    "Rates are messages settled a second. Both systems work in the order A B B A, a cycle in turns "
+    "of a minute (in the full form; a quarter of that with sync), of which the last two thirds "
+    "count, all else in windows of a second; a ratio is the median of the ratios of neighbours. "
+    "sync: synchronous commit on. The plain table is vacuumed before each line, and nobody vacuums "
+    "by hand from then on: a queue runs all day; what counts is the pace it settles at, with "
     "autovacuum as the server has it. --vacuum-plain shows the plain table at its best instead."
 )
 
@@ -48,10 +46,14 @@ class Contest:
     right: Work
 
     @property
-    def warm_up_share(self) -> float:
-        """Only a cycle against the plain table has something to settle at."""
-        settles = self.left.kind is Kind.CYCLE and self.right.system is System.PLAIN
-        return _WARM_UP_SHARE[self.left.synchronous_commit] if settles else 0.0
+    def settles(self) -> bool:
+        return self.left.kind is Kind.CYCLE and self.right.system is System.PLAIN
+
+    @property
+    def share(self) -> float:
+        if not self.settles:
+            return _OTHER_SHARE
+        return _SYNC_SHARE if self.left.synchronous_commit else _CYCLE_SHARE
 
 
 def contests() -> list[Contest]:
@@ -70,30 +72,43 @@ def _contest(kind: Kind, batch: int, sync: bool) -> Contest:
 
 def run(place: Scratch, options: Options, progress: Progress) -> Findings:
     chosen = [c for c in contests() if not options.only or c.figure in options.only]
-    total = options.seconds or FULL_SECONDS
-    rounds, seconds = schedule(total * (1 - _WARM_UP), len(chosen))
-    shares = [contest.warm_up_share for contest in chosen]
-    progress.plan(rounds * len(chosen))
+    second = (options.seconds or FULL_SECONDS) / sum(contest.share for contest in chosen)
+    schedules = [schedule(contest, contest.share * second) for contest in chosen]
+    progress.plan(sum(2 * each.rounds * each.windows for each in schedules))
     with crew(place.dsn, options.clients) as clients:
-        race = Race(place, clients, seconds, options.vacuum_plain, progress)
-        for contest, share in zip(chosen, shares, strict=True):
+        race = Race(place, clients, options.vacuum_plain, progress)
+        for contest, plan in zip(chosen, schedules, strict=True):
             # One after the other, and each from a clean start: the plain table slows down with
             # every row it has left dead, and should answer here for its own alone.
             place.tidy(System.PLAIN)
-            if share:
-                race.warm_up(contest, total * _WARM_UP * share / sum(shares) / 2)
-            for number in range(rounds):
-                race.run(contest, number)
+            for number in range(plan.rounds):
+                race.run(contest, plan, number)
     findings = _findings(chosen, race)
     if options.vacuum_plain:
         findings.notes.append("the plain table was vacuumed before each of its windows")
     return findings
 
 
-def schedule(seconds: float, contests: int) -> tuple[int, float]:
-    """An even number of rounds over all contests, and how long each window is."""
-    rounds = max(2, round(seconds / (contests * 2 * _WINDOW_SECONDS) / 2) * 2)
-    return rounds, seconds / (contests * 2 * rounds)
+@dataclass(frozen=True)
+class Schedule:
+    """So many rounds; in each, a turn of so many windows for either system."""
+
+    rounds: int
+    windows: int
+    seconds: float
+
+    @property
+    def uncounted(self) -> int:
+        """The first third of a turn: the way to the pace that the system settles at."""
+        return self.windows // 3
+
+
+def schedule(contest: Contest, seconds: float) -> Schedule:
+    """What fits into this time, with an even number of rounds."""
+    pairs = max(2.0, seconds / (2 * _WINDOW_SECONDS))
+    rounds = _TURNS if contest.settles else 2 * round(pairs / 2)
+    windows = round(pairs / rounds)
+    return Schedule(rounds, windows, seconds / (2 * rounds * windows))
 
 
 @dataclass
@@ -102,47 +117,41 @@ class Race:
 
     place: Scratch
     clients: Crew
-    seconds: float
     vacuum_plain: bool
     progress: Progress
     rates: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     samples: list[dict[str, Any]] = field(default_factory=list)
 
-    def warm_up(self, contest: Contest, seconds: float) -> None:
-        self.progress.say(f"{contest.what}, warming up")
-        for work in (contest.left, contest.right):
-            self._work_off(replace(work, synchronous_commit=False), seconds)
-
-    def _work_off(self, work: Work, seconds: float) -> None:
-        while seconds > 0:
-            self.clients.run(work, min(seconds, _WARM_UP_STEP))
-            self.place.drain(work.system, work.queue)
-            seconds -= _WARM_UP_STEP
-
-    def run(self, contest: Contest, number: int) -> None:
+    def run(self, contest: Contest, plan: Schedule, number: int) -> None:
         self.progress.say(contest.what)
         works = [contest.left, contest.right]
-        windows = {
-            work: self._measure(work) for work in (works if number % 2 == 0 else works[::-1])
+        turns = {
+            work: [self._measure(work, plan.seconds) for _ in range(plan.windows)]
+            for work in (works if number % 2 == 0 else works[::-1])
         }
-        pair = windows[contest.left].rate, windows[contest.right].rate
-        self.rates.setdefault(contest.figure, []).append(pair)
+        left, right = (_rate(turns[work][plan.uncounted :]) for work in works)
+        self.rates.setdefault(contest.figure, []).append((left, right))
         self.samples += [
-            {"figure": contest.figure, "round": number, **windows[work].as_json()}
-            for work in windows
+            {"figure": contest.figure, "round": number, "window": place, **window.as_json()}
+            for windows in turns.values()
+            for place, window in enumerate(windows)
         ]
-        self.progress.step()
 
-    def _measure(self, work: Work) -> Window:
+    def _measure(self, work: Work, seconds: float) -> Window:
         """A window; what it left behind is gone before the next one."""
         if self.vacuum_plain and work.system is System.PLAIN:
             self.place.tidy(System.PLAIN)
-        window = self.clients.run(work, self.seconds)
+        window = self.clients.run(work, seconds)
         if work.kind is Kind.CYCLE:
             self.place.drain(work.system, work.queue)
         else:
             self.place.purge(work.system, work.queue)
+        self.progress.step()
         return window
+
+
+def _rate(windows: list[Window]) -> float:
+    return sum(window.messages for window in windows) / sum(window.seconds for window in windows)
 
 
 def _findings(chosen: list[Contest], race: Race) -> Findings:
