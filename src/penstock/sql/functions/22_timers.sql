@@ -44,7 +44,7 @@ declare
   due      boolean;
   spent_us bigint;
 begin
-  perform setval('penstock.tick_at', now_us + 20000);
+  perform setval('penstock.tick_at', now_us + 50000);
   if current_setting('transaction_isolation') <> 'read committed' then
     return;
   end if;

@@ -42,7 +42,9 @@ begin
       --[ slot
       return query
       with picked as (
-        select r.ctid as place, r.* from penstock.ready_{slot} r
+        select r.ctid as place, r.position, r.id, r.enqueued_at, r.first_claimed_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot,
+          r.key, r.headers, r.payload, r.payload_bytes, r.last_error
+        from penstock.ready_{slot} r
         where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor
           -- The queue may have got its first group or time to live since we looked at it.
           and (r.group_key, r.expires_at) is null
