@@ -12,6 +12,7 @@ from penstock.bench import wire
 from penstock.bench.comparison import Comparison
 from penstock.bench.crew import Crew, Window, crew
 from penstock.bench.driver import PAYLOAD_BYTES, Kind, Work, enqueue_step
+from penstock.bench.errors import BenchError
 from penstock.bench.options import Options
 from penstock.bench.progress import Progress
 from penstock.bench.report import Figures, Findings, Row, rate_text, ratio_text
@@ -122,7 +123,7 @@ class _Bench:
         messages = int((median(known) if known else 20_000) * (seconds + 2 * _RAMP_SECONDS) * 2)
         self._load(messages)
         with self.process.doing(Serve((QUEUE,), concurrency, HANDLERS[handler])):
-            time.sleep(_RAMP_SECONDS)
+            self._ramp()
             before = self.process.read()
             time.sleep(seconds)
             after = self.process.read()
@@ -134,6 +135,15 @@ class _Bench:
             {"handler": handler, "concurrency": concurrency, "seconds": seconds, "rate": rate}
         )
         self.place.purge(System.PENSTOCK, QUEUE)
+
+    def _ramp(self) -> None:
+        """Until the worker is at work, and a little longer."""
+        gives_up_at = time.monotonic() + 30
+        while self.process.read().settled == 0:
+            if time.monotonic() > gives_up_at:
+                raise BenchError("the worker has settled nothing in 30 seconds")
+            time.sleep(0.01)
+        time.sleep(_RAMP_SECONDS)
 
     def _load(self, messages: int) -> None:
         session = self.place.sessions[System.PENSTOCK]
@@ -155,7 +165,7 @@ class _Bench:
         enqueue = enqueue_step(session, QUEUE, [wire.json_payload(PAYLOAD_BYTES)])
         with self.process.doing(Serve((QUEUE,), 16, keep_starts=True)):
             enqueue()  # the first one pays for connections and plans
-            time.sleep(_RAMP_SECONDS)
+            self._ramp()
             self.process.read()
             answered: list[float] = []
             ends_at = time.monotonic() + seconds

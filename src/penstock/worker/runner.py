@@ -88,11 +88,13 @@ class Runner:
         return Want(self.queue, room, self.handler.lease_seconds)
 
     def release(self, want: Want) -> None:
+        """Whoever waits for room has it again."""
         self._reserved -= want.count
+        self.on_room()
 
     def take(self, want: Want, rows: Sequence[Sequence[Any]]) -> None:
         """Begin with what a claim brought."""
-        self._reserved -= want.count
+        self.release(want)
         if not rows:
             return
         now = monotonic()
