@@ -338,9 +338,11 @@ class Client(ScheduleVerbs):
     def resume(self, name: str) -> None:
         self.run(operations.resume(name))
 
-    def purge(self, name: str, *, include_leased: bool = False) -> int:
+    def purge(
+        self, name: str, *, include_leased: bool = False, max_count: int | None = None
+    ) -> int:
         """Delete what waits in a queue (`<queue>.dlq`: its dead letters); how many."""
-        return self.run(operations.purge(name, include_leased=include_leased))
+        return self.run(operations.purge(name, include_leased=include_leased, max_count=max_count))
 
     def queues(self) -> list[Queue]:
         return self.run(insights.queues())

@@ -337,9 +337,13 @@ class AsyncClient(AsyncScheduleVerbs):
     async def resume(self, name: str) -> None:
         await self.run(operations.resume(name))
 
-    async def purge(self, name: str, *, include_leased: bool = False) -> int:
+    async def purge(
+        self, name: str, *, include_leased: bool = False, max_count: int | None = None
+    ) -> int:
         """Delete what waits in a queue (`<queue>.dlq`: its dead letters); how many."""
-        return await self.run(operations.purge(name, include_leased=include_leased))
+        return await self.run(
+            operations.purge(name, include_leased=include_leased, max_count=max_count)
+        )
 
     async def queues(self) -> list[Queue]:
         return await self.run(insights.queues())

@@ -49,8 +49,12 @@ def stats(name: str) -> Command[QueueStats]:
     return Command(_STATS, params, lambda rows: QueueStats(*rows[0]))
 
 
-def message(id: int) -> Command[Message]:
-    """A message, live or finished, with its attempts."""
+def message(id: int, *, thorough: bool = True) -> Command[Message]:
+    """A message, live or finished, with its attempts.
+
+    One that is ready again after a failed attempt is found by a scan of all that is ready; if not
+    `thorough`, then only where that is short.
+    """
 
     def decode(rows: Rows) -> Message:
         if not rows:
@@ -61,7 +65,11 @@ def message(id: int) -> Command[Message]:
             )
         return replace(_message(rows[0]), attempts=_attempts(rows[0][-1]))
 
-    return Command(_text("message"), {"id": check.whole("id", id, check.INT8)}, decode)
+    params = {
+        "id": check.whole("id", id, check.INT8),
+        "thorough": check.truth("thorough", thorough),
+    }
+    return Command(_text("message"), params, decode)
 
 
 def messages(

@@ -16,7 +16,7 @@ _SET: Final = call("set_queue", name="text", settings="jsonb")
 _DROP: Final = call("drop_queue", name="text", force="boolean")
 _PAUSE: Final = call("pause", name="text")
 _RESUME: Final = call("resume", name="text")
-_PURGE: Final = call("purge", name="text", include_leased="boolean")
+_PURGE: Final = call("purge", name="text", include_leased="boolean", max_count="bigint")
 _MAINTAIN: Final = call("maintain", "maintain::text", full_pass="boolean")
 
 
@@ -58,11 +58,12 @@ def resume(name: str) -> Command[None]:
     return Command(_RESUME, {"name": check.text("name", name)}, nothing)
 
 
-def purge(name: str, *, include_leased: bool = False) -> Command[int]:
+def purge(name: str, *, include_leased: bool = False, max_count: int | None = None) -> Command[int]:
     """Delete what waits in a queue (`<queue>.dlq`: its dead letters); how many."""
     params = {
         "name": check.text("name", name),
         "include_leased": check.truth("include_leased", include_leased),
+        "max_count": check.optional_whole("max_count", max_count, check.INT8),
     }
     return Command(_PURGE, params, scalar)
 

@@ -1,7 +1,7 @@
--- Discards the waiting messages of a queue (the leased ones too, on request), or its dead letters: '<queue>.dlq'.
--- They leave their history as cancelled. Returns how many. Uses the queue's index where there is one, else scans.
+-- Discards the waiting messages of a queue (the leased ones too, on request), or its dead letters: '<queue>.dlq'; at most
+-- max_count of them. They leave their history as cancelled. Returns how many. Uses the queue's index where there is one, else scans.
 select penstock._unroll($unroll$
-create or replace function penstock.purge(name text, include_leased boolean default false) returns bigint
+create or replace function penstock.purge(name text, include_leased boolean default false, max_count bigint default null) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -10,36 +10,48 @@ declare
   n    bigint := 0;
   now_at timestamptz := clock_timestamp();
 begin
+  if max_count < 0 then
+    perform penstock._fail_value('max_count', max_count::text, '0 or more');
+  end if;
   select * into q from penstock.queue t where t.name = regexp_replace(purge.name, '\.dlq$', '');
   if not found then
     perform penstock._fail_unknown_queue(purge.name);
   end if;
   if dead then
-    with gone as (delete from penstock.dead m where m.queue_id = q.id returning *),
+    with gone as (
+      delete from penstock.dead where ctid = any (array(
+        select m.ctid from penstock.dead m where m.queue_id = q.id limit max_count - n)) returning *),
     ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt,
       g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
     select count(*) into n from ended;
     return n;
   end if;
-  with gone as (delete from penstock.scheduled m where m.queue_id = q.id and m.group_key is null returning *),
+  with gone as (
+    delete from penstock.scheduled where ctid = any (array(
+      select m.ctid from penstock.scheduled m where m.queue_id = q.id and m.group_key is null limit max_count - n)) returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt,
     g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select count(*) into n from ended;
-  with gone as (delete from penstock.grouped m where m.queue_id = q.id returning *),
+  with gone as (
+    delete from penstock.grouped where ctid = any (array(
+      select m.ctid from penstock.grouped m where m.queue_id = q.id limit max_count - n)) returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt,
     g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
-  -- No group's ticket has a delayed message to wait for any more.
+  -- A group's ticket may wait for a delayed message that is gone: it looks again.
   update penstock.scheduled m set due_at = now_at where m.queue_id = q.id and m.group_key is not null and m.due_at > now_at;
   --[
-  with gone as (delete from penstock.ready_{slot} m where m.queue_id = q.id and m.group_key is null returning *),
+  with gone as (
+    delete from penstock.ready_{slot} where ctid = any (array(
+      select m.ctid from penstock.ready_{slot} m where m.queue_id = q.id and m.group_key is null limit max_count - n)) returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt,
     g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
   --]
   if include_leased then
     --[
-    n := n + (select count(penstock.cancel(m.id)) from (select id from penstock.leased_{slot} l where l.queue_id = q.id and l.dead_at is null) m);
+    n := n + (select count(penstock.cancel(m.id)) from (
+      select id from penstock.leased_{slot} l where l.queue_id = q.id and l.dead_at is null limit max_count - n) m);
     --]
   end if;
   return n;

@@ -1,0 +1,4 @@
+-- The workers that were seen within a day, by name. No locks.
+select worker, state, alive, started_at, seen_at, hostname, pid, version, running, queues::text
+  from penstock.heartbeats
+ order by worker
