@@ -16,11 +16,12 @@ from typing import Any
 from penstock.bench.machine import machine, now, server, versions
 
 from .arena import Arena, Scenario, Times
+from .crew import faketime_library
 from .scenarios import SCENARIOS
 from .server import program_of
 
 LONG = Times(rate=800, warm=5, window=20, fault=10, recover=180)
-SHORT = Times(rate=300, warm=1, window=2, fault=2, recover=60)
+SHORT = Times(rate=200, warm=1, window=2, fault=2, recover=60)
 # What the short form plays: each way in which work is cut off, and the horizon.
 IN_SHORT = [
     "workers_killed",
@@ -75,9 +76,11 @@ def _options() -> argparse.Namespace:
 
 def _check_programs(options: argparse.Namespace) -> None:
     """The short form is part of `make test`, and does without where it must; the long one not."""
-    missing = [name for name in ("pgbouncer", "faketime") if program_of(name) is None]
-    if options.direct:
-        missing = [name for name in missing if name != "pgbouncer"]
+    missing = []
+    if not options.direct and program_of("pgbouncer") is None:
+        missing.append("pgbouncer")
+    if faketime_library() is None:
+        missing.append("faketime")
     if missing and not options.short:
         sys.exit(
             f"not installed: {', '.join(missing)}. On Debian: apt-get install pgbouncer faketime"
@@ -117,7 +120,8 @@ def _played(arena: Arena, scenario: Scenario, number: int) -> dict[str, Any]:
     print(
         f"{scenario.name}: {answer['committed']} messages, {answer['repeated']} delivered again, "
         f"{faults}; {answer['rate_after']}/s after {answer['rate_before']}/s, "
-        f"ratio {answer['recovery_ratio']} ({answer['seconds']} s)",
+        f"ratio {answer['recovery_ratio']}, recovered in {answer['recovery_seconds']} s "
+        f"({answer['seconds']} s, load {answer['load_average']})",
         flush=True,
     )
     for example in answer["examples"]:

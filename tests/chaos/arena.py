@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from .crew import GRACE_SECONDS, Producers, Proxy, Workers
 from .history import count
 from .server import Pooler, Server, wait_for
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "lease_seconds": 3,
     "max_attempts": 100,
     "keep_history": 1,
@@ -89,11 +90,14 @@ class Run:
     def window(self) -> Window:
         return self.watch(self.times.window)
 
-    def recover(self) -> float:
-        """Waits until only the usual is in work; how long that took."""
+    def recover(self) -> float | None:
+        """Waits until only the usual is in work; how long that took, or None if it did not."""
         begun = time.monotonic()
         usual = max(50.0, self.times.rate / 4)
-        wait_for(lambda: self.backlog() <= usual, "the backlog is gone", self.times.recover)
+        try:
+            wait_for(lambda: self.backlog() <= usual, "the backlog is gone", self.times.recover)
+        except TimeoutError:
+            return None
         return round(time.monotonic() - begun, 2)
 
 
@@ -155,13 +159,13 @@ class Arena:
             shutil.rmtree(place)
 
     def _stages(self, scenario: Scenario, run: Run, place: Path) -> Pair:
-        wait_for(lambda: count(place, "<") > self.times.rate, "work has begun", 60)
+        wait_for(lambda: count(place, "<") > self.times.rate, "work has begun", 180)
         run.watch(self.times.warm)
         run.recover()
         pair = scenario.play(run)
         run.producers.stop()
         with contextlib.suppress(TimeoutError):
-            wait_for(lambda: not self._left(run.queue), "all is done", self.times.recover)
+            wait_for(lambda: not self._left(run.queue), "all is done", 3 * self.times.recover)
         return pair
 
     @contextlib.contextmanager
@@ -209,5 +213,7 @@ class Arena:
             "recovery_ratio": round(after / before, 4) if before else None,
             "rate_before": round(before, 1),
             "rate_after": round(after, 1),
+            # A neighbour that takes the machine away shows here, and in the pace.
+            "load_average": round(os.getloadavg()[0], 1),
             "examples": verdict.examples(),
         }

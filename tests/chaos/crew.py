@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -40,11 +42,10 @@ class Workers:
         self._watch.start()
 
     def _start(self, clock: str | None) -> subprocess.Popen[bytes]:
-        # Only the clock on the wall is wrong; the steady one is the machine's, as it would be.
-        prefix = ["faketime", "-m", "--exclude-monotonic", "-f", clock] if clock else []
+        environment = self._environment | (faked(clock) if clock else {})
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                [*prefix, *self._command], cwd=ROOT, env=self._environment, stdout=log, stderr=log
+                self._command, cwd=ROOT, env=environment, stdout=log, stderr=log
             )
 
     def _supervise(self) -> None:
@@ -57,6 +58,13 @@ class Workers:
         """kill -9, at a moment of no importance."""
         random.choice(self.processes).kill()
 
+    def freeze_one(self, seconds: float) -> None:
+        """Stops a process in the middle of whatever it does, and lets it go on later."""
+        process = random.choice(self.processes)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         self._stopping.set()
         self._watch.join()
@@ -64,6 +72,21 @@ class Workers:
             process.terminate()
         for process in self.processes:
             end(process, GRACE_SECONDS + 5)
+
+
+def faketime_library() -> Path | None:
+    """The library alone: the program of that name would stand between us and the worker."""
+    return next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+
+
+def faked(clock: str) -> dict[str, str]:
+    """Only the clock on the wall is wrong; the steady one is the machine's, as it would be."""
+    return {
+        "LD_PRELOAD": str(faketime_library()),
+        "FAKETIME": clock,
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
 
 
 class Producers:

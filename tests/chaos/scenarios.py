@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import psycopg
 
-from .arena import Pair, Run, Scenario
+from .arena import SETTINGS, Pair, Run, Scenario
 from .server import held
 
 Fault: TypeAlias = Callable[[Run], AbstractContextManager[None]]
@@ -74,6 +74,11 @@ def worker_killed_once(run: Run) -> Iterator[None]:
 
 def workers_killed(run: Run) -> AbstractContextManager[None]:
     return repeated(run.workers.kill_one, 2)
+
+
+def workers_frozen(run: Run) -> AbstractContextManager[None]:
+    """One after the other stands still for longer than its leases last, and goes on regardless."""
+    return repeated(lambda: run.workers.freeze_one(SETTINGS["lease_seconds"] + 1), 0.5)
 
 
 def restarted(mode: str) -> Fault:
@@ -219,6 +224,7 @@ def nothing(run: Run) -> Iterator[None]:
 SCENARIOS = [
     Scenario("worker_killed_once", after(worker_killed_once)),
     Scenario("workers_killed", after(workers_killed)),
+    Scenario("workers_frozen", after(workers_frozen)),
     Scenario("server_restarted_fast", after(restarted("fast"))),
     Scenario("server_restarted_immediate", after(restarted("immediate"))),
     Scenario("backends_terminated", after(backends_terminated)),
