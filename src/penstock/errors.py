@@ -206,6 +206,18 @@ class DatabaseUnavailableError(PenstockError):
     """PostgreSQL cannot be reached, or went away during the call."""
 
 
+class LakeError(PenstockError):
+    """A lake cannot be used, or does not hold what it should."""
+
+
+class LakeConflictError(LakeError):
+    """Another run changed the lake meanwhile: this step did not happen."""
+
+
+class LakeMismatchError(LakeError):
+    """The lake belongs to another database, or was made for another format."""
+
+
 class ErrorRow(NamedTuple):
     """One line of the table. `sqlstate` is None for errors that SQL never raises by itself."""
 
@@ -216,7 +228,7 @@ class ErrorRow(NamedTuple):
 
 
 # Exit codes by family: 2 bad input, 3 not found, 4 conflict, 5 try later, 6 database, 7 schema,
-# 8 not allowed; 1 is left for what nobody foresaw.
+# 8 not allowed, 9 the lake; 1 is left for what nobody foresaw.
 ERRORS: Final = (
     ErrorRow("PS001", QueueNotFoundError, 404, 3),
     ErrorRow("PS002", QueueExistsError, 409, 4),
@@ -245,6 +257,8 @@ ERRORS: Final = (
     ErrorRow(None, MigrationError, 503, 7),
     ErrorRow(None, DatabaseUnavailableError, 503, 6),
     ErrorRow(None, ConfigurationError, 500, 2),
+    ErrorRow(None, LakeConflictError, 409, 4),
+    ErrorRow(None, LakeError, 500, 9),
     ErrorRow(None, PenstockError, 500, 1),
 )
 _BY_CLASS: Final = {row.error: row for row in ERRORS}

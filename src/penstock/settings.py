@@ -7,6 +7,8 @@
 | `PENSTOCK_HOME` | where the embedded PostgreSQL keeps its data, if no other was named;   |
 |                 | else `$XDG_DATA_HOME/penstock`, else `~/.local/share/penstock`,        |
 |                 | and for root `/var/lib/penstock`                                       |
+| `PENSTOCK_LAKE` | where the lake is: a directory, or a URI that Spark knows; else        |
+|                 | `lake` below `PENSTOCK_HOME`                                           |
 
 A variable set to nothing counts as not set.
 """
@@ -48,6 +50,14 @@ class Settings:
         """The settings in force; `dsn`, from the command line or a caller, comes first."""
         found = os.environ if environment is None else environment
         return cls(dsn=_find_dsn(dsn, found), home=_find_home(found))
+
+
+def lake_path(named: str | None = None, environment: Mapping[str, str] | None = None) -> str:
+    """Where the lake is; `named`, from the command line, comes first."""
+    found = os.environ if environment is None else environment
+    if named is not None and not named.strip():
+        raise ConfigurationError("the path of the lake is empty", hint="Name a directory or a URI.")
+    return named or found.get("PENSTOCK_LAKE", "").strip() or str(_find_home(found) / "lake")
 
 
 def _find_dsn(explicit: str | None, environment: Mapping[str, str]) -> str | None:

@@ -25,6 +25,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.warehouse.dir": str(home / "warehouse"),
             "spark.driver.memory": "1g",
             "spark.local.dir": str(home),
+            # Compiling a plan takes longer than running it on a few rows.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
         },
     )
     session.sparkContext.setLogLevel("OFF")

@@ -108,6 +108,7 @@ ATTEMPTS: Final = Table(
         "ended_at timestamp",
         "error string",
         _XID,
+        "state string",
     ),
 )
 _LIVE: Final = (

@@ -65,8 +65,8 @@ begin
   end if;
   state := coalesce(state, case when due is null then 'ready' else 'scheduled' end);
   if q.keep_history > 0 and (state in ('ready', 'scheduled') or state = 'dead' and q.dlq_enabled) then
-    insert into penstock.attempt_log (slot, message_id, queue, attempt, worker, started_at, ended_at, error)
-    values (pg_sequence_last_value('penstock.history_current'), m.id, q.name, m.attempt, m.worker, m.claimed_at, now_at, left(error, 8192));
+    insert into penstock.attempt_log (slot, message_id, queue, attempt, worker, started_at, ended_at, error, state)
+    values (pg_sequence_last_value('penstock.history_current'), m.id, q.name, m.attempt, m.worker, m.claimed_at, now_at, left(error, 8192), state);
   end if;
   perform penstock._place(q, m, state, due, l.position);
   return state;

@@ -91,7 +91,7 @@ end $$;
 $unroll$);
 
 -- Begins a new history slot once a day, or less often where queues keep more than a week, and truncates slots all of
--- whose rows are older than any queue keeps. Returns how many were truncated.
+-- whose rows are older than any queue keeps and have landed in every lake. Returns how many were truncated.
 create or replace function penstock._turn_history() returns integer language plpgsql as $$
 declare
   keep    interval := make_interval(days => coalesce((select max(keep_history) from penstock.queue), 0));
@@ -108,14 +108,9 @@ begin
   -- A slot may go when the slot after it was begun long enough ago: then nothing younger is in it.
   for h in select slot, ended_at from (select slot, lead(begun_at) over (order by begun_at) ended_at from penstock.history_slot) s
            where ended_at < clock_timestamp() - keep loop
-    begin
-      execute format('lock table penstock.history_log_%1$s, penstock.attempt_log_%1$s in access exclusive mode nowait', h.slot);
-      execute format('truncate penstock.history_log_%1$s, penstock.attempt_log_%1$s', h.slot);
-      delete from penstock.history_slot where slot = h.slot;
+    if penstock._drop_history(h.slot) then
       dropped := dropped + 1;
-    exception when lock_not_available then
-      null;   -- a reader is there: another time
-    end;
+    end if;
   end loop;
   if newest.begun_at < clock_timestamp() - period then
     select s into next from generate_series(0, 15) s where s not in (select slot from penstock.history_slot) order by (s - newest.slot + 16) % 16 limit 1;

@@ -6,5 +6,5 @@ from penstock.history_log h left join penstock.queue q on q.name = h.queue
 where h.finished_at > clock_timestamp() - make_interval(days => coalesce(nullif(q.keep_history, 0), 3650));
 
 create or replace view penstock.attempts as
-select a.message_id, a.queue, a.attempt::integer, a.worker, a.started_at, a.ended_at, a.error, a.xid
+select a.message_id, a.queue, a.attempt::integer, a.worker, a.started_at, a.ended_at, a.error, a.xid, a.state
 from penstock.attempt_log a;

@@ -6,5 +6,5 @@ select h.xid, h.id, h.queue, h.state, h.enqueued_at, h.first_claimed_at, h.last_
 from penstock.history_log h;
 
 create or replace view penstock.attempts_feed as
-select a.xid, a.message_id, a.queue, a.attempt::integer, a.worker, a.started_at, a.ended_at, a.error
+select a.xid, a.message_id, a.queue, a.attempt::integer, a.worker, a.started_at, a.ended_at, a.error, a.state
 from penstock.attempt_log a;

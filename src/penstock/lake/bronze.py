@@ -1,0 +1,181 @@
+"""PostgreSQL -> bronze: history and attempts as they were, in files of their day and queue.
+
+A task reads Arrow from PostgreSQL and writes the Parquet files itself; the driver gets to know
+their names, and decides. Where the lake is not a local directory, Spark writes them instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from penstock.errors import LakeError
+from penstock.lake import columns
+from penstock.lake.contract import ATTEMPTS, HISTORY
+from penstock.lake.files import PartitionedFiles, write_frame
+from penstock.lake.lake import Lake
+from penstock.lake.layout import BRONZE_ATTEMPTS, BRONZE_HISTORY, LakeTable
+from penstock.lake.ledger import DataFile, Entry, State
+from penstock.lake.options import SourceOptions
+from penstock.lake.plan import LogPartition
+from penstock.lake.source_log import LogStreamReader
+from penstock.lake.storage import LocalStorage
+
+SOURCES: Final = {BRONZE_HISTORY: HISTORY, BRONZE_ATTEMPTS: ATTEMPTS}
+_FILE_SCHEMA: Final = (
+    "path string, rows bigint, bytes bigint, id_min bigint, id_max bigint, at_min bigint, "
+    "at_max bigint, version bigint, epoch bigint"
+)
+
+
+def from_source(log: DataFrame, table: LakeTable) -> DataFrame:
+    """What the source delivers of a log, with the day it belongs to."""
+    days = log.withColumn("day", sf.to_date(table.time_column or ""))
+    return days.select(*columns.names(table))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The next rows to land: what is read by which task, and where the source stands then."""
+
+    expects: dict[str, Any]
+    offsets: dict[str, Any]
+    parts: tuple[tuple[LakeTable, InputPartition], ...]
+    rows: int
+
+
+class Landing:
+    """Reads the logs of one database into one lake, batch by batch."""
+
+    def __init__(self, lake: Lake, options: dict[str, str], max_rows: int) -> None:
+        self._lake = lake
+        self._max_rows = max_rows
+        self._readers = {
+            table: LogStreamReader(
+                SourceOptions.read({**options, "table": source.name}), columns.source_schema(source)
+            )
+            for table, source in SOURCES.items()
+        }
+
+    def next_batch(self, state: State) -> Batch | None:
+        """What to land now; None when there is nothing."""
+        offsets, parts, rows = {}, [], 0
+        for table, reader in self._readers.items():
+            start = state.offsets.get(table.path) or reader.initialOffset()
+            end = reader.latestOffset(start, ReadMaxRows(self._max_rows))
+            offsets[table.path] = end
+            for part in reader.partitions(start, end):
+                parts.append((table, part))
+                rows += _count(part)
+        if not parts:
+            return None
+        return Batch(state.offsets, offsets, tuple(parts), rows)
+
+    def land(self, batch: Batch) -> list[DataFile]:
+        """Writes the batch aside, and then lets it happen."""
+        staging = self._lake.new_staging()
+        if isinstance(self._lake.storage, LocalStorage):
+            files = self._by_tasks(batch, staging)
+        else:
+            files = self._by_spark(batch, staging)
+        landed = sum(file.rows for file in files)
+        if landed != batch.rows:
+            raise LakeError(
+                f"PostgreSQL counted {batch.rows} rows to land, and {landed} were read",
+                hint="Nothing was changed. Run it again; if it stays so, history was edited.",
+            )
+        self._lake.ledger.commit(
+            Entry(
+                kind="land",
+                staging=staging,
+                add=tuple(files),
+                expects=batch.expects,
+                offsets=batch.offsets,
+            )
+        )
+        return files
+
+    def __enter__(self) -> Landing:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.stop()
+
+    def _by_tasks(self, batch: Batch, staging: str) -> list[DataFile]:
+        root = self._lake.storage.address(staging)
+        task = _writing_task(batch.parts, self._readers, root)
+        rows = _spread(self._lake, len(batch.parts)).mapInArrow(task, _FILE_SCHEMA).collect()
+        return [DataFile(*row) for row in rows]
+
+    def _by_spark(self, batch: Batch, staging: str) -> list[DataFile]:
+        files = []
+        for table, reader in self._readers.items():
+            parts = [part for each, part in batch.parts if each == table]
+            if not parts:
+                continue
+            task = _reading_task(parts, reader)
+            log = _spread(self._lake, len(parts)).mapInArrow(
+                task, columns.source_schema(SOURCES[table])
+            )
+            files += write_frame(self._lake, from_source(log, table), table, staging)
+        return files
+
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _spread(lake: Lake, tasks: int) -> DataFrame:
+    """One row, its number, for each task."""
+    return lake.spark.range(0, tasks, 1, tasks)
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _writing_task(
+    parts: tuple[tuple[LakeTable, InputPartition], ...],
+    readers: dict[LakeTable, LogStreamReader],
+    root: str,
+) -> Task:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            table, part = parts[number]
+            files = PartitionedFiles(root, table)
+            for batch in readers[table].read(part):
+                files.write(batch)
+            yield _as_batch(files.close())
+
+    return task
+
+
+def _reading_task(parts: list[InputPartition], reader: LogStreamReader) -> Task:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            yield from reader.read(parts[number])
+
+    return task
+
+
+def _as_batch(files: list[DataFile]) -> pa.RecordBatch:
+    names = [field.name for field in fields(DataFile)]
+    types = [pa.string(), *[pa.int64()] * (len(names) - 1)]
+    schema = pa.schema(list(zip(names, types, strict=True)))
+    return pa.RecordBatch.from_pylist([asdict(file) for file in files], schema=schema)
+
+
+def _count(part: InputPartition) -> int:
+    stretches = part.stretches if isinstance(part, LogPartition) else ()
+    return sum(stretch.count for stretch in stretches)

@@ -1,0 +1,167 @@
+"""A lake: what it is, what is in it, and its tables as DataFrames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from penstock.errors import LakeError, LakeMismatchError, SchemaNewerError
+from penstock.lake import columns
+from penstock.lake.formats import FORMATS, PARQUET, check_format, publisher
+from penstock.lake.layout import LAKE_FILE, STAGING, LakeTable
+from penstock.lake.ledger import DataFile, Entry, Guard, Ledger, State
+from penstock.lake.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """lake.json. `name` is the lake's name in PostgreSQL, which keeps history until it landed."""
+
+    name: str
+    format: str
+    layout_version: int
+    created_at: str
+
+
+class Lake:
+    """The way to one lake, for as long as a command runs."""
+
+    def __init__(
+        self, storage: Storage, about: About, spark: SparkSession | None, guard: Guard | None = None
+    ) -> None:
+        self.storage = storage
+        self.about = about
+        self._spark = spark
+        publish = publisher(about.format, storage)
+        if storage.decides or guard is None:
+            self.ledger = Ledger(storage, publish)
+        else:
+            self.ledger = Ledger(storage, publish, guard)
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._spark is None:
+            raise LakeError("this needs a Spark session, and the lake was opened without")
+        return self._spark
+
+    @classmethod
+    def open(cls, root: str, spark: SparkSession | None = None, guard: Guard | None = None) -> Lake:
+        """The lake that is there."""
+        storage = open_storage(root, spark)
+        about = _read_about(storage)
+        if about is None:
+            raise LakeError(
+                f"there is no lake at {root}",
+                hint="`penstock lake run` makes one; --path or PENSTOCK_LAKE says where.",
+            )
+        return cls(storage, about, spark, guard)
+
+    @classmethod
+    def open_or_create(
+        cls,
+        root: str,
+        spark: SparkSession | None = None,
+        *,
+        format: str | None = None,
+        name: str | None = None,
+        guard: Guard | None = None,
+    ) -> Lake:
+        """The lake that is there, or a new one. What is named must agree with what is there."""
+        storage = open_storage(root, spark)
+        about = _read_about(storage)
+        if about is None:
+            check_format(format or PARQUET, root)
+            about = About(
+                name=name or f"lake-{uuid4().hex[:8]}",
+                format=format or PARQUET,
+                layout_version=columns.LAYOUT_VERSION,
+                created_at=datetime.now(UTC).isoformat(),
+            )
+            if not storage.write_new(LAKE_FILE, json.dumps(asdict(about), indent=2) + "\n"):
+                return cls.open_or_create(root, spark, format=format, name=name, guard=guard)
+        for what, asked, found in (
+            ("format", format, about.format),
+            ("name", name, about.name),
+        ):
+            if asked is not None and asked != found:
+                raise LakeMismatchError(
+                    f"the lake at {root} has the {what} {found}, not {asked}",
+                    hint=f"Leave --{what} out, or name another --path.",
+                )
+        return cls(storage, about, spark, guard)
+
+    def state(self) -> State:
+        return self.ledger.state()
+
+    def begin_anew(self) -> State:
+        """Lands everything again, from here on: silver keeps each message once."""
+        return self.ledger.commit(Entry(kind="begin", staging=self.new_staging(), offsets={}))
+
+    def new_staging(self) -> str:
+        return f"{STAGING}/{uuid4().hex}"
+
+    def clear_staging(self) -> None:
+        """Removes what steps left that came to nothing. For a writer that is alone."""
+        keep = self.ledger.settle().head
+        for name in self.storage.names(STAGING):
+            if keep is None or keep.staging != f"{STAGING}/{name}":
+                self.storage.remove(f"{STAGING}/{name}")
+
+    def frame(self, table: LakeTable, files: Iterable[DataFile] | None = None) -> DataFrame:
+        """A table, or some of its files."""
+        state = self.state()
+        chosen = state.of(table) if files is None else list(files)
+        staged = [file for file in chosen if self._is_staged(state, file)]
+        placed = [file.path for file in chosen if file not in staged]
+        frame = self.read(table, placed)
+        if not staged or state.head is None:
+            return frame
+        return frame.unionByName(self.read(table, [f.path for f in staged], state.head.staging))
+
+    def read(self, table: LakeTable, paths: list[str], below: str = "") -> DataFrame:
+        """Files of a table by their paths in the lake, or in a staging directory."""
+        schema = columns.schema(table)
+        if not paths:
+            return self.spark.createDataFrame([], schema)
+        prefix = f"{below}/" if below else ""
+        base = self.storage.address(f"{prefix}{table.path}")
+        reader = self.spark.read.schema(schema).option("basePath", base)
+        frame = reader.parquet(*(self.storage.address(f"{prefix}{path}") for path in paths))
+        return frame.select(*schema.fieldNames())
+
+    def _is_staged(self, state: State, file: DataFile) -> bool:
+        """Whether the last step was decided, and its file not moved to its place yet."""
+        if state.head is None or file.version != state.version or self.storage.exists(file.path):
+            return False
+        return self.storage.exists(f"{state.head.staging}/{file.path}")
+
+
+def _read_about(storage: Storage) -> About | None:
+    text = storage.read(LAKE_FILE)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+        about = About(**{name: found[name] for name in About.__slots__})
+        known = about.format in FORMATS and isinstance(about.layout_version, int)
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise LakeError(
+            f"{storage.address(LAKE_FILE)} is not the description of a lake",
+            hint="Name another --path, or put the file back as it was.",
+        )
+    if about.layout_version > columns.LAYOUT_VERSION:
+        raise SchemaNewerError(
+            f"the lake at {storage.root} has layout {about.layout_version}, "
+            f"this Penstock knows layouts up to {columns.LAYOUT_VERSION}",
+            hint="Upgrade Penstock; the lake was left as it is.",
+        )
+    return about

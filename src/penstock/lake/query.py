@@ -1,0 +1,69 @@
+"""SQL over the lake: its tables as views, read as they are in this moment."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, Row
+
+from penstock.errors import InvalidValueError
+from penstock.lake.lake import Lake
+from penstock.lake.layout import TABLES
+
+VIEWS = tuple(table.view for table in TABLES.values())
+
+
+def query(lake: Lake, text: str) -> DataFrame:
+    """What a SELECT finds. Nothing else is run: the views are for reading."""
+    text = text.strip().rstrip(";")
+    make_views(lake, text)
+    try:
+        # As a part of a larger query, so that what is not one is refused before it does anything.
+        lake.spark.sql(f"SELECT * FROM (\n{text}\n)").schema  # noqa: B018
+        return lake.spark.sql(text)
+    except (AnalysisException, ParseException) as error:
+        raise InvalidValueError(
+            f"the query is not one that can be run: {_reason(error)}",
+            hint=f"It is a SELECT over: {', '.join(VIEWS)}.",
+            field="query",
+        ) from error
+
+
+def rows_of(lake: Lake, text: str, limit: int) -> tuple[list[str], list[list[Any]]]:
+    """The names of the columns, and the first rows.
+
+    Once more, if a compaction has removed the files that it was about to read.
+    """
+    for last in (False, True):
+        try:
+            frame = query(lake, text).limit(limit)
+            return frame.columns, [[_plain(value) for value in row] for row in frame.collect()]
+        except Exception as error:
+            if last or "FILE_NOT_EXIST" not in str(error):
+                raise
+    raise AssertionError
+
+
+def _plain(value: Any) -> Any:
+    """Spark hands out times in the machine's zone, without saying so."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return value.asDict(recursive=True) if isinstance(value, Row) else value
+
+
+def make_views(lake: Lake, text: str) -> None:
+    """The tables that a query names."""
+    for table in TABLES.values():
+        if re.search(rf"\b{table.view}\b", text, re.IGNORECASE):
+            lake.frame(table).createOrReplaceTempView(table.view)
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence: Spark goes on with the whole query and its plan."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return re.sub(r"\s*SQLSTATE:.*", "", lines[0]) if lines else type(error).__name__

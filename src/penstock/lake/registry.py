@@ -1,0 +1,83 @@
+"""The lake in PostgreSQL: its registration, how far it has come, and the lock of its writers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from penstock.errors import translated
+from penstock.lake.layout import BRONZE_ATTEMPTS, BRONZE_HISTORY
+from penstock.lake.ledger import State
+from penstock.lake.offsets import LogOffset
+from penstock.lake.options import Service
+from penstock.lake.server import connect
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What a lake lacks; `rows` are counted up to a hundred thousand."""
+
+    rows: int
+    seconds: float
+
+
+class Registry:
+    """One connection, made again when it was lost. Every call is a transaction of its own."""
+
+    def __init__(self, service: Service, name: str) -> None:
+        self.service = service
+        self.name = name
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def register(self, path: str, format: str) -> None:
+        self.call("select penstock.register_lake(%s, %s, %s)", self.name, path, format)
+
+    def landed(self, state: State, rows: int = 0, size: int = 0) -> None:
+        """Says how far the lake has come: history that it has may be dropped."""
+        seen = [_seen(state, table.path) for table in (BRONZE_HISTORY, BRONZE_ATTEMPTS)]
+        query = "select penstock.lake_landed(%s, %s::pg_snapshot, %s::pg_snapshot, %s, %s)"
+        self.call(query, self.name, *seen, rows, size)
+
+    def release(self) -> bool:
+        return bool(self.call("select penstock.release_lake(%s)", self.name)[0][0])
+
+    def lag(self) -> Lag:
+        query = "select lag_rows, lag_seconds from penstock.lakes where name = %s"
+        rows = self.call(query, self.name)
+        return Lag(*rows[0]) if rows else Lag(0, 0.0)
+
+    def call(self, query: str, *arguments: Any) -> list[Any]:
+        with translated():
+            return self.connection().execute(query.encode(), arguments).fetchall()
+
+    def connection(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self.service)
+        return self._connection
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Alone among the writers of this lake, for a moment."""
+        with translated():
+            connection = self.connection()
+            with connection.transaction():
+                query = b"select pg_advisory_xact_lock(1885695604, hashtext(%s))"
+                connection.execute(query, [self.name])
+                yield
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _seen(state: State, table: str) -> str | None:
+    """The snapshot all of which has landed; None before the first batch."""
+    offset = state.offsets.get(table)
+    if not offset:
+        return None
+    places = LogOffset.from_json(offset, offset["table"]).places
+    return next((str(place.seen) for place in places.values()), None)

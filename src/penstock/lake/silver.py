@@ -1,0 +1,80 @@
+"""Bronze -> silver: one row for each message and each failed attempt, typed, with its durations.
+
+A message is known by its id and the moment it was enqueued: a restored database may give an id
+out again. What lands twice, because a lake began anew, is kept once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from penstock.lake import columns
+from penstock.lake.layout import SILVER_ATTEMPTS, SILVER_MESSAGES
+
+MESSAGE_KEY: Final = ("service", "id", "enqueued_at")
+ATTEMPT_KEY: Final = ("service", "message_id", "attempt", "started_at")
+_KIND_LENGTH: Final = 200
+
+
+def messages(history: DataFrame) -> DataFrame:
+    """One row for each finished message."""
+    kind = error_kind(sf.col("last_error"))
+    typed = (
+        _first_of_each(history, MESSAGE_KEY)
+        .withColumn("wait_seconds", _seconds("enqueued_at", "first_claimed_at"))
+        .withColumn("work_seconds", _seconds("last_claimed_at", "finished_at"))
+        .withColumn("end_to_end_seconds", _seconds("enqueued_at", "finished_at"))
+        .withColumn("payload_kind", sf.when(sf.col("payload").isNull(), "bytes").otherwise("json"))
+        .withColumn("error_kind", kind)
+        .withColumn("error_fingerprint", fingerprint(kind))
+    )
+    return typed.select(*columns.names(SILVER_MESSAGES))
+
+
+def attempts(log: DataFrame) -> DataFrame:
+    """One row for each attempt that did not end its message well."""
+    kind = error_kind(sf.col("error"))
+    typed = (
+        _first_of_each(log, ATTEMPT_KEY)
+        .withColumn("work_seconds", _seconds("started_at", "ended_at"))
+        .withColumn("error_kind", kind)
+        .withColumn("error_fingerprint", fingerprint(kind))
+    )
+    return typed.select(*columns.names(SILVER_ATTEMPTS))
+
+
+def unknown(new: DataFrame, known: DataFrame, key: Sequence[str]) -> DataFrame:
+    """The new rows that are not there already."""
+    return new.join(known.select(*key), on=list(key), how="left_anti").select(*new.columns)
+
+
+def error_kind(error: Column) -> Column:
+    """An error without what differs from one message to the next: numbers, ids, quoted values.
+
+    Its first line alone: what follows is the stack, which changes with every release.
+    """
+    text = sf.trim(sf.regexp_extract(error, r"(?s)^\s*([^\n\r]*)", 1))
+    text = sf.regexp_replace(text, r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "<id>")
+    text = sf.regexp_replace(text, r"'[^']*'|\"[^\"]*\"", "<value>")
+    text = sf.regexp_replace(text, r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{12,}\b", "<id>")
+    text = sf.regexp_replace(text, r"\d+(\.\d+)*", "<n>")
+    return sf.substring(sf.regexp_replace(text, r"\s+", " "), 1, _KIND_LENGTH)
+
+
+def fingerprint(kind: Column) -> Column:
+    """A short name for a kind of error, the same everywhere."""
+    return sf.substring(sf.md5(kind), 1, 12)
+
+
+def _first_of_each(frame: DataFrame, key: Sequence[str]) -> DataFrame:
+    return frame.dropDuplicates(list(key))
+
+
+def _seconds(start: str, end: str) -> Column:
+    """Null where either is; clocks that stepped back between them count as no time at all."""
+    passed = sf.unix_micros(end) - sf.unix_micros(start)
+    return sf.when(passed < 0, 0.0).otherwise(passed / 1e6)

@@ -1,0 +1,243 @@
+"""The files of a lake as the driver sees them: on this machine, or wherever Hadoop reaches.
+
+Paths are relative to the lake's root, with `/`. What Spark's tasks read and write does not come
+through here: they get full addresses from `address`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from penstock.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_HIDDEN: Final = (".", "_")
+
+
+class Storage(Protocol):
+    """What the ledger and the steps need of a file system."""
+
+    root: str
+    # Whether write_new is atomic here, so that of two writers one is told that it lost.
+    decides: bool
+
+    def address(self, path: str) -> str:
+        """The full address, for Spark."""
+
+    def read(self, path: str) -> str | None:
+        """A small text file; None if it is not there."""
+
+    def write_new(self, path: str, text: str) -> bool:
+        """All of the file or nothing of it; False if there is one already."""
+
+    def names(self, path: str) -> list[str]:
+        """The names in a directory, sorted; none if it is not there."""
+
+    def data_files(self, path: str) -> Iterator[tuple[str, int]]:
+        """Every data file below a directory, with its size."""
+
+    def move(self, source: str, target: str) -> None:
+        """Once more is no harm: what has moved already stays."""
+
+    def remove(self, path: str) -> None:
+        """A file, or a directory with all it holds; nothing, if it is gone already."""
+
+    def exists(self, path: str) -> bool: ...
+
+
+def local_path(root: str) -> Path | None:
+    """The directory a root names, if it is one on this machine: `/lake`, `lake`, `file:///lake`."""
+    parts = urlsplit(root)
+    if parts.scheme == "":
+        return Path(root).expanduser().absolute()
+    if parts.scheme != "file":
+        return None
+    if parts.netloc not in ("", "localhost"):
+        raise ConfigurationError(
+            f"the lake's address {root} names another machine, {parts.netloc}",
+            hint="Write file:///path for a directory of this machine.",
+        )
+    return Path(unquote(parts.path))
+
+
+class LocalStorage:
+    """A directory. What the ledger relies on is on the disk before the ledger says so."""
+
+    decides = True
+
+    def __init__(self, root: Path) -> None:
+        self.directory = root
+        self.root = str(root)
+
+    def address(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def read(self, path: str) -> str | None:
+        try:
+            return (self.directory / path).read_text("utf-8")
+        except FileNotFoundError:
+            return None
+
+    def write_new(self, path: str, text: str) -> bool:
+        target = self.directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{uuid4().hex}")
+        try:
+            with draft.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(draft, target)  # unlike a rename, it fails if the target is there
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        _sync(target.parent)
+        return True
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.directory / path))
+        except FileNotFoundError:
+            return []
+
+    def data_files(self, path: str) -> Iterator[tuple[str, int]]:
+        for directory, folders, files in os.walk(self.directory / path):
+            folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
+            for name in files:
+                if not name.startswith(_HIDDEN):
+                    found = Path(directory, name)
+                    yield found.relative_to(self.directory).as_posix(), found.stat().st_size
+
+    def move(self, source: str, target: str) -> None:
+        origin, aim = self.directory / source, self.directory / target
+        aim.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.replace(origin, aim)
+        except FileNotFoundError:
+            if not aim.exists():
+                raise
+
+    def remove(self, path: str) -> None:
+        target = self.directory / path
+        if target.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            target.unlink(missing_ok=True)
+
+    def exists(self, path: str) -> bool:
+        return (self.directory / path).exists()
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class HadoopStorage:
+    """Any file system that Spark knows by its address, through the JVM that Spark runs in.
+
+    Object stores have no rename that fails if the target is there: two writers are kept apart
+    by a lock in PostgreSQL instead (`decides`).
+    """
+
+    decides = False
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.root = root.rstrip("/")
+        try:
+            self._jvm: Any = spark._jvm
+            configuration = spark._jsc.hadoopConfiguration()
+        except Exception:
+            raise ConfigurationError(
+                f"a lake at {root} cannot be written over Spark Connect",
+                hint="Run it where the Spark driver runs (spark.master), or use a local path.",
+            ) from None
+        self._configuration: Any = configuration
+        self._files: Any = self._path("").getFileSystem(configuration)
+
+    def address(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def read(self, path: str) -> str | None:
+        if not self.exists(path):
+            return None
+        stream = self._files.open(self._path(path))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_new(self, path: str, text: str) -> bool:
+        draft = f"{path.rpartition('/')[0]}/.{uuid4().hex}".lstrip("/")
+        stream = self._files.create(self._path(draft), False)
+        try:
+            stream.write(bytearray(text, "utf-8"))
+        finally:
+            stream.close()
+        if not self.exists(path) and self._files.rename(self._path(draft), self._path(path)):
+            return True
+        self._files.delete(self._path(draft), False)
+        return False
+
+    def names(self, path: str) -> list[str]:
+        if not self.exists(path):
+            return []
+        return sorted(s.getPath().getName() for s in self._files.listStatus(self._path(path)))
+
+    def data_files(self, path: str) -> Iterator[tuple[str, int]]:
+        if not self.exists(path):
+            return
+        for status in self._files.listStatus(self._path(path)):
+            name = status.getPath().getName()
+            if name.startswith(_HIDDEN):
+                continue
+            inner = f"{path}/{name}"
+            if status.isDirectory():
+                yield from self.data_files(inner)
+            else:
+                yield inner, int(status.getLen())
+
+    def move(self, source: str, target: str) -> None:
+        origin, aim = self._path(source), self._path(target)
+        if not self._files.exists(origin):
+            if self._files.exists(aim):
+                return
+            raise FileNotFoundError(f"{source} is neither there nor at {target}")
+        self._files.mkdirs(aim.getParent())
+        with contextlib.suppress(Exception):
+            # A copy that an object store had not finished: the source is still whole.
+            self._files.delete(aim, False)
+        if not self._files.rename(origin, aim):
+            raise OSError(f"{source} could not be moved to {target}")
+
+    def remove(self, path: str) -> None:
+        self._files.delete(self._path(path), True)
+
+    def exists(self, path: str) -> bool:
+        return bool(self._files.exists(self._path(path)))
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self.address(path))
+
+
+def open_storage(root: str, spark: SparkSession | None = None) -> Storage:
+    """The storage that a root names; one that is not local needs a Spark session."""
+    directory = local_path(root)
+    if directory is not None:
+        return LocalStorage(directory)
+    if spark is None:
+        raise ConfigurationError(f"{root} can be reached through Spark only")
+    return HadoopStorage(spark, root)
