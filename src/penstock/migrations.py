@@ -2,14 +2,15 @@
 
 Migrations (`sql/migrations/NNNN_name.sql`) run once each, in order, each in one transaction with
 its line in the ledger: whatever interrupts `up`, the next `up` goes on from there. Functions and
-views run after them, in one transaction, whenever their text differs from what the database has.
+views run after them, in one transaction, whenever their text differs from what the database has;
+and after these the contracts that were asked for, each in a schema of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -26,6 +27,8 @@ from penstock.errors import MigrationError, SchemaNewerError
 # Any number will do, as long as every version of Penstock has the same: "penstock" in ASCII.
 LOCK: Final = 0x70656E73746F636B
 CODE_NAME: Final = "functions and views"
+CONTRACTS: Final = ("pgmq",)
+"""Other people's interfaces that are installed on request."""
 _FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
 
@@ -40,11 +43,13 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """`current` is None where there is no schema; `pending` is what `up` would do."""
+    """`current` is None where there is no schema; `pending` is what `up` would do; `contracts`
+    are those that are installed here on request."""
 
     current: int | None
     target: int
     pending: list[Migration]
+    contracts: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +81,18 @@ class _Plan:
 
     @cached_property
     def code(self) -> _Step:
-        texts = [
-            file.read_text("utf-8")
-            for folder in ("functions", "views", "contracts/mdb_queue", "roles")
-            for file in _sql_files(self._directory / folder)
-        ]
-        text = "\n".join(texts)
+        text = self._texts("functions", "views", "contracts/mdb_queue", "roles")
         return _Step(Migration(self.target, CODE_NAME, _checksum(text)), text)
+
+    def contract(self, name: str) -> _Step:
+        """Laid down anew with the functions too: it is made of them."""
+        text = self._texts(f"contracts/{name}")
+        checksum = _checksum(self.code.sql + text)
+        return _Step(Migration(self.target, f"contract {name}", checksum), text)
+
+    def _texts(self, *folders: str) -> str:
+        files = [file for folder in folders for file in _sql_files(self._directory / folder)]
+        return "\n".join(file.read_text("utf-8") for file in files)
 
     @property
     def target(self) -> int:
@@ -99,6 +109,7 @@ class _Ledger:
 
     migrations: list[Migration]
     code: Migration | None
+    contracts: dict[str, Migration]
 
     @property
     def version(self) -> int | None:
@@ -106,19 +117,26 @@ class _Ledger:
 
 
 class Migrator:
-    """Works on the caller's connection; `directory` stands in for the package's own SQL files."""
+    """Works on the caller's connection; `directory` stands in for the package's own SQL files.
+
+    `contracts` are to be installed too; those that are installed already are kept up to date.
+    """
 
     def __init__(
-        self, connection: psycopg.Connection[Any], directory: Traversable | None = None
+        self,
+        connection: psycopg.Connection[Any],
+        directory: Traversable | None = None,
+        contracts: Iterable[str] = (),
     ) -> None:
         self._connection = connection
         self._plan = _Plan(directory)
+        self._wanted = _checked(contracts)
 
     def status(self) -> MigrationStatus:
         with self._connection.transaction():
             ledger = self._read_ledger()
         pending = [step.migration for step in self._pending(ledger)]
-        return MigrationStatus(ledger.version, self._plan.target, pending)
+        return MigrationStatus(ledger.version, self._plan.target, pending, sorted(ledger.contracts))
 
     def up(self) -> list[Migration]:
         """Applies what is missing, and returns it. Several processes may do so at once."""
@@ -128,9 +146,9 @@ class Migrator:
         return applied
 
     @staticmethod
-    def sql(directory: Traversable | None = None) -> str:
+    def sql(directory: Traversable | None = None, contracts: Iterable[str] = ()) -> str:
         """The whole schema as a script for psql: all of it, or nothing if the schema is there."""
-        return _script(_Plan(directory))
+        return _script(_Plan(directory), _checked(contracts))
 
     def _step(self) -> Migration | None:
         """Does the first pending step, or says that there is none."""
@@ -156,7 +174,7 @@ class Migrator:
                 # A snapshot from before the wait for the lock would show a ledger out of date.
                 self._run("set transaction isolation level read committed")
             self._run(_LOCK_SQL)
-            if not self._has_ledger():
+            if not self._has("migration"):
                 self._run(self._plan.ledger)
             yield
 
@@ -181,6 +199,10 @@ class Migrator:
         newer = (ledger.version or 0) > self._plan.target
         if missing or (ledger.code != self._plan.code.migration and not newer):
             yield self._plan.code
+        for name in sorted({*self._wanted, *ledger.contracts}):
+            step = self._plan.contract(name)
+            if not newer and ledger.contracts.get(name) != step.migration:
+                yield step
 
     def _check_past(self, ledger: _Ledger) -> None:
         known = {step.migration.version: step.migration for step in self._plan.migrations}
@@ -195,17 +217,31 @@ class Migrator:
                 )
 
     def _read_ledger(self) -> _Ledger:
-        if not self._has_ledger():
-            return _Ledger([], None)
+        if not self._has("migration"):
+            return _Ledger([], None, {})
         rows = self._run("select version, name, checksum from penstock.migration order by version")
         code = self._run("select version, checksum from penstock.migration_code").fetchone()
         return _Ledger(
             [Migration(*row) for row in rows],
             Migration(code[0], CODE_NAME, code[1]) if code else None,
+            self._read_contracts(),
         )
 
-    def _has_ledger(self) -> bool:
-        row = self._run("select to_regclass('penstock.migration') is not null").fetchone()
+    def _read_contracts(self) -> dict[str, Migration]:
+        if not self._has("migration_contract"):
+            return {}
+        # Who drops the schema of a contract does not want it any more.
+        rows = self._run(
+            "select name, version, checksum from penstock.migration_contract "
+            "where to_regnamespace(name) is not null"
+        )
+        return {
+            name: Migration(version, f"contract {name}", checksum)
+            for name, version, checksum in rows
+        }
+
+    def _has(self, table: str) -> bool:
+        row = self._run(f"select to_regclass('penstock.{table}') is not null").fetchone()
         return bool(row and row[0])
 
     def _run(self, sql: str) -> psycopg.Cursor[tuple[Any, ...]]:
@@ -229,6 +265,13 @@ def schema_target() -> int:
 
 def _record(step: _Step, plan: _Plan) -> str:
     migration = step.migration
+    if migration.name.startswith("contract "):
+        return (
+            "insert into penstock.migration_contract (name, checksum, version) values "
+            f"('{migration.name.removeprefix('contract ')}', '{migration.checksum}', "
+            f"{migration.version}) on conflict (name) do update set checksum = excluded.checksum, "
+            "version = excluded.version, applied_at = excluded.applied_at"
+        )
     if step is not plan.code:
         return (
             "insert into penstock.migration (version, name, checksum) values "
@@ -242,7 +285,17 @@ def _record(step: _Step, plan: _Plan) -> str:
     )
 
 
-def _script(plan: _Plan) -> str:
+def _checked(contracts: Iterable[str]) -> list[str]:
+    wanted = list(contracts)
+    for name in wanted:
+        if name not in CONTRACTS:
+            raise MigrationError(
+                f"there is no contract {name!r}", hint=f"There are: {', '.join(CONTRACTS)}."
+            )
+    return wanted
+
+
+def _script(plan: _Plan, contracts: list[str]) -> str:
     parts = [
         "-- Schema penstock, whole. Run it with psql; `penstock migrate` takes over from there.",
         "\\set ON_ERROR_STOP on",
@@ -251,7 +304,7 @@ def _script(plan: _Plan) -> str:
         plan.ledger,
         _SESSION_SQL,
     ]
-    for step in [*plan.migrations, plan.code]:
+    for step in [*plan.migrations, plan.code, *map(plan.contract, contracts)]:
         title = f"-- {step.migration.version} {step.migration.name}"
         parts += [title, step.sql, f"{_record(step, plan)};"]
     return "\n".join([*parts, "commit;", ""])

@@ -51,3 +51,16 @@ def test_a_schema_newer_than_the_client_is_left_alone(cli: Run, connect: Run) ->
 def test_bad_input_changes_nothing(cli: Run, ask: Run, argv: list[str], empty_dsn: str) -> None:
     assert cli(*argv).code == 2
     assert ask("migrate", "status", "--dsn", empty_dsn)["current"] is None
+
+
+def test_other_peoples_interfaces_come_on_request(cli: Run, ask: Run, empty_dsn: str) -> None:
+    done = ask("migrate", "up", "--with", "pgmq", "--dsn", empty_dsn)
+    assert done["applied"][-1]["name"] == "contract pgmq"
+    assert ask("migrate", "status", "--dsn", empty_dsn)["contracts"] == ["pgmq"]
+    assert "with pgmq" in cli("migrate", "status", "--dsn", empty_dsn).out
+    assert ask("migrate", "up", "--with", "pgmq", "--dsn", empty_dsn)["applied"] == []
+    assert "pgmq.read(" in cli("migrate", "sql", "--with", "pgmq").out
+    assert "pgmq.read(" not in cli("migrate", "sql").out
+    answer = cli("migrate", "up", "--with", "sqs")
+    assert (answer.code, answer.out) == (2, "")
+    assert "pgmq" in answer.err

@@ -7,7 +7,15 @@ import click
 from penstock.cli.commands import Verbs
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, pass_session
-from penstock.migrations import MigrationStatus, Migrator
+from penstock.migrations import CONTRACTS, MigrationStatus, Migrator
+
+_with = click.option(
+    "--with",
+    "contracts",
+    type=click.Choice(CONTRACTS),
+    multiple=True,
+    help="Install this interface of others, too: its functions, over Penstock's queues.",
+)
 
 
 @click.group(cls=Verbs)
@@ -16,11 +24,12 @@ def migrate() -> None:
 
 
 @migrate.command()
+@_with
 @pass_session
-def up(session: Session) -> None:
+def up(session: Session, contracts: tuple[str, ...]) -> None:
     """Apply what is missing; safe to run from several places at once."""
     with session.connection() as connection:
-        applied = Migrator(connection).up()
+        applied = Migrator(connection, contracts=contracts).up()
         version = Migrator(connection).status().current
     names = [migration.name for migration in applied]
     text = f"applied {len(names)}: {', '.join(names)}" if names else "nothing to apply"
@@ -38,14 +47,17 @@ def status(session: Session) -> None:
 
 def _show(screen: Screen, status: MigrationStatus) -> None:
     screen.line(f"schema version {status.current or 'none'}, this client has {status.target}")
+    if status.contracts:
+        screen.line(f"with {', '.join(status.contracts)}")
     if status.pending:
         screen.table(["version", "pending"], [[m.version, m.name] for m in status.pending])
         screen.line("run `penstock migrate up`")
 
 
 @migrate.command()
+@_with
 @pass_session
-def sql(session: Session) -> None:
+def sql(session: Session, contracts: tuple[str, ...]) -> None:
     """Print the whole schema as a script that psql can run."""
-    script = Migrator.sql()
+    script = Migrator.sql(contracts=contracts)
     session.show({"sql": script}, lambda screen: screen.raw(script))

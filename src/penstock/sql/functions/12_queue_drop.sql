@@ -6,6 +6,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   q    penstock.queue;
+  l    penstock.leased_0;
   dead boolean := purge.name ~ '\.dlq$';
   n    bigint := 0;
   now_at timestamptz := clock_timestamp();
@@ -50,8 +51,14 @@ begin
   --]
   if include_leased then
     --[
-    n := n + (select count(penstock.cancel(m.id)) from (
-      select id from penstock.leased_{slot} l where l.queue_id = q.id and l.dead_at is null limit max_count - n) m);
+    for l in delete from penstock.leased_{slot} where ctid = any (array(
+        select t.ctid from penstock.leased_{slot} t where t.queue_id = q.id and t.dead_at is null limit max_count - n for update)) returning * loop
+      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      if l.group_key is not null then
+        perform penstock._issue_ticket(l.queue_id, l.group_key, l.position);
+      end if;
+      n := n + 1;
+    end loop;
     --]
   end if;
   return n;

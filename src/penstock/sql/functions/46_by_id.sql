@@ -1,7 +1,7 @@
 -- Messages by their id, for those who know nothing else of them. Leases that were claimed by id are found by
 -- leased_N_id, what is scheduled or in a group by its own index. A ready message has none of the kind; but as long as it
--- never came back its position is its id, and its lane is indexed by that. Only one that did come back, or was claimed
--- with a token, is looked for from end to end.
+-- never came back its position is its id, and its lane is indexed by that; those that did are indexed by id. What was
+-- claimed with a token is not looked for: it is its holder's.
 select penstock._unroll($unroll$
 -- Takes the leases claimed by id on these messages of a queue, ran out or not, as long as nobody
 -- has taken them over; of one attempt only, if it is given: then it is still the lease the caller knows of.
@@ -57,6 +57,21 @@ begin
   --]
 end $$;
 
+-- The leases claimed by id on these messages of a queue, as _pull_by_id would take them; locked until commit.
+create or replace function penstock._held_by_id(queue_id integer, ids bigint[]) returns setof penstock.leased_0
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  slot integer;
+begin
+  foreach slot in array penstock._slots_by_age() loop
+    --[ slot
+    return query select * from penstock.leased_{slot} l
+    where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
+    --]
+  end loop;
+end $$;
+
 -- What a claim handed out under a token, in the order of its messages.
 create or replace function penstock._leases_of(token bigint) returns setof penstock.leased_0 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -69,9 +84,10 @@ begin
   --]
 end $$;
 
--- Puts messages that this very transaction has claimed back to where they were, as if it had not. Their places in the
--- lane are still theirs: no floor passes a message whose claim has not been committed.
-create or replace function penstock._unclaim(token bigint, ids bigint[]) returns void language plpgsql
+-- Puts messages that this very transaction has claimed back to where they were, as if it had not; or with the attempt
+-- counted all the same. Their places in the lane are still theirs: no floor passes a message whose claim has not been
+-- committed.
+create or replace function penstock._unclaim(token bigint, ids bigint[], counted boolean default false) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -80,23 +96,24 @@ declare
 begin
   --[ slot
   for l in delete from penstock.leased_{slot} t where t.token = _unclaim.token and t.id = any (ids) and t.group_key is not null returning * loop
-    l.attempt := l.attempt - 1;
+    l.attempt := l.attempt - case when counted then 0 else 1 end;
     perform penstock._place(null, penstock._envelope(l), 'ready', null, l.position);
   end loop;
   with gone as (delete from penstock.leased_{slot} t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id, priority, attempt,
     max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
-  select g.position, g.id, g.enqueued_at, g.expires_at, case when g.attempt > 1 then g.first_claimed_at end,
-    case when g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - 1, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
+  select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
+    case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
     g.payload, g.payload_bytes, g.last_error
   from gone g;
   --]
 end $$;
 
 -- Takes a message of a queue that waits, wherever it waits; nothing, if it is not there or somebody else has it in hand.
+-- Uses ready_N_lane, scheduled_id and ready_N_back.
 -- Messages of groups are left alone: their order is not the caller's to break.
 create or replace function penstock._pull_waiting(queue_id integer, id bigint, of_attempt integer default null) returns penstock.envelope language plpgsql
-set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   m penstock.envelope;
@@ -157,15 +174,17 @@ create or replace function penstock._lease_by_id(m penstock.envelope, until time
 declare
   started     timestamptz := clock_timestamp();
   slot        integer := penstock._hold_current();
-  lease_token bigint := nextval('penstock.lease_number') * 32 + (-9223372036854775808) + slot
-                        + (select case when q.keep_history > 0 then 16 else 0 end from penstock.queue q where q.id = m.queue_id);
+  q           penstock.queue;
+  lease_token bigint;
 begin
+  select * into q from penstock.queue t where t.id = m.queue_id;
+  lease_token := nextval('penstock.lease_number') * 32 + (-9223372036854775808) + case when q.keep_history > 0 then 16 else 0 end + slot;
   --[ slot
   insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-  values (lease_token, until, nextval('penstock.position'), m.key is not null, m.id, m.enqueued_at, m.expires_at, coalesce(m.first_claimed_at, started),
-    started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts, m.body_slot, _lease_by_id.worker, m.key, m.group_key, m.headers,
-    m.payload, m.payload_bytes, m.last_error);
+  values (lease_token, until, nextval('penstock.position'), m.key is not null or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts, m.body_slot,
+    _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
   --]
   return lease_token;
 end $$;

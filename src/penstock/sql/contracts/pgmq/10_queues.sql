@@ -1,0 +1,221 @@
+-- Queues. PGMQ's names are not told apart by capitals; Penstock's have none.
+
+create or replace function pgmq._queue(queue_name text) returns penstock.queue language plpgsql stable as $$
+declare
+  q penstock.queue;
+begin
+  select * into q from penstock.queue t where t.name = lower(queue_name);
+  if not found then
+    perform penstock._fail('PS001', format('queue %L does not exist', queue_name), jsonb_build_object('queue', queue_name),
+      format('Create it with: select pgmq.create(%L)', queue_name));
+  end if;
+  return q;
+end $$;
+
+create or replace function pgmq.validate_queue_name(queue_name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if length(queue_name) > 47 then
+    raise exception 'queue name is too long, maximum length is 47 characters';
+  end if;
+end $$;
+
+create or replace function pgmq.format_table_name(queue_name text, prefix text) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if queue_name ~ '\$|;|--|''' then
+    raise exception 'queue name contains invalid characters: $, ;, --, or ''';
+  end if;
+  return lower(prefix || '_' || queue_name);
+end $$;
+
+create or replace function pgmq.acquire_queue_lock(queue_name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform pg_advisory_xact_lock(hashtextextended('penstock queue ' || lower(queue_name), 0));
+end $$;
+
+-- Makes a queue unless it is there, and what PGMQ has beside it: the views q_<queue> and a_<queue>. A queue of its own
+-- takes any message and tries it without end, and leaves no history: as PGMQ's do.
+create or replace function pgmq._create(queue_name text, partitioned boolean, unlogged boolean) returns void language plpgsql as $$
+declare
+  queue constant text := lower(queue_name);
+  q     penstock.queue;
+begin
+  perform pgmq.validate_queue_name(queue_name), pgmq.format_table_name(queue_name, 'q'), pgmq.acquire_queue_lock(queue_name);
+  perform penstock.create_queue(queue, '{"max_attempts": 100, "keep_history": 0, "max_payload_bytes": 104857600}', exist_ok => true);
+  select * into q from penstock.queue t where t.name = queue;
+  if exists (select from penstock.pgmq_queue p where p.queue_id = q.id) then
+    return;
+  end if;
+  insert into penstock.pgmq_queue (queue_id, key, name, is_partitioned, is_unlogged, sent_register)
+  values (q.id, queue, queue_name, partitioned, unlogged, penstock._register('sent_' || q.id));
+  perform pgmq._make_views(q.id, queue);
+end $$;
+
+create or replace function pgmq._make_views(queue_id integer, queue text) returns void language plpgsql as $$
+begin
+  execute format('create or replace view pgmq.%I as select * from pgmq._messages(%s)', 'q_' || queue, queue_id);
+  execute format('create or replace view pgmq.%I as
+                    select a.msg_id, a.read_ct, a.enqueued_at, a.last_read_at, a.archived_at, a.vt, a.message, a.headers
+                    from penstock.pgmq_archive a where a.queue_id = %s', 'a_' || queue, queue_id);
+  if to_regrole('penstock_operator') is not null and to_regrole('penstock_consumer') is not null then
+    execute format('grant select on pgmq.%I, pgmq.%I to penstock_consumer', 'q_' || queue, 'a_' || queue);
+    execute format('grant select, delete on pgmq.%I, pgmq.%I to penstock_operator', 'q_' || queue, 'a_' || queue);
+  end if;
+end $$;
+
+-- Whichever way a queue is dropped, its views and its register go with it.
+create or replace function penstock._forget_pgmq_queue() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('drop view if exists pgmq.%I, pgmq.%I', 'q_' || old.key, 'a_' || old.key);
+  execute format('drop sequence %s', old.sent_register);
+  if old.notified_register is not null then
+    execute format('drop sequence %s', old.notified_register);
+  end if;
+  return null;
+end $$;
+create or replace trigger forget after delete on penstock.pgmq_queue for each row execute function penstock._forget_pgmq_queue();
+
+create or replace function pgmq.create(queue_name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform pgmq._create(queue_name, false, false);
+end $$;
+
+create or replace function pgmq.create_non_partitioned(queue_name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform pgmq._create(queue_name, false, false);
+end $$;
+
+-- As durable as any other: there is nothing to gain here by being less.
+create or replace function pgmq.create_unlogged(queue_name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform pgmq._create(queue_name, false, true);
+end $$;
+
+-- Every queue here lies in segments that are truncated when they are drained, so there is nothing to partition. What the
+-- intervals would have dropped, read or not, stays.
+create or replace function pgmq.create_partitioned(
+  queue_name text, partition_interval text default '10000', retention_interval text default '100000', premake integer default 4)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if premake < 1 or premake is null then
+    raise exception 'premake must be at least 1, got %', coalesce(premake::text, 'null');
+  end if;
+  perform pgmq._check_interval('partition_interval', partition_interval), pgmq._check_interval('retention_interval', retention_interval);
+  perform pgmq._create(queue_name, true, false);
+end $$;
+
+create or replace function pgmq._check_interval(field text, value text) returns void language plpgsql as $$
+begin
+  if value !~ '^\d+$' or value is null then
+    perform value::interval;
+    if value is null then
+      raise invalid_text_representation;
+    end if;
+  end if;
+exception when invalid_text_representation or invalid_datetime_format or datetime_field_overflow then
+  perform penstock._fail_value(field, value, 'a number of messages, or an interval such as 1 day');
+end $$;
+
+-- The name that tembo-pgmq-python calls create_partitioned by.
+create or replace function pgmq.create(queue_name text, partition_interval text, retention_interval text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform pgmq.create_partitioned(queue_name, partition_interval, retention_interval);
+end $$;
+
+create or replace function pgmq.convert_archive_partitioned(
+  table_name text, partition_interval text default '10000', retention_interval text default '100000', leading_partition integer default 10)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform pgmq._queue(table_name), pgmq._check_interval('partition_interval', partition_interval),
+    pgmq._check_interval('retention_interval', retention_interval);
+end $$;
+
+create or replace function pgmq.detach_archive(queue_name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  raise warning 'detach_archive(queue_name) is deprecated, and does nothing';
+end $$;
+
+-- Reads by group look at the messages themselves: there is no index to make.
+create or replace function pgmq.create_fifo_index(queue_name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform pgmq._queue(queue_name);
+end $$;
+
+create or replace function pgmq.create_fifo_indexes_all() returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  null;
+end $$;
+
+create or replace function pgmq.drop_queue(queue_name text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform pgmq.acquire_queue_lock(queue_name);
+  if not exists (select from penstock.queue q where q.name = lower(queue_name)) then
+    raise notice 'pgmq queue `%` does not exist', queue_name;
+    return false;
+  end if;
+  perform penstock.drop_queue(lower(queue_name), force => true);
+  return true;
+end $$;
+
+create or replace function pgmq.drop_queue(queue_name text, partitioned boolean) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  raise warning 'drop_queue(queue_name, partitioned) is deprecated: use drop_queue(queue_name)';
+  perform pgmq.drop_queue(queue_name);
+  return true;
+end $$;
+
+create or replace function pgmq.purge_queue(queue_name text) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return penstock.purge((pgmq._queue(queue_name)).name, include_leased => true);
+end $$;
+
+-- All queues are PGMQ's too, however they were made.
+create or replace view pgmq.meta as
+select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned, coalesce(p.is_unlogged, false) as is_unlogged,
+       coalesce(p.created_at, q.created_at) as created_at
+from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id;
+
+create or replace function pgmq.list_queues() returns setof pgmq.queue_record
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select * from pgmq.meta m order by m.queue_name;
+end $$;
+
+select penstock._unroll($unroll$
+-- What q_<queue> shows: every message that was neither deleted nor archived.
+create or replace function pgmq._messages(queue_id integer) returns setof pgmq.message_record
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  return query
+  select w.id, w.attempt::integer, w.enqueued_at, w.claimed_at, w.vt, pgmq._message(w.body_slot, w.id, w.payload, w.payload_bytes), w.headers
+  from (
+    select s.id, s.attempt, s.enqueued_at, s.claimed_at, s.due_at as vt, s.body_slot, s.payload, s.payload_bytes, s.headers
+    from penstock.scheduled s where s.queue_id = _messages.queue_id and s.group_key is null
+    union all
+    select g.id, g.attempt, g.enqueued_at, g.claimed_at, g.visible_at, g.body_slot, g.payload, g.payload_bytes, g.headers
+    from penstock.grouped g where g.queue_id = _messages.queue_id
+    --[
+    union all
+    select r.id, r.attempt, r.enqueued_at, r.claimed_at, r.enqueued_at, r.body_slot, r.payload, r.payload_bytes, r.headers
+    from penstock.ready_{slot} r where r.queue_id = _messages.queue_id and r.group_key is null
+    union all
+    select l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.body_slot, l.payload, l.payload_bytes, l.headers
+    from penstock.leased_{slot} l where l.queue_id = _messages.queue_id and l.dead_at is null
+    --]
+  ) w order by w.id;
+end $$;
+$unroll$);

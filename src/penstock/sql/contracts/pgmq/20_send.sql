@@ -1,0 +1,138 @@
+-- Sending. Every overload is written out, since each function called within another costs some microseconds.
+
+-- Counts messages that are being sent, and notifies who listens.
+create or replace function pgmq._sent(queue_name text, n integer) returns void language plpgsql as $$
+declare
+  p penstock.pgmq_queue;
+begin
+  select * into p from penstock.pgmq_queue t where t.key = lower(queue_name);
+  if not found then
+    return;
+  end if;
+  if n = 1 then
+    perform nextval(p.sent_register);
+  else
+    perform nextval(p.sent_register) from generate_series(1, n);
+  end if;
+  if p.throttle_interval_ms is not null then
+    perform pgmq._notify(p);
+  end if;
+end $$;
+
+-- When a message becomes visible: null is at once.
+create or replace function pgmq._later(delay timestamptz) returns timestamptz language sql volatile as $$
+  select case when delay > clock_timestamp() then delay end
+$$;
+
+create or replace function pgmq.send(queue_name text, msg jsonb) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'));
+  perform pgmq._sent(queue_name, 1);
+end $$;
+
+create or replace function pgmq.send(queue_name text, msg jsonb, headers jsonb) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'), headers => headers);
+  perform pgmq._sent(queue_name, 1);
+end $$;
+
+create or replace function pgmq.send(queue_name text, msg jsonb, delay integer) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'), visible_at => pgmq._later(clock_timestamp() + make_interval(secs => delay)));
+  perform pgmq._sent(queue_name, 1);
+end $$;
+
+create or replace function pgmq.send(queue_name text, msg jsonb, delay timestamptz) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'), visible_at => pgmq._later(delay));
+  perform pgmq._sent(queue_name, 1);
+end $$;
+
+create or replace function pgmq.send(queue_name text, msg jsonb, headers jsonb, delay integer) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'), headers => headers,
+                               visible_at => pgmq._later(clock_timestamp() + make_interval(secs => delay)));
+  perform pgmq._sent(queue_name, 1);
+end $$;
+
+create or replace function pgmq.send(queue_name text, msg jsonb, headers jsonb, delay timestamptz) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'), headers => headers, visible_at => pgmq._later(delay));
+  perform pgmq._sent(queue_name, 1);
+end $$;
+
+create or replace function pgmq._check_batch(msgs jsonb[], headers jsonb[]) returns void language plpgsql as $$
+begin
+  if msgs is null or cardinality(msgs) = 0 then
+    raise exception 'msgs cannot be NULL or empty';
+  elsif cardinality(headers) <> cardinality(msgs) then
+    raise exception 'headers array length (%) must match msgs array length (%)', cardinality(headers), cardinality(msgs);
+  end if;
+end $$;
+
+create or replace function pgmq._send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz) returns setof bigint language plpgsql as $$
+declare
+  piece constant integer := 10000;
+  due   timestamptz := pgmq._later(delay);
+  first integer := 1;
+  n     integer;
+begin
+  perform pgmq._check_batch(msgs, headers);
+  while first <= cardinality(msgs) loop
+    n := least(piece, cardinality(msgs) - first + 1);
+    return query select * from penstock.enqueue_many(lower(queue_name),
+      case when array_position(msgs, null) is null then msgs[first : first + n - 1]
+           else array(select coalesce(m, 'null') from unnest(msgs[first : first + n - 1]) m) end,
+      headers => headers[first : first + n - 1],
+      visible_ats => case when due is not null then array_fill(due, array[n]) end);
+    first := first + n;
+  end loop;
+  perform pgmq._sent(queue_name, cardinality(msgs));
+end $$;
+
+create or replace function pgmq.send_batch(queue_name text, msgs jsonb[]) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if cardinality(msgs) between 1 and 10000 and array_position(msgs, null) is null then
+    return query select * from penstock.enqueue_many(lower(queue_name), msgs);
+    perform pgmq._sent(queue_name, cardinality(msgs));
+  else
+    return query select * from pgmq._send_batch(queue_name, msgs, null, null);
+  end if;
+end $$;
+
+create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[]) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select * from pgmq._send_batch(queue_name, msgs, headers, null);
+end $$;
+
+create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], delay integer) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select * from pgmq._send_batch(queue_name, msgs, null, clock_timestamp() + make_interval(secs => delay));
+end $$;
+
+create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], delay timestamptz) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select * from pgmq._send_batch(queue_name, msgs, null, delay);
+end $$;
+
+create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay integer) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select * from pgmq._send_batch(queue_name, msgs, headers, clock_timestamp() + make_interval(secs => delay));
+end $$;
+
+create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select * from pgmq._send_batch(queue_name, msgs, headers, delay);
+end $$;

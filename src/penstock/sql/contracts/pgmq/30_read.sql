@@ -1,0 +1,146 @@
+-- Reading: a claim by id. read_ct is the attempt, vt the end of the lease.
+
+-- Messages are tried without end, as long as the queue's max_attempts is 100, the largest there is: pgmq.create makes it
+-- so. With less, a message is dead after its last attempt. (Without end is 32,767 reads: more cannot be counted.)
+select penstock._unroll($unroll$
+create or replace function pgmq._lift_limit(id bigint, token bigint) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  slot integer := _lift_limit.token & 15;
+begin
+  --[ slot
+  update penstock.leased_{slot} l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  --]
+end $$;
+$unroll$);
+
+create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}') returns setof pgmq.message_record
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  age constant interval := make_interval(secs => read.vt);
+  l   penstock.lease;
+  r   pgmq.message_record;
+begin
+  if read.vt between 1 and 43200 and qty between 1 and 10000 and (conditional = '{}' or conditional is null) then
+    for l in select * from penstock._claim_by_id(lower(queue_name), qty, read.vt) loop
+      if l.attempt >= 100 and l.max_attempts = 100 then
+        perform pgmq._lift_limit(l.id, l.token);
+      end if;
+      r := (l.id, l.attempt, l.enqueued_at, l.lease_until - age, l.lease_until, coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64'))), l.headers);
+      return next r;
+    end loop;
+  else
+    return query select * from pgmq._read_special(queue_name, read.vt, qty, conditional);
+  end if;
+end $$;
+
+-- With a condition, for longer than a lease may last or for no time at all, or for more messages than one claim hands out.
+create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb) returns setof pgmq.message_record language plpgsql as $$
+declare
+  q         penstock.queue := pgmq._queue(queue_name);
+  left_over integer := coalesce(qty, 2147483647);
+  ids       bigint[];
+begin
+  if _read_special.vt is null then
+    perform penstock._fail_value('vt', null, 'a number of seconds');
+  elsif qty < 0 then
+    perform penstock._fail_value('qty', qty::text, '0 or more, or null for all there are');
+  elsif conditional <> '{}' then
+    perform penstock._run_timers(q.id, 10000);
+    ids := array(select c.id from pgmq._visible(q.id) c where c.message @> conditional order by c.id);
+    return query select * from pgmq._take(q, ids, _read_special.vt, left_over);
+    return;
+  end if;
+  while left_over > 0 loop
+    ids := array(select c.id from penstock._claim_by_id(q.name, least(left_over, 10000), greatest(1, least(_read_special.vt, 43200))) c);
+    exit when cardinality(ids) = 0;
+    return query select * from pgmq._hold(q, ids, _read_special.vt);
+    left_over := left_over - cardinality(ids);
+    -- What is visible again at once would be read for ever.
+    exit when _read_special.vt <= 0;
+  end loop;
+end $$;
+
+-- Gives messages that were just claimed by id the end that the caller wants.
+create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record language plpgsql as $$
+declare
+  until timestamptz := clock_timestamp() + make_interval(secs => _hold.vt);
+  l     penstock.leased_0;
+begin
+  for l in select * from penstock._held_by_id(q.id, ids) h order by h.id loop
+    if l.attempt >= 100 and l.max_attempts = 100 then
+      perform pgmq._lift_limit(l.id, l.token);
+    end if;
+    l.lease_until := until;
+    return next pgmq._record(l);
+    if _hold.vt <= 0 then
+      perform penstock._unclaim(l.token, array[l.id], true);
+    elsif _hold.vt > 43200 then
+      perform penstock._amend_by_id(q.id, l.id, null, until, null);
+    end if;
+  end loop;
+end $$;
+
+-- Takes messages out of the middle of a queue, by their ids and in their order, as many as are wanted and can be had.
+create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer) returns setof pgmq.message_record language plpgsql as $$
+declare
+  n  integer := 0;
+  id bigint;
+  r  pgmq.message_record;
+begin
+  if q.paused or wanted <= 0 then
+    return;
+  end if;
+  wanted := penstock._allowance(q, wanted);
+  foreach id in array ids loop
+    exit when n >= wanted;
+    r := pgmq._take_one(q, id, _take.vt);
+    if r.msg_id is not null then
+      n := n + 1;
+      return next r;
+    end if;
+  end loop;
+  if q.throughput_limit is not null and n < wanted then
+    perform penstock._spend(q, n - wanted);
+  end if;
+end $$;
+
+create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record language plpgsql as $$
+declare
+  m penstock.envelope := penstock._pull_waiting(q.id, id);
+begin
+  if m.id is null then
+    return null;
+  end if;
+  if m.attempt >= 99 and m.max_attempts = 100 then
+    m.max_attempts := 32767;
+  end if;
+  perform penstock._lease_by_id(m, clock_timestamp() + make_interval(secs => greatest(_take_one.vt, 1)), null);
+  return (select h from pgmq._hold(q, array[_take_one.id], _take_one.vt) h);
+end $$;
+
+select penstock._unroll($unroll$
+-- The messages of a queue that can be read now, with what they say. All of them are looked at.
+create or replace function pgmq._visible(queue_id integer) returns table (id bigint, message jsonb) language plpgsql as $$
+#variable_conflict use_column
+begin
+  --[
+  return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_{slot} r
+  where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
+  --]
+end $$;
+$unroll$);
+
+create or replace function pgmq.read_with_poll(
+  queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100, conditional jsonb default '{}')
+returns setof pgmq.message_record language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  stop_at timestamptz := clock_timestamp() + make_interval(secs => max_poll_seconds);
+begin
+  while clock_timestamp() < stop_at loop
+    return query select * from pgmq.read(queue_name, read_with_poll.vt, qty, conditional);
+    exit when found;
+    perform pg_sleep(poll_interval_ms / 1000.0);
+  end loop;
+end $$;

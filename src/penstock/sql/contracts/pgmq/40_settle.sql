@@ -1,0 +1,147 @@
+-- Deleting, archiving, and another time to become visible. PGMQ knows a message by its id alone, whoever has read it and
+-- whatever became of that read. What another plane has leased under a token is its holder's until that lease ends.
+
+select penstock._unroll($unroll$
+-- What a reader has in hand, in one statement for each segment, if there is no more to do than to delete.
+create or replace function pgmq.delete(queue_name text, msg_ids bigint[]) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  queue   integer := (select q.id from penstock.queue q where q.name = lower(queue_name));
+  ring    text := translate(pg_sequence_last_value('penstock.ring')::text, '9', '');
+  missing integer := cardinality(msg_ids);
+  slot    integer;
+  n       integer;
+begin
+  for i in reverse length(ring) .. 1 loop
+    slot := substr(ring, i, 1);
+    --[ slot
+    return query delete from penstock.leased_{slot} l
+    where l.token < 0 and l.token & 16 = 0 and l.id = any (msg_ids) and l.queue_id = queue and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+    returning l.id;
+    --]
+    get diagnostics n = row_count;
+    missing := missing - n;
+    exit when missing <= 0;
+  end loop;
+  if missing > 0 then
+    return query select e.msg_id from pgmq._end(queue_name, msg_ids, false) e;
+  end if;
+end $$;
+$unroll$);
+
+create or replace function pgmq.delete(queue_name text, msg_id bigint) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return exists (select from pgmq.delete(queue_name, array[msg_id]));
+end $$;
+
+create or replace function pgmq.archive(queue_name text, msg_ids bigint[]) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select e.msg_id from pgmq._end(queue_name, msg_ids, true) e;
+end $$;
+
+create or replace function pgmq.archive(queue_name text, msg_id bigint) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return exists (select from pgmq._end(queue_name, array[msg_id], true));
+end $$;
+
+-- Ends messages, read or not: done if somebody has read them, cancelled if not; history has them where the queue keeps it.
+create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean) returns setof pgmq.message_record language plpgsql as $$
+declare
+  q  penstock.queue := pgmq._queue(queue_name);
+  id bigint;
+  l  penstock.leased_0;
+  m  penstock.envelope;
+  r  pgmq.message_record;
+begin
+  for l in select * from penstock._pull_by_id(q.id, ids) loop
+    r := pgmq._record(l);
+    ids := array_remove(ids, l.id);
+    if to_archive then
+      perform pgmq._archive(q.id, r);
+    end if;
+    perform penstock._done(l);
+    return next r;
+  end loop;
+  foreach id in array coalesce(ids, '{}') loop
+    m := penstock._pull_waiting(q.id, id);
+    continue when m.id is null;
+    r := pgmq._record(m, clock_timestamp());
+    if to_archive then
+      perform pgmq._archive(q.id, r);
+    end if;
+    perform penstock._finish(m, case when m.attempt > 0 then 'done' else 'cancelled' end, null);
+    return next r;
+  end loop;
+end $$;
+
+create or replace function pgmq._archive(queue_id integer, r pgmq.message_record) returns void language sql as $$
+  insert into penstock.pgmq_archive (queue_id, msg_id, read_ct, enqueued_at, last_read_at, vt, message, headers)
+  values (queue_id, r.msg_id, r.read_ct, r.enqueued_at, r.last_read_at, r.vt, r.message, r.headers)
+$$;
+
+-- Reads and deletes at once. The record is that of the message as it lay there: a pop is not counted as a read.
+create or replace function pgmq.pop(queue_name text, qty integer default 1) returns setof pgmq.message_record
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  r pgmq.message_record;
+begin
+  for r in select * from pgmq.read(queue_name, 60, qty) loop
+    perform pgmq.delete(queue_name, array[r.msg_id]);
+    r.read_ct := r.read_ct - 1;
+    r.last_read_at := case when r.read_ct > 0 then r.last_read_at end;
+    r.vt := r.enqueued_at;
+    return next r;
+  end loop;
+end $$;
+
+create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz) returns setof pgmq.message_record
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  q      penstock.queue := pgmq._queue(queue_name);
+  now_at timestamptz := clock_timestamp();
+  due    timestamptz := greatest(set_vt.vt, now_at);
+  id     bigint;
+  l      penstock.leased_0;
+  m      penstock.envelope;
+begin
+  if not isfinite(set_vt.vt) or set_vt.vt is null or set_vt.vt > now_at + interval '100 years' then
+    perform penstock._fail_value('vt', set_vt.vt::text, 'a time within the next 100 years');
+  end if;
+  foreach id in array coalesce(msg_ids, '{}') loop
+    select * into l from penstock._held_by_id(q.id, array[id]);
+    if found then
+      if penstock._amend_by_id(q.id, id, l.attempt, due, l.worker) then
+        l.lease_until := set_vt.vt;
+        return next pgmq._record(l);
+      end if;
+      continue;
+    end if;
+    m := penstock._pull_waiting(q.id, id);
+    if m.id is not null then
+      return next pgmq._record(m, set_vt.vt);
+      perform penstock._place(q, m, case when due > now_at then 'scheduled' else 'ready' end, case when due > now_at then due end, null);
+    end if;
+  end loop;
+end $$;
+
+create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt integer) returns setof pgmq.message_record
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select * from pgmq.set_vt(queue_name, msg_ids, clock_timestamp() + make_interval(secs => set_vt.vt));
+end $$;
+
+create or replace function pgmq.set_vt(queue_name text, msg_id bigint, vt timestamptz) returns setof pgmq.message_record
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select * from pgmq.set_vt(queue_name, array[set_vt.msg_id], set_vt.vt);
+end $$;
+
+create or replace function pgmq.set_vt(queue_name text, msg_id bigint, vt integer) returns setof pgmq.message_record
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select * from pgmq.set_vt(queue_name, array[set_vt.msg_id], clock_timestamp() + make_interval(secs => set_vt.vt));
+end $$;
