@@ -38,8 +38,8 @@ ATTEND_SECONDS: Final = 10
 """For how long enqueuers hear that somebody waits."""
 RENEW_SECONDS: Final = 4
 """How long before its end that is renewed, if somebody still waits."""
-AFTER_SECONDS: Final = 0.006
-"""After a wake-up comes a second look: enqueuers notify at most every 2 ms."""
+AFTER_SECONDS: Final = 0.013
+"""After a wake-up comes a second look: enqueuers notify at most every 10 ms."""
 DEAF_SECONDS: Final = 0.25
 """How long `wait` waits at most while wake-ups do not arrive."""
 DEAF: Final = (

@@ -64,13 +64,11 @@ class Acker:
             await self._something.wait()
             self._something.clear()
             while self._noted:
-                was_behind = self.is_behind
                 self._sending, self._noted = self._noted[:BATCH], self._noted[BATCH:]
                 await self._send(self._sending)
                 self._sending = []
-                if was_behind:
-                    for call in self.on_relief:
-                        call()
+                for call in self.on_relief:
+                    call()
             self._idle.set()
 
     async def _send(self, verdicts: list[Verdict]) -> None:

@@ -20,9 +20,10 @@ from penstock.worker.runner import Runner
 
 logger = logging.getLogger("penstock.worker")
 
-# After the last message, looks so long apart; then wake-ups and the poller take over. As long as
-# these find something, nobody has to be notified.
-_LINGER: Final = (0.002, 0.005, 0.015, 0.04, 0.08, 0.12)
+# After the last message, looks so long apart; then wake-ups and the poller take over.
+_LINGER: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05)
+# Enqueuers are asked to notify where the next look is further off than this.
+_PATIENCE: Final = 0.008
 # A claim that came back short is not repeated at once: a few messages together cost hardly more
 # than one.
 _BREATH: Final = 0.001
@@ -70,15 +71,16 @@ class Claimer:
             has_room = self.runner.room > 0
             if has_room and self._look_at is not None and self._look_at <= monotonic():
                 return True
-            with self._attending(has_room and self._look_at is None), suppress(TimeoutError):
-                timeout = self._look_at - monotonic() if has_room and self._look_at else None
+            timeout = self._look_at - monotonic() if has_room and self._look_at else None
+            idle = has_room and (timeout is None or timeout > _PATIENCE)
+            with self._attending(idle), suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await self._changed.wait()
         return False
 
     @contextmanager
     def _attending(self, idle: bool) -> Iterator[None]:
-        """Enqueuers are asked to notify only while there is nothing else to do."""
+        """Enqueuers are asked to notify while there is nothing else to do."""
         if not idle:
             yield
             return

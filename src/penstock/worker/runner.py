@@ -81,7 +81,8 @@ class Runner:
 
     def reserve(self) -> Want | None:
         """Room to be filled by a claim; `take` or `release` must follow."""
-        room = min(self.room, 1000)
+        # Not all of it at once: the next claim should be under way while these are worked on.
+        room = min(self.room, self.concurrency, 1000)
         if room <= 0:
             return None
         self._reserved += room

@@ -1,10 +1,12 @@
 -- Wake-ups. Who waits for messages of a queue listens on its channel and attends to it every few seconds; enqueuers
--- notify a queue that somebody attends to, at most every 2 ms. Under load nobody waits, so nobody is notified.
+-- notify a queue that somebody attends to, at most every 10 ms. Under load nobody waits, so nobody is notified.
+-- Eight producers that do nothing but enqueue to a queue that somebody attends to all the same lose about 7 % of their pace;
+-- with a notification every 2 ms it was 25 %.
 --
 -- NOTIFY takes a lock that all notifying transactions of the cluster share, and holds it while the commit is written to
 -- disk: so at most four transactions are let to notify at the same time, beyond one in 100 ms for each queue.
 --
--- A wake-up is a hint. What is enqueued within those 2 ms, or in a transaction that was open for longer than the waiter
+-- A wake-up is a hint. What is enqueued within those 10 ms, or in a transaction that was open for longer than the waiter
 -- was busy, may come without one: a waiter looks again a few milliseconds after each wake-up, and every second or two anyway.
 --
 -- set penstock.wake_ups = off, for a session, role or database, stops them: two-phase commit does not allow NOTIFY.
@@ -66,7 +68,7 @@ begin
 end $$;
 
 -- Notifies those who wait for messages of a queue, at the commit of this transaction. Enqueue asks in its one statement
--- whether it is time to: once every 2 ms while somebody waits, else never. Always true.
+-- whether it is time to: once every 10 ms while somebody waits, else never. To ask costs it 1.2 us of 16. Always true.
 create or replace function penstock._wake(notify_register regclass, waiting_register regclass, queue text, what text default 'ready')
 returns boolean language plpgsql as $$
 declare
@@ -78,7 +80,7 @@ begin
     perform setval(notify_register, never);
   elsif pg_sequence_last_value(notify_register) < now_us - 100000
         or pg_try_advisory_xact_lock(1885695607, (notify_register::oid::bigint % 4)::integer) then
-    perform setval(notify_register, now_us + 2000);
+    perform setval(notify_register, now_us + 10000);
     -- A full notification queue would make the commit fail.
     if current_setting('penstock.wake_ups', true) is distinct from 'off' and pg_notification_queue_usage() < 0.5 then
       perform pg_notify(penstock.wake_channel(queue), what);
