@@ -36,6 +36,13 @@ def finish(db: psycopg.Connection[Any], count: int, queue: str = "orders") -> li
     return sorted(id for (id,) in rows)
 
 
+def cancel(db: psycopg.Connection[Any], count: int) -> list[int]:
+    """Finishes exactly the messages that it enqueues, whatever others do; their ids."""
+    made = "select penstock.enqueue_many('orders', array_fill('1'::jsonb, array[%s])) as id"
+    rows = db.execute(f"select id, penstock.cancel(id) from ({made}) m", [count]).fetchall()
+    return [id for id, _ in rows]
+
+
 def ids(rows: list[dict[str, Any]]) -> list[int]:
     return sorted(row["id"] for row in rows)
 
@@ -159,6 +166,24 @@ def test_attempts_are_followed_too(db: Any, dsn: str, follow: Follow) -> None:
     assert [(row["attempt"], row["error"]) for row in rows] == [(n, "no luck") for n in (1, 2, 3)]
 
 
+def test_two_attempts_of_a_message_in_one_transaction_stay_together(
+    db: Any, follow: Follow
+) -> None:
+    db.execute("select penstock.enqueue('orders', '1'), penstock.enqueue('orders', '2')")
+    nack = "select penstock.nack(id, token, 'no', '0') from penstock.claim('orders', 2)"
+    with db.transaction():
+        for _ in range(3):
+            db.execute(nack)
+    stream = follow(table="attempts", max_rows_per_batch="2", rows_per_partition="1")
+    counts = []
+    while stream.plan():
+        planned = sum(s.count for part in stream.partitions() for s in part.stretches)
+        assert len(stream.read()) == planned
+        counts.append(planned)
+        stream.commit()
+    assert counts == [3, 3]
+
+
 def test_bytes_and_large_payloads_arrive_whole(db: Any, history: Any) -> None:
     db.execute("select penstock.enqueue('orders', payload_bytes => '\\x00ff10')")
     db.execute("select penstock.enqueue('orders', to_jsonb(repeat('é', 100000)))")
@@ -196,10 +221,10 @@ def test_writers_with_rollbacks_savepoints_and_delays_lose_nothing(
         chance = random.Random(seed)
         mine = connect(autocommit=False)
         for _ in range(25):
-            kept = finish(mine, chance.randint(1, 5))
+            kept = cancel(mine, chance.randint(1, 5))
             if chance.random() < 0.4:
                 mine.execute("savepoint here")
-                more = finish(mine, 2)
+                more = cancel(mine, 2)
                 if chance.random() < 0.5:
                     mine.execute("rollback to savepoint here")
                 else:

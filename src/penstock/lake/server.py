@@ -85,10 +85,13 @@ class Server:
             rows = self._walk(
                 query, {"xid": str(after.xid), "id": after.id, "limit": piece, **bounds}
             )
-            found += [Cut(Position(xid, id), counted + k) for xid, id, k in rows if k <= piece]
+            beyond = [row for row in rows if row[2] >= piece][1 if piece else 0 :]
+            within = rows[: len(rows) - len(beyond)]
+            found += [Cut(Position(xid, id), counted + k) for xid, id, k in within]
+            # Past the limit, even if only by rows that share its position, there may be more.
             if not rows or rows[-1][2] <= piece:
                 return found, False
-            counted += piece
+            counted = found[-1].count if found else 0
             if counted >= limit:
                 return found, True
             after = found[-1].position
