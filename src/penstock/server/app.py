@@ -16,7 +16,7 @@ from starlette.types import Scope
 from penstock.server import health, openapi, ui
 from penstock.server.context import Context
 from penstock.server.control import queues, services
-from penstock.server.data import enqueueing, finding, leases, topics
+from penstock.server.data import admin, enqueueing, finding, leases, settling, topics
 from penstock.server.exchange import AccessLog, Exchange, Exchanges
 from penstock.server.problems import HttpError
 from penstock.server.routing import Endpoint, problem_reply, routes
@@ -29,8 +29,10 @@ def endpoints() -> list[Endpoint]:
     return [
         *enqueueing.endpoint.all,
         *leases.endpoint.all,
+        *settling.endpoint.all,
         *finding.endpoint.all,
         *topics.endpoint.all,
+        *admin.endpoint.all,
         *queues.endpoint.all,
         *services.endpoint.all,
         *health.endpoint.all,

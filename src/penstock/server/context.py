@@ -13,10 +13,12 @@ from penstock.operations import record_activity
 from penstock.server.auth import Authenticator, Principal
 from penstock.server.bodies import Bodies
 from penstock.server.control.runner import Runner
+from penstock.server.data.dispatch import Dispatcher
 from penstock.server.database import Database
 from penstock.server.exchange import Exchange
 from penstock.server.metrics import Metrics
 from penstock.server.settings import ServerSettings
+from penstock.server.upkeep import Upkeep
 
 
 class Context:
@@ -30,14 +32,25 @@ class Context:
         self.metrics = Metrics(self.database)
         self.draining = asyncio.Event()
         self.listener = Listener(dsn, self.database.run)
+        self.dispatcher = Dispatcher(self.database, self.listener)
+        self.upkeep = Upkeep(self.database)
         self.runner = Runner(self.database, self.listener, name=f"{gethostname()}:{getpid()}")
 
     async def open(self) -> None:
         await self.database.open()
         await self.listener.start()
+        self.dispatcher.start()
         self.runner.start()
+        self.upkeep.start()
+
+    def drain(self) -> None:
+        """The end is near: who waits is answered, and nobody is told to come here any more."""
+        self.draining.set()
+        self.dispatcher.drain()
 
     async def close(self) -> None:
+        await self.upkeep.stop()
+        await self.dispatcher.stop()
         await self.runner.stop()
         await self.listener.stop()
         await self.database.close()

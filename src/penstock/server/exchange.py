@@ -36,6 +36,7 @@ class Exchange:
         "sent",
         "started",
         "status",
+        "waited",
     )
 
     def __init__(self, scope: Scope) -> None:
@@ -47,6 +48,7 @@ class Exchange:
         self.actor: str | None = None
         self.status = 0
         self.sent = 0
+        self.waited = 0.0
         self.held: Message | None = None
         for name, value in scope["headers"]:
             if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):

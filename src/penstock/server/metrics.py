@@ -72,7 +72,7 @@ class Metrics:
             )
             self._children[key] = found
         found[0]()
-        found[1].observe(time.perf_counter() - exchange.started)
+        found[1].observe(time.perf_counter() - exchange.started - exchange.waited)
 
     async def page(self) -> bytes:
         """The numbers, in the format of Prometheus."""

@@ -49,10 +49,23 @@ class Reply:
 class Call:
     """One request, read and checked, as a handler gets it."""
 
-    __slots__ = ("body", "context", "exchange", "path", "principal", "query", "raw", "scope")
+    __slots__ = (
+        "body",
+        "context",
+        "exchange",
+        "path",
+        "principal",
+        "query",
+        "raw",
+        "receive",
+        "scope",
+    )
 
-    def __init__(self, context: Context, scope: AsgiScope, principal: Principal) -> None:
+    def __init__(
+        self, context: Context, scope: AsgiScope, receive: Receive, principal: Principal
+    ) -> None:
         self.context = context
+        self.receive = receive
         self.scope = scope
         self.exchange: Exchange = scope["exchange"]
         self.principal = principal
@@ -74,6 +87,10 @@ class Call:
             done = await self.context.database.run(command, connection)
             await self.context.database.run(note, connection)
         return done
+
+    async def note(self, act: str, target: str | None, **details: Any) -> None:
+        """Note an act that was more than one command."""
+        await self.run(self.context.activity(self.principal, self.exchange, act, target, **details))
 
     def require(self, scope: Scope, queue: str) -> None:
         self.principal.require(scope, queue)
@@ -129,7 +146,7 @@ class Endpoint:
 
     async def _answer(self, scope: AsgiScope, receive: Receive) -> Reply:
         context: Context = scope["app"].state.context
-        call = Call(context, scope, await self._principal(context, scope))
+        call = Call(context, scope, receive, await self._principal(context, scope))
         if self.query is not None:
             call.query = _query(self.query, scope["query_string"])
         elif scope["query_string"]:

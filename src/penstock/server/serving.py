@@ -102,7 +102,7 @@ class Server(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.context.draining.set()
+        self.context.drain()
         await super().shutdown(sockets)
 
     @contextmanager

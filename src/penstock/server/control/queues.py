@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from penstock import insights, oversight
+from penstock.connections_async import AnyConnection
 from penstock.errors import PayloadNotStorableError, PayloadTooLargeError, PenstockError
 from penstock.operations.services import (
     adopt_queues,
@@ -18,6 +19,7 @@ from penstock.operations.services import (
 from penstock.server.control import documents as c
 from penstock.server.control.documents import queue_document, queue_summary
 from penstock.server.control.targets import own_database
+from penstock.server.idempotency import once
 from penstock.server.problems import HttpError
 from penstock.server.routing import Call, Endpoints, Reply
 from penstock.service import ServiceTask, TaskKind
@@ -86,7 +88,7 @@ async def delete_managed_queue(call: Call) -> c.ManagedQueue:
 
 @endpoint("POST", _PATH + "/{queue}/messages", scope="enqueue", body=c.BrokeredMessages,
           answers={202: c.TaskAccepted}, problems=(404, 409))  # fmt: skip
-async def enqueue_managed(call: Call) -> c.TaskAccepted:
+async def enqueue_managed(call: Call) -> Any:
     """Have up to 100 messages enqueued, all or none; ask for their ids by the task."""
     service, name = _named(call, "enqueue")
     body: c.BrokeredMessages = call.body
@@ -107,7 +109,7 @@ async def poll_enqueue(call: Call) -> Reply:
 
 @endpoint("POST", _PATH + "/{queue}/stats", scope="read", answers={202: c.TaskAccepted},
           problems=(404, 409))  # fmt: skip
-async def request_stats(call: Call) -> c.TaskAccepted:
+async def request_stats(call: Call) -> Any:
     """Have a queue counted; ask for the numbers by the task."""
     service, name = _named(call, "read")
     return await _request(call, service, name, "stats", None)
@@ -127,19 +129,21 @@ def _named(call: Call, scope: Any) -> tuple[str, str]:
     return call.path["service"], call.path["queue"]
 
 
-async def _request(
-    call: Call, service: str, name: str, kind: TaskKind, request: str | None
-) -> c.TaskAccepted:
+async def _request(call: Call, service: str, name: str, kind: TaskKind, request: str | None) -> Any:
     command = request_task(service, name, kind, request, created_by=call.principal.name)
+
+    async def work(connection: AnyConnection | None) -> c.TaskAccepted:
+        return c.TaskAccepted(await call.context.database.run(command, connection))
+
     try:
-        return c.TaskAccepted(await call.run(command))
+        return await once(call, 202, work)
     except PenstockError as error:
         if error.http_status != 404:
             raise
     # It may have been made in another way than by a task.
     await call.run(oversight.service(service))
     await _adopt(call, service)
-    return c.TaskAccepted(await call.run(command))
+    return await once(call, 202, work)
 
 
 def _polled(task: ServiceTask, kind: Any) -> Reply:

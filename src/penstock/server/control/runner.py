@@ -25,6 +25,7 @@ from penstock.errors import (
 from penstock.listener import Listener
 from penstock.message import Lease
 from penstock.operations import ack, claim, create_queue, drop_queue, extend, nack
+from penstock.operations.idempotency import forget_expired
 from penstock.operations.services import (
     apply_enqueue,
     begin_task,
@@ -37,9 +38,10 @@ from penstock.service import TaskOrder
 
 log: Final = logging.getLogger("penstock.server")
 QUEUE: Final = "penstock.tasks"
+TASK_SETTINGS: Final = {"lease_seconds": 6, "max_attempts": 100, "keep_history": 1}
 AT_ONCE: Final = 8
 LEASE_SECONDS: Final = 6
-LOOK_SECONDS: Final = 2.0
+LOOK_SECONDS: Final = 5.0
 MAX_FAILURES: Final = 5
 
 
@@ -131,6 +133,10 @@ class Runner:
                 await self._database.run(extend(lease, LEASE_SECONDS))
 
     async def _attempt(self, lease: Lease) -> None:
+        if isinstance(lease.payload, dict) and lease.payload.get("chore") == "delete-reaper":
+            await self._database.run(forget_expired())
+            await self._database.run(ack(lease))
+            return
         task = _task_id(lease.payload)
         order = await self._database.run(begin_task(task)) if task else None
         if task is None or order is None:

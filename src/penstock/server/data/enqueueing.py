@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, Raw
 
+from penstock.command import Command
+from penstock.connections_async import AnyConnection
 from penstock.errors import InvalidValueError, QueueNotFoundError
 from penstock.message import NewMessage
 from penstock.operations import create_queue, enqueue, enqueue_many
 from penstock.payload import JsonText
 from penstock.server.data import documents as d
+from penstock.server.database import Database
+from penstock.server.idempotency import once
 from penstock.server.problems import HttpError
 from penstock.server.routing import Call, Endpoints
 from penstock.server.topics import is_strict
@@ -27,24 +31,76 @@ endpoint: Final = Endpoints("messages")
     answers={201: d.Enqueued | d.EnqueuedMany},
     problems=(404, 409, 429),
 )
-async def enqueue_messages(call: Call) -> d.Enqueued | d.EnqueuedMany:
+async def enqueue_messages(call: Call) -> Any:
     """Enqueue one message, or up to 1,000 in `messages`, all or none.
 
     A topic that does not exist is made, unless the call has `Prefer: handling=strict`.
     """
     body: d.Enqueue = call.body
+    commands = _commands(call, body)
+
+    async def work(connection: AnyConnection | None) -> d.Enqueued | d.EnqueuedMany:
+        ids = await _run(call.context.database, commands, connection)
+        if body.messages is UNSET:
+            return d.Enqueued(str(ids[0]))
+        return d.EnqueuedMany([str(id) for id in ids])
+
+    try:
+        return await once(call, 201, work)
+    except QueueNotFoundError:
+        if is_strict(call):
+            raise
+    for each in commands:
+        await call.run(create_queue(each.topic, exist_ok=True))
+    return await once(call, 201, work)
+
+
+class _Part(NamedTuple):
+    """The messages of one topic, and their places in the whole."""
+
+    topic: str
+    places: Sequence[int]
+    command: Command[list[int]]
+
+
+def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
     if body.messages is UNSET:
         topic = _topic(body, body, 0)
         call.require("enqueue", topic)
-        message = _message(body, "")
-        ids = [await _enqueue_one(call, topic, message, body)]
-        return d.Enqueued(str(ids[0]))
+        return [_Part(topic, [0], _one(topic, _message(body, ""), body))]
     if (body.payload, body.json) != (UNSET, UNSET):
         raise _refused("messages", "either `messages`, or one message with `payload` or `json`")
-    return d.EnqueuedMany([str(id) for id in await _enqueue_batch(call, body)])
+    by_topic: dict[str, list[tuple[int, NewMessage]]] = {}
+    for number, each in enumerate(body.messages):
+        message = _message(each, f"messages[{number}].")
+        by_topic.setdefault(_topic(each, body, number), []).append((number, message))
+    parts = []
+    # Always in the same order, so that two batches with keys do not wait for each other.
+    for topic, numbered in sorted(by_topic.items()):
+        call.require("enqueue", topic)
+        messages = [message for _, message in numbered]
+        many = enqueue_many(topic, messages, on_conflict=body.on_conflict, unique=body.unique)
+        parts.append(_Part(topic, [number for number, _ in numbered], many))
+    return parts
 
 
-async def _enqueue_one(call: Call, topic: str, message: NewMessage, body: d.Enqueue) -> int:
+async def _run(
+    database: Database, parts: Sequence[_Part], connection: AnyConnection | None
+) -> list[int]:
+    """All or none; the ids in the order of the messages."""
+    if len(parts) == 1:
+        return await database.run(parts[0].command, connection)
+    if connection is None:
+        async with database.transaction() as made:
+            return await _run(database, parts, made)
+    ids: dict[int, int] = {}
+    for part in parts:
+        made_ids: list[int] = await database.run(part.command, connection)
+        ids |= zip(part.places, made_ids, strict=True)
+    return [ids[place] for place in sorted(ids)]
+
+
+def _one(topic: str, message: NewMessage, body: d.Enqueue) -> Command[list[int]]:
     command = enqueue(
         topic,
         message.payload,
@@ -58,54 +114,7 @@ async def _enqueue_one(call: Call, topic: str, message: NewMessage, body: d.Enqu
         on_conflict=body.on_conflict,
         unique=body.unique,
     )
-    try:
-        return await call.run(command)
-    except QueueNotFoundError:
-        if is_strict(call):
-            raise
-        await call.run(create_queue(topic, exist_ok=True))
-        return await call.run(command)
-
-
-async def _enqueue_batch(call: Call, body: d.Enqueue) -> list[int]:
-    assert body.messages is not UNSET
-    by_topic: dict[str, list[tuple[int, NewMessage]]] = {}
-    for number, each in enumerate(body.messages):
-        message = _message(each, f"messages[{number}].")
-        by_topic.setdefault(_topic(each, body, number), []).append((number, message))
-    for topic in by_topic:
-        call.require("enqueue", topic)
-    try:
-        return await _enqueue_topics(call, by_topic, body)
-    except QueueNotFoundError:
-        if is_strict(call):
-            raise
-        for topic in by_topic:
-            await call.run(create_queue(topic, exist_ok=True))
-        return await _enqueue_topics(call, by_topic, body)
-
-
-async def _enqueue_topics(
-    call: Call, by_topic: dict[str, list[tuple[int, NewMessage]]], body: d.Enqueue
-) -> list[int]:
-    ids: dict[int, int] = {}
-    commands = [
-        (numbered, _command(topic, [message for _, message in numbered], body))
-        # Always in the same order, so that two batches with keys do not wait for each other.
-        for topic, numbered in sorted(by_topic.items())
-    ]
-    if len(commands) == 1:
-        return await call.run(commands[0][1])
-    database = call.context.database
-    async with database.transaction() as connection:
-        for numbered, command in commands:
-            made = await database.run(command, connection)
-            ids |= {number: id for (number, _), id in zip(numbered, made, strict=True)}
-    return [ids[number] for number in sorted(ids)]
-
-
-def _command(topic: str, messages: Sequence[NewMessage], body: d.Enqueue):  # type: ignore[no-untyped-def]
-    return enqueue_many(topic, messages, on_conflict=body.on_conflict, unique=body.unique)
+    return command.then(lambda id: [id])
 
 
 def _topic(message: d.NewMessage, body: d.Enqueue, number: int) -> str:

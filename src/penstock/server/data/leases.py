@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Final
 
 from penstock import insights, operations
 from penstock.errors import LeaseLostError, QueueNotFoundError
 from penstock.message import SettledState
 from penstock.server.data import documents as d
+from penstock.server.data.dispatch import LaneKey
 from penstock.server.data.rendering import STATUS, claim_documents, status_of
 from penstock.server.fields import Status
 from penstock.server.routing import Call, Endpoints
@@ -32,18 +35,39 @@ async def dequeue_messages(call: Call) -> d.Messages:
     """
     body: d.Dequeue = call.body
     call.require("consume", body.topic)
-    command = claim_documents(
-        body.topic,
-        body.count,
-        body.visibility_timeout_seconds,
-        body.worker or call.principal.name,
-    )
+    worker = body.worker or call.principal.name
+    if body.wait_seconds:
+        return d.Messages(await _wait(call, body, worker))
+    command = claim_documents(body.topic, body.count, body.visibility_timeout_seconds, worker)
     try:
         return d.Messages(await call.run(command))
     except QueueNotFoundError:
         if is_strict(call):
             raise
         return d.Messages([])
+
+
+async def _wait(call: Call, body: d.Dequeue, worker: str) -> list[d.Message]:
+    """Until there is a message, the time is over, or the caller has gone."""
+    gone = asyncio.ensure_future(_disconnected(call))
+    began = perf_counter()
+    try:
+        return await call.context.dispatcher.wait(
+            LaneKey(body.topic, body.visibility_timeout_seconds, worker),
+            body.count,
+            body.wait_seconds,
+            is_strict(call),
+            gone,
+        )
+    finally:
+        call.exchange.waited = perf_counter() - began
+        gone.cancel()
+
+
+async def _disconnected(call: Call) -> None:
+    """Returns when the caller has gone: the body is read, so nothing else can come."""
+    while (await call.receive())["type"] != "http.disconnect":
+        pass
 
 
 @endpoint(

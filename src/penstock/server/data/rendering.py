@@ -50,12 +50,11 @@ def claim_documents(
         lease_seconds=None if lease_seconds is None else timedelta(seconds=lease_seconds),
         worker=worker,
     )
-    return Command(
-        command.sql, command.params, lambda rows: [_claimed(row, worker) for row in rows]
-    )
+    return Command(command.sql, command.params, lambda rows: [claimed(row, worker) for row in rows])
 
 
-def _claimed(row: Sequence[Any], worker: str) -> d.Message:
+def claimed(row: Sequence[Any], worker: str) -> d.Message:
+    """A row of `claim`, as the data plane shows it."""
     (id, token, queue, payload, raw, headers, key, priority, group, attempt, max_attempts) = row[
         :11
     ]

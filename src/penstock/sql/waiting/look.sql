@@ -8,4 +8,6 @@ select u.queue, q.name is not null as known,
        l.last_error, l.original_queue
   from unnest(%(queues)s::text[], %(counts)s::integer[], %(lease_seconds)s::integer[]) u (queue, count, lease_seconds)
   left join penstock.queues q on q.name = regexp_replace(u.queue, '\.dlq$', '')
-  left join lateral (select c.* from penstock.claim(u.queue, u.count, u.lease_seconds, %(worker)s::text) c where q.name is not null) l on true
+  -- Only for a queue that exists: with the condition beside the function, it would be called first and asked later.
+  left join lateral (select c.* from (select u.queue where q.name is not null offset 0) known
+                     cross join lateral penstock.claim(known.queue, u.count, u.lease_seconds, %(worker)s::text) c) l on true

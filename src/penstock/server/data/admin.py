@@ -1,0 +1,160 @@
+"""The reapers, and the record of what was done."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from penstock import insights, oversight
+from penstock.errors import ScheduleNotFoundError
+from penstock.operations import create_queue, create_schedule, drop_schedule, set_schedule
+from penstock.operations.idempotency import forget_expired
+from penstock.server import fields as f
+from penstock.server.control.runner import QUEUE, TASK_SETTINGS
+from penstock.server.routing import Call, Endpoints
+from penstock.server.upkeep import expire
+
+endpoint: Final = Endpoints("admin")
+SCHEDULE: Final = "penstock.delete-reaper"
+
+
+class Expired(Struct):
+    """How many messages expired just now."""
+
+    expired: int
+
+
+class Deleted(Struct):
+    """How many expired messages were deleted for good."""
+
+    deleted: int
+
+
+class NewSchedule(Struct, forbid_unknown_fields=True):
+    """A cron rule, in UTC; empty: never."""
+
+    schedule: Annotated[
+        str,
+        Meta(
+            max_length=200,
+            description="minute, hour, day of month, month, day of week",
+            extra_json_schema={"enum": ["", "0 3 * * *", "*/15 * * * *", "@daily"]},
+        ),
+    ]
+
+
+class ReaperSchedule(Struct, kw_only=True):
+    """When the delete reaper runs; an empty schedule is never."""
+
+    schedule: str
+    last_run_at: datetime | None
+    next_run_at: datetime | None
+
+
+class Act(Struct, kw_only=True):
+    """One act of an operator."""
+
+    id: str
+    at: datetime
+    actor: str
+    act: str
+    target: str | None
+    details: dict[str, Any]
+    request_id: str | None
+    address: str | None
+
+
+class Acts(Struct):
+    items: list[Act]
+    next: str | None
+
+
+class FindActs(Struct, forbid_unknown_fields=True, kw_only=True):
+    actor: f.Filter | None = None
+    target: f.Filter | None = None
+    cursor: f.Id | None = None
+    limit: f.Limit = 100
+
+
+@endpoint("POST", "/api/admin/expiry-reaper/run", scope="operate", answers={200: Expired})
+async def run_expiry_reaper(call: Call) -> Expired:
+    """End the messages whose time to live is over. It also runs by itself, every minute."""
+    count = await expire(call.context.database)
+    await call.note("run expiry reaper", None, expired=count)
+    return Expired(count)
+
+
+@endpoint("POST", "/api/admin/delete-reaper/run", scope="operate", answers={200: Deleted})
+async def run_delete_reaper(call: Call) -> Deleted:
+    """Delete expired messages for good."""
+    count = await call.act(forget_expired(), "run delete reaper", None)
+    return Deleted(count)
+
+
+@endpoint("GET", "/api/admin/delete-reaper/schedule", scope="read", answers={200: ReaperSchedule})
+async def show_delete_schedule(call: Call) -> ReaperSchedule:
+    """When the delete reaper runs by itself."""
+    return await _schedule(call)
+
+
+async def _schedule(call: Call) -> ReaperSchedule:
+    try:
+        found = await call.run(insights.schedule(SCHEDULE))
+    except ScheduleNotFoundError:
+        return ReaperSchedule(schedule="", last_run_at=None, next_run_at=None)
+    return ReaperSchedule(
+        schedule=found.cron, last_run_at=found.last_fire_at, next_run_at=found.next_fire_at
+    )
+
+
+@endpoint(
+    "PUT",
+    "/api/admin/delete-reaper/schedule",
+    scope="operate",
+    body=NewSchedule,
+    answers={200: ReaperSchedule},
+)
+async def put_delete_schedule(call: Call) -> ReaperSchedule:
+    """Have the delete reaper run by a cron rule, whichever server it falls to; or never."""
+    rule = call.body.schedule.strip()
+    if rule:
+        await call.run(create_queue(QUEUE, changes=TASK_SETTINGS, exist_ok=True))
+        payload = {"chore": "delete-reaper"}
+        made = create_schedule(SCHEDULE, QUEUE, rule, payload, {"key": SCHEDULE}, exist_ok=True)
+        if not await call.act(made, "schedule delete reaper", None, schedule=rule):
+            change = set_schedule(SCHEDULE, {"cron": rule})
+            await call.act(change, "schedule delete reaper", None, schedule=rule)
+    else:
+        with suppress(ScheduleNotFoundError):
+            await call.act(drop_schedule(SCHEDULE), "schedule delete reaper", None, schedule="")
+    return await _schedule(call)
+
+
+@endpoint("GET", "/api/admin/activity", scope="operate", query=FindActs, answers={200: Acts})
+async def list_activity(call: Call) -> Acts:
+    """What operators did, newest first."""
+    query: FindActs = call.query
+    command = oversight.activity(
+        actor=query.actor,
+        target=query.target,
+        before=int(query.cursor) if query.cursor else None,
+        limit=query.limit,
+    )
+    found = await call.run(command)
+    items = [
+        Act(
+            id=str(each.id),
+            at=each.at,
+            actor=each.actor,
+            act=each.act,
+            target=each.target,
+            details=dict(each.details),
+            request_id=each.request_id,
+            address=each.address,
+        )
+        for each in found
+    ]
+    return Acts(items, items[-1].id if len(items) == query.limit else None)

@@ -1,0 +1,122 @@
+"""Many leases settled in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from penstock import insights, operations
+from penstock.connections_async import AnyConnection
+from penstock.server import fields as f
+from penstock.server.data.leases import require_queues
+from penstock.server.data.rendering import STATUS, status_of
+from penstock.server.routing import Call, Endpoints
+
+endpoint: Final = Endpoints("messages")
+Action = Literal["ack", "nack", "reject", "snooze", "extend"]
+
+
+class Settlement(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What to do with one lease."""
+
+    id: f.Id
+    lease_token: f.LeaseToken
+    action: Action = "ack"
+    error: f.ErrorText | None = None
+    delay_seconds: f.Delay | None = None
+    visibility_timeout_seconds: f.LeaseSeconds | None = None
+
+
+class Settlements(Struct, forbid_unknown_fields=True):
+    """Up to 1,000 leases."""
+
+    messages: Annotated[list[Settlement], Meta(min_length=1, max_length=1000)]
+
+
+class Settled(Struct, kw_only=True):
+    """What became of one: not settled means that its lease was lost, and nothing was changed."""
+
+    id: str
+    settled: bool
+    status: f.Status | UnsetType = UNSET
+    state: str | UnsetType = UNSET
+    visibility_timeout: datetime | UnsetType = UNSET
+
+
+class SettledMany(Struct):
+    """One for each, in the order given."""
+
+    results: list[Settled]
+
+
+@endpoint(
+    "POST",
+    "/api/messages/settle",
+    scope="consume",
+    body=Settlements,
+    answers={200: SettledMany},
+    problems=(409,),
+)
+async def settle_messages(call: Call) -> SettledMany:
+    """Ack, nack, reject, snooze or extend up to 1,000 leases, together."""
+    wanted: list[Settlement] = call.body.messages
+    await require_queues(call, [int(each.id) for each in wanted])
+    by_action: dict[tuple[Action, int | None], list[int]] = {}
+    for number, each in enumerate(wanted):
+        key = (each.action, each.visibility_timeout_seconds if each.action == "extend" else None)
+        by_action.setdefault(key, []).append(number)
+    results: dict[int, Settled] = {}
+    async with call.context.database.transaction() as connection:
+        for (action, seconds), numbers in by_action.items():
+            chosen = [wanted[number] for number in numbers]
+            found = await _settle(call, connection, action, seconds, chosen)
+            results |= {
+                number: found.get(
+                    int(wanted[number].id), Settled(id=wanted[number].id, settled=False)
+                )
+                for number in numbers
+            }
+    return SettledMany([results[number] for number in range(len(wanted))])
+
+
+async def _settle(
+    call: Call,
+    connection: AnyConnection,
+    action: Action,
+    seconds: int | None,
+    chosen: Sequence[Settlement],
+) -> dict[int, Settled]:
+    leases = [(int(each.id), int(each.lease_token)) for each in chosen]
+    errors = [each.error for each in chosen]
+
+    async def run(command: Any) -> Any:
+        return await call.context.database.run(command, connection)
+
+    if action == "ack":
+        return {id: _settled(id, "done") for id in await run(operations.ack_many(leases))}
+    if action == "extend":
+        extended = await run(operations.extend_many(leases, seconds))
+        return {
+            id: Settled(id=str(id), settled=True, status="processing", visibility_timeout=until)
+            for id, until in extended.items()
+        }
+    if action == "nack":
+        delays = [each.delay_seconds for each in chosen]
+        states = await run(operations.nack_many(leases, errors, delays))
+    elif action == "reject":
+        states = await run(operations.reject_many(leases, errors))
+    else:
+        states = await run(
+            operations.snooze_many(leases, [each.delay_seconds or 0 for each in chosen])
+        )
+    settled = {id: _settled(id, state) for id, state in states.items()}
+    for id in [id for id, state in states.items() if state == "dead"]:
+        settled[id].status = status_of(await run(insights.message(id)))
+    return settled
+
+
+def _settled(id: int, state: Any) -> Settled:
+    return Settled(id=str(id), settled=True, status=STATUS[state], state=state)

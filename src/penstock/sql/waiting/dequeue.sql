@@ -1,0 +1,10 @@
+-- Claims for several lanes of waiting consumers at once. A lane whose queue does not exist has known = false.
+select u.lane, q.name is not null as known,
+       l.id, l.token, l.queue, l.payload::text, l.payload_bytes, l.headers::text, l.key, l.priority, l.group_key,
+       l.attempt, l.max_attempts, l.enqueued_at, l.lease_until, l.expires_at, l.last_error, l.original_queue
+  from unnest(%(queues)s::text[], %(counts)s::integer[], %(lease_seconds)s::integer[], %(workers)s::text[])
+       with ordinality u (queue, count, lease_seconds, worker, lane)
+  left join penstock.queues q on q.name = regexp_replace(u.queue, '\.dlq$', '')
+  -- Only for a queue that exists: with the condition beside the function, it would be called first and asked later.
+  left join lateral (select c.* from (select u.queue where q.name is not null offset 0) known
+                     cross join lateral penstock.claim(known.queue, u.count, u.lease_seconds, u.worker) c) l on true

@@ -1,0 +1,150 @@
+"""Consumers that wait for messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+Db = psycopg.Connection[Any]
+
+
+@pytest.fixture
+async def consumer(web: Any, make_key: Any) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {"Authorization": f"Bearer {make_key('consumer', 'consume', 'enqueue')}"}
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(
+        base_url=web.url, headers=headers, timeout=60, verify=False, limits=limits
+    ) as client:
+        yield client
+
+
+async def dequeue(client: httpx.AsyncClient, topic: str = "orders", **fields: Any) -> Any:
+    answer = await client.post("/api/messages/dequeue", json={"topic": topic, **fields})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["messages"]
+
+
+async def waiting(web: Any, count: int) -> None:
+    """Until so many consumers wait."""
+    while web.server.context.dispatcher.waiting < count:  # noqa: ASYNC110 - another thread's
+        await asyncio.sleep(0.01)
+
+
+async def test_it_answers_as_soon_as_there_is_a_message(
+    consumer: httpx.AsyncClient, web: Any, db: Db
+) -> None:
+    db.execute("select penstock.create_queue('orders')")
+    poll = asyncio.create_task(dequeue(consumer, wait_seconds=20))
+    await waiting(web, 1)
+    db.execute("select penstock.enqueue('orders', '{\"n\": 1}')")
+    [message] = await poll
+    assert message["json"] == {"n": 1}
+    assert web.server.context.dispatcher.waiting == 0
+
+
+async def test_messages_that_wait_are_handed_out_at_once(
+    consumer: httpx.AsyncClient, web: Any
+) -> None:
+    await consumer.post("/api/messages", json={"topic": "orders", "messages": [{"json": 1}] * 5})
+    assert len(await dequeue(consumer, wait_seconds=20, count=3)) == 3
+    assert len(await dequeue(consumer, wait_seconds=20, count=3)) == 2
+
+
+async def test_each_message_goes_to_one_of_them_in_the_order_they_came(
+    consumer: httpx.AsyncClient, web: Any, db: Db
+) -> None:
+    polls = []
+    for number in range(20):
+        polls.append(asyncio.create_task(dequeue(consumer, wait_seconds=20)))
+        await waiting(web, number + 1)
+    await consumer.post(
+        "/api/messages", json={"topic": "orders", "messages": [{"json": n} for n in range(12)]}
+    )
+    await asyncio.wait(polls[:12])
+    found = [message["json"] for poll in polls[:12] for message in poll.result()]
+    assert sorted(found) == list(range(12))
+    assert not any(poll.done() for poll in polls[12:])
+    await consumer.post(
+        "/api/messages", json={"topic": "orders", "messages": [{"json": n} for n in range(8)]}
+    )
+    await asyncio.wait(polls)
+    assert db.execute(
+        "select count(*) from penstock.messages where state = 'leased'"
+    ).fetchone() == (20,)
+
+
+async def test_an_empty_answer_comes_when_the_time_is_over(consumer: httpx.AsyncClient) -> None:
+    assert await dequeue(consumer, wait_seconds=1) == []
+    assert await dequeue(consumer, "nowhere", wait_seconds=1) == []
+
+
+async def test_who_is_strict_does_not_wait_for_a_topic_that_is_not_there(
+    consumer: httpx.AsyncClient,
+) -> None:
+    answer = await consumer.post(
+        "/api/messages/dequeue",
+        json={"topic": "nowhere", "wait_seconds": 20},
+        headers={"Prefer": "handling=strict"},
+    )
+    assert answer.status_code == 404
+
+
+async def test_a_lease_that_runs_out_wakes_who_waits(consumer: httpx.AsyncClient) -> None:
+    await consumer.post("/api/messages", json={"topic": "orders", "json": 1})
+    await dequeue(consumer, visibility_timeout_seconds=1)
+    [again] = await dequeue(consumer, wait_seconds=20)
+    assert again["retry_count"] == 1
+
+
+async def test_a_message_for_who_hung_up_goes_to_another(
+    consumer: httpx.AsyncClient, web: Any, db: Db
+) -> None:
+    db.execute("select penstock.create_queue('orders')")
+    gone = asyncio.create_task(dequeue(consumer, wait_seconds=20))
+    await waiting(web, 1)
+    gone.cancel()
+    while web.server.context.dispatcher.waiting:  # noqa: ASYNC110 - another thread's
+        await asyncio.sleep(0.01)
+    db.execute("select penstock.enqueue('orders', '1')")
+    [message] = await dequeue(consumer)
+    assert message["retry_count"] == 0
+
+
+async def test_hundreds_wait_on_one_connection_and_few_queries(
+    consumer: httpx.AsyncClient, web: Any, db: Db
+) -> None:
+    polls = [
+        asyncio.create_task(dequeue(consumer, f"t{n % 10}", wait_seconds=20)) for n in range(150)
+    ]
+    await waiting(web, 150)
+    listening = (
+        "select count(*) from pg_stat_activity"
+        " where application_name = 'penstock listener' and datname = current_database()"
+    )
+    assert db.execute(listening).fetchone() == (1,)
+    calls = 0
+    run = web.server.context.database.run
+
+    async def counted(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await run(*args)
+
+    web.server.context.dispatcher._database.run = counted  # type: ignore[method-assign]
+    await asyncio.sleep(4)
+    # Ten topics, many consumers: a look at all of them every second or so.
+    assert calls <= 6
+    for poll in polls:
+        poll.cancel()
+
+
+async def test_a_server_that_stops_answers_who_waits(consumer: httpx.AsyncClient, web: Any) -> None:
+    polls = [asyncio.create_task(dequeue(consumer, wait_seconds=20)) for _ in range(10)]
+    await waiting(web, 10)
+    await asyncio.to_thread(web.stop)
+    assert [await poll for poll in polls] == [[]] * 10
