@@ -106,6 +106,7 @@ class Authenticator:
         # Proofs by keyed digest: a leak of this process's memory would not give secrets away.
         self._digest_key = secrets.token_bytes(32)
         self._proven: dict[bytes, KeyHash] = {}
+        self._proving: dict[bytes, asyncio.Task[KeyHash | None]] = {}
         self._hashing = asyncio.Semaphore(2)
         self._failures = Failures()
         self._secret: bytes | None = None
@@ -131,14 +132,24 @@ class Authenticator:
                 hint=f"Wait {wait} s.",
                 headers={"Retry-After": str(wait)},
             )
-        key = await self._prove(authorization)
+        key = await self._proof(digest, authorization)
         if key is None:
             self._failures.add(peer)
             raise AuthenticationError("these credentials are not known", hint=_HOW)
-        if len(self._proven) >= _REMEMBERED:
-            self._proven.clear()
-        self._proven[digest] = key
         return Principal(key.id, key.name, key.grants)
+
+    async def _proof(self, digest: bytes, authorization: str) -> KeyHash | None:
+        """Hundreds of connections may come with one new key at once: it is hashed once."""
+        begun = self._proving.get(digest)
+        if begun is None:
+            begun = self._proving[digest] = asyncio.create_task(self._prove(authorization))
+            begun.add_done_callback(lambda _: self._proving.pop(digest, None))
+        key = await asyncio.shield(begun)
+        if key is not None:
+            if len(self._proven) >= _REMEMBERED:
+                self._proven.clear()
+            self._proven[digest] = key
+        return key
 
     async def _prove(self, authorization: str) -> KeyHash | None:
         user, secret = _credentials(authorization)

@@ -49,6 +49,7 @@ async def create_managed_queue(call: Call) -> Reply:
         created_by=call.principal.name,
     )
     id = await call.act(command, "create managed queue", f"{found.name}/{body.name}")
+    call.context.runner.nudge()
     made = queue_document(await call.run(oversight.service_queue(service, id=id)))
     return Reply(made, 201, {"Location": f"/managed-services/{service}/queues/{body.name}"})
 
@@ -83,6 +84,7 @@ async def delete_managed_queue(call: Call) -> c.ManagedQueue:
     await _adopt(call, service)
     command = request_removal(service, name, created_by=call.principal.name)
     id = await call.act(command, "delete managed queue", f"{service}/{name}")
+    call.context.runner.nudge()
     return queue_document(await call.run(oversight.service_queue(service, id=id)))
 
 
@@ -136,7 +138,9 @@ async def _request(call: Call, service: str, name: str, kind: TaskKind, request:
         return c.TaskAccepted(await call.context.database.run(command, connection))
 
     try:
-        return await once(call, 202, work)
+        accepted = await once(call, 202, work)
+        call.context.runner.nudge()
+        return accepted
     except PenstockError as error:
         if error.http_status != 404:
             raise

@@ -22,7 +22,7 @@ from penstock.errors import (
     PenstockError,
     QueueNotFoundError,
 )
-from penstock.listener import Listener
+from penstock.listener import Listener, Subscription
 from penstock.message import Lease
 from penstock.operations import ack, claim, create_queue, drop_queue, extend, nack
 from penstock.operations.idempotency import forget_expired
@@ -56,6 +56,7 @@ class Runner:
         self._name = name
         self._running: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
+        self._wake_ups: Subscription | None = None
 
     def start(self) -> None:
         self._loop = asyncio.create_task(self._work(), name="penstock tasks")
@@ -70,6 +71,11 @@ class Runner:
             await asyncio.wait(self._running, timeout=LEASE_SECONDS)
         await self.targets.close()
 
+    def nudge(self) -> None:
+        """There is a new task. The first of all comes before its queue can be listened to."""
+        if self._wake_ups is not None:
+            self._wake_ups.wake(False)
+
     async def run_once(self) -> int:
         """Carry out what is there now; how many tasks that was."""
         leases = await self._claim(AT_ONCE)
@@ -78,6 +84,7 @@ class Runner:
 
     async def _work(self) -> None:
         with self._listener.subscribe(QUEUE) as wake_ups:
+            self._wake_ups = wake_ups
             while True:
                 room = AT_ONCE - len(self._running)
                 found = await self._look(room) if room else []
@@ -88,7 +95,7 @@ class Runner:
                 if len(found) < room or not room:
                     await self._pause(wake_ups)
 
-    async def _pause(self, wake_ups: Any) -> None:
+    async def _pause(self, wake_ups: Subscription) -> None:
         """Until a wake-up, the end of a task that goes on, or the time to look anyway."""
         waiting = asyncio.ensure_future(wake_ups.wait(LOOK_SECONDS))
         await asyncio.wait({waiting, *self._running}, return_when=asyncio.FIRST_COMPLETED)
