@@ -21,6 +21,9 @@ from penstock.twins import check_async
 T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 10
+# A line that takes what we send and never answers holds up claims, settles and extensions for so
+# long; at 30 a worker with leases of 30 seconds lost all it had. Our statements take milliseconds.
+ANSWER_SECONDS: Final = 10
 # A peer that vanished is noticed by the kernel, too; libpq's own defaults are two hours.
 _KEEPALIVE: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
@@ -47,7 +50,7 @@ class Link:
         self._connection: AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
 
-    async def run(self, command: Command[T], timeout: float = 30) -> T:
+    async def run(self, command: Command[T], timeout: float = ANSWER_SECONDS) -> T:
         """Run one command; alone it is a transaction."""
         async with self._lock:
             connection = await self._connected()

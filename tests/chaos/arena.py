@@ -67,6 +67,7 @@ class Run:
     server: Server
     times: Times
     queue: str
+    place: Path
     workers: Workers
     producers: Producers
     proxy: Proxy | None
@@ -189,7 +190,7 @@ class Arena:
             )
             self.producers_made += len(producers.processes)
             stack.callback(producers.stop)
-            yield Run(self.server, self.times, scenario.name, workers, producers, proxy)
+            yield Run(self.server, self.times, scenario.name, place, workers, producers, proxy)
 
     def _command(self, dsn: str) -> list[str]:
         program = str(Path(sys.executable).with_name("penstock"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.command import Command
-from penstock.link import Link
+from penstock.link import ANSWER_SECONDS, Link
 from penstock.worker import App, Delivery
 
 from .history import Journal
@@ -41,7 +41,7 @@ async def work(message: Delivery) -> None:
 _run = Link.run
 
 
-async def _journaled(self: Link, command: Command[Any], timeout: float = 30) -> Any:
+async def _journaled(self: Link, command: Command[Any], timeout: float = ANSWER_SECONDS) -> Any:
     """Claims are noted when they come, settles before they are sent and when they are answered."""
     verb = _settling(command)
     sent = time.monotonic_ns()

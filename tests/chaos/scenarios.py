@@ -12,6 +12,7 @@ from typing import TypeAlias
 import psycopg
 
 from .arena import SETTINGS, Pair, Run, Scenario
+from .history import count
 from .server import held
 
 Fault: TypeAlias = Callable[[Run], AbstractContextManager[None]]
@@ -190,17 +191,16 @@ def busier(run: Run) -> Iterator[None]:
 
 
 def capacity(run: Run) -> float:
-    """How many messages a second the workers can do: a backlog is offered, and timed."""
+    """How many messages a second the workers do while there is always more, and more coming."""
     run.producers.offer(run.times.rate * 20)
     deadline = time.monotonic() + run.times.fault
     while run.backlog() < run.times.rate * 5 and time.monotonic() < deadline:
         time.sleep(0.1)
-    run.producers.offer(0)
-    time.sleep(0.2)
-    first, begun = run.backlog(), time.monotonic()
-    while (last := run.backlog()) > first / 3:
-        time.sleep(0.1)
-    return (first - last) / (time.monotonic() - begun)
+    first = count(run.place, "<")
+    window = run.watch(run.times.fault / 2)
+    most = (count(run.place, "<") - first) / (window.ended - window.begun) * 1e9
+    run.producers.offer(run.times.rate)
+    return most
 
 
 def overloaded(run: Run) -> Pair:
