@@ -45,7 +45,7 @@ def test_every_function_and_view_is_in_the_sql_reference(connect):
     views = db.execute("select viewname from pg_views where schemaname = 'penstock'").fetchall()
     missing = [name for (name,) in functions if f"`{name}(" not in SQL and f", `{name}(" not in SQL]
     missing += [name for (name,) in views if f"`penstock.{name}`" not in SQL]
-    assert missing == []
+    assert not missing, missing
 
 
 def test_every_command_of_the_readme_is_in_the_reference():
