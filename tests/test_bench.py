@@ -35,6 +35,9 @@ WORKER = {
     *("completions_over_cycle_64", "pickup_p50_ms", "pickup_p99_ms"),
     *("idle_queries_per_second", "enqueue_wakeups_on_over_off"),
 }
+CONTRACTS = {
+    *("pgmq_cycle", "pgmq_cycle_pinned", "pgmq_cycle_scheduled_1m", "mdb_claim_over_native"),
+}
 WAL = {"wal_bytes", "disk_bytes", "plain_wal_bytes", "wal_64k_over_payload"}
 
 # Seconds enough that every window has some cycles in it, even beside other tests.
@@ -44,14 +47,20 @@ SHORTEST = [
     pytest.param(["depth", "--seconds", "0.4", "--messages", "1000"], DEPTH, id="depth"),
     pytest.param(["wal", "--seconds", "0.8", "--messages", "1000"], WAL, id="wal"),
     pytest.param(["worker", "--seconds", "4", "--clients", "2"], WORKER, id="worker"),
+    pytest.param(
+        ["contracts", "--seconds", "6", "--clients", "2", "--messages", "1000"],
+        CONTRACTS,
+        id="contracts",
+    ),
 ]
+PEERS = {"worker": "bare cycle", "contracts": "PGMQ's shape"}
 
 
 def measure(dsn: str, arguments: list[str], file: Path) -> dict[str, Any]:
     command = [*arguments, "--dsn", dsn, "--json", str(file)]
     result = CliRunner().invoke(bench, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert ("bare cycle" if arguments[0] == "worker" else "plain table") in result.stdout
+    assert PEERS.get(arguments[0], "plain table") in result.stdout
     found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return found
 
@@ -59,7 +68,7 @@ def measure(dsn: str, arguments: list[str], file: Path) -> dict[str, Any]:
 def left_behind(dsn: str) -> list[Any]:
     with psycopg.connect(dsn) as connection:
         schemas = connection.execute(
-            "select nspname from pg_namespace where nspname = 'penstock_bench'"
+            "select nspname from pg_namespace where nspname in ('penstock_bench', 'pgmq')"
         ).fetchall()
         traces = connection.execute(
             "select name from penstock.queues where starts_with(name, 'bench-') "

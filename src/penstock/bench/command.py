@@ -130,6 +130,15 @@ def worker(**chosen: Any) -> None:
     _run("worker", **chosen)
 
 
+@bench.command()
+@_shared
+@_clients
+@_messages(500_000, "How many have to pass pinned; twice as many are delayed.")
+def contracts(**chosen: Any) -> None:
+    """PGMQ's functions beside a table of PGMQ's shape, and the claim of mdb_queue."""
+    _run("contracts", **chosen)
+
+
 def _run(name: str, *, dsn: str | None, json_file: TextIO | None, **chosen: Any) -> None:
     from penstock.bench import runner
     from penstock.embedded import connect_dsn

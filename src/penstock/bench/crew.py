@@ -3,15 +3,17 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
 from penstock.bench.driver import Span, Tally, Work, client_main
 from penstock.bench.errors import BenchError
+from penstock.bench.session import System
 
 # Long enough for every client to be awake and waiting before the first one starts.
 _HEAD_START_SECONDS = 0.02
@@ -82,15 +84,21 @@ class Crew:
 
 
 @contextmanager
-def crew(dsn: str, clients: int) -> Iterator[Crew]:
-    """`clients` processes, connected to both systems, for as long as the block lasts."""
+def crew(
+    dsn: str, clients: int, sessions_for: Mapping[StrEnum, str] | None = None
+) -> Iterator[Crew]:
+    """`clients` processes, connected to both systems, for as long as the block lasts.
+
+    Or to others: `sessions_for` has what their acks take beside the ids.
+    """
     # spawn: forking a process that holds connections and progress threads is not safe.
     context = get_context("spawn")
     pipes, processes = [], []
     try:
         for number in range(clients):
             ours, theirs = context.Pipe()
-            process = context.Process(target=client_main, args=(theirs, dsn, number), daemon=True)
+            names = sessions_for or dict.fromkeys(System, f"bench-{number}")
+            process = context.Process(target=client_main, args=(theirs, dsn, names), daemon=True)
             with interrupts_ignored():
                 process.start()
             # Ours alone, so that a client that dies is an end of file and not a wait for ever.

@@ -1,13 +1,13 @@
 """One client: the same loop for both systems, in a process of its own."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from multiprocessing.connection import Connection
 
 from penstock.bench import wire
-from penstock.bench.session import Session, System
+from penstock.bench.session import Session
 
 PAYLOAD_BYTES = 200
 
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 class Work:
     """What the clients do in one window."""
 
-    system: System
+    system: StrEnum
     queue: str
     kind: Kind
     batch: int
@@ -51,11 +51,10 @@ class Tally:
 Step = Callable[[], None]
 
 
-def client_main(pipe: Connection, dsn: str, number: int) -> None:
-    """Serve windows until the pipe closes."""
+def client_main(pipe: Connection, dsn: str, sessions_for: Mapping[StrEnum, str]) -> None:
+    """Serve windows until the pipe closes; `sessions_for` has a worker's name for each system."""
     try:
-        worker = f"bench-{number}"
-        sessions = {system: Session(dsn, system, worker) for system in System}
+        sessions = {system: Session(dsn, system, name) for system, name in sessions_for.items()}
         pipe.send(None)
         while True:
             work: Work | None = pipe.recv()

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import psycopg
@@ -43,7 +44,9 @@ class Scratch:
     def __init__(self, dsn: str, connection: Connection) -> None:
         self.dsn = dsn
         self.connection = connection
-        self.sessions = {system: Session(dsn, system, "bench-scratch") for system in System}
+        self.sessions: dict[StrEnum, Session] = {
+            system: Session(dsn, system, "bench-scratch") for system in System
+        }
         for session in self.sessions.values():
             session.synchronous_commit(False)
 
@@ -57,18 +60,18 @@ class Scratch:
         row = cursor.fetchone() if cursor.description else None
         return row[0] if row else None
 
-    def drain(self, system: System, queue: str) -> int:
+    def drain(self, system: StrEnum, queue: str) -> int:
         """Claims and acks what a window left behind: how many messages that was."""
         session, drained = self.sessions[system], 0
         while settled := session.ack(session.claim(queue.encode(), wire.int4(_DRAIN_COUNT))):
             drained += settled
         return drained
 
-    def purge(self, system: System, queue: str) -> None:
+    def purge(self, system: StrEnum, queue: str) -> None:
         self.run(f"{system}.purge", **({"queue": queue} if system is System.PENSTOCK else {}))
         self.tidy(system)
 
-    def tidy(self, system: System) -> None:
+    def tidy(self, system: StrEnum) -> None:
         """The upkeep that each system has: vacuum, or Penstock's own."""
         self.run(f"{system}.tidy")
 

@@ -25,7 +25,12 @@ class System(StrEnum):
 
 
 class Session:
-    def __init__(self, dsn: str, system: System, worker: str) -> None:
+    """`system` is one of System, or of another benchmark's: its statements have its name.
+
+    `worker` is what an ack takes beside the ids, but for Penstock's own, which takes tokens.
+    """
+
+    def __init__(self, dsn: str, system: StrEnum, worker: str) -> None:
         self.system = system
         self._worker = worker.encode()
         self._connection = pq.PGconn.connect(dsn.encode())
@@ -67,7 +72,7 @@ class Session:
         count = claimed.ntuples
         if count == 0:
             return 0
-        ack = self._ack_plain if self.system is System.PLAIN else self._ack_penstock
+        ack = self._ack_by_token if self.system is System.PENSTOCK else self._ack_by_worker
         settled = ack(claimed, count)
         if settled == 0:
             # Leases last longer than any cycle should, so this would make a number of nothing.
@@ -80,7 +85,7 @@ class Session:
         """Something that has nothing to do with queues, to see how fast the machine is."""
         self._call(b"control", [])
 
-    def _ack_penstock(self, claimed: PGresult, count: int) -> int:
+    def _ack_by_token(self, claimed: PGresult, count: int) -> int:
         if count == 1:
             self._call(b"ack", [_value(claimed, 0, 0), _value(claimed, 0, 1)])
             return 1
@@ -88,7 +93,7 @@ class Session:
         settled = self._call(b"ack_many", [wire.int8_array(ids), wire.int8_array(tokens)])
         return settled.ntuples
 
-    def _ack_plain(self, claimed: PGresult, count: int) -> int:
+    def _ack_by_worker(self, claimed: PGresult, count: int) -> int:
         if count == 1:
             settled = self._call(b"ack", [_value(claimed, 0, 0), self._worker])
         else:

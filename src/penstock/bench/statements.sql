@@ -41,7 +41,105 @@ select penstock_bench.ack($1::bigint, $2::text)
 -- name: plain.ack_many
 select penstock_bench.ack_many($1::bigint[], $2::text)
 
+-- PGMQ's functions on Penstock, and their stand-in. What ack takes beside the ids is the queue's name.
+
+-- name: pgmq.session
+-- Nothing, as above.
+
+-- name: pgmq.enqueue
+select * from pgmq.send($1::text, $2::jsonb)
+
+-- name: pgmq.enqueue_many
+select * from pgmq.send_batch($1::text, $2::jsonb[])
+
+-- name: pgmq.claim
+select msg_id, message, read_ct, enqueued_at from pgmq.read($1::text, 30, $2::integer) where $3::text is not null
+
+-- name: pgmq.ack
+select pgmq.delete($2::text, $1::bigint)::integer::bigint
+
+-- name: pgmq.ack_many
+select count(*) from pgmq.delete($2::text, $1::bigint[])
+
+-- name: standin.session
+set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off
+
+-- name: standin.enqueue
+select * from penstock_bench.standin_send('standin', array[$2::jsonb]) where $1::text is not null
+
+-- name: standin.enqueue_many
+select * from penstock_bench.standin_send('standin', $2::jsonb[]) where $1::text is not null
+
+-- name: standin.claim
+select msg_id, message, read_ct, enqueued_at from penstock_bench.standin_read('standin', 30, $2::integer)
+ where $1::text is not null and $3::text is not null
+
+-- name: standin.ack
+select count(*) from penstock_bench.standin_delete('standin', array[$1::bigint]) where $2::text is not null
+
+-- name: standin.ack_many
+select count(*) from penstock_bench.standin_delete('standin', $1::bigint[]) where $2::text is not null
+
+-- name: mdb.session
+-- Nothing, as above.
+
+-- name: mdb.enqueue
+select penstock.enqueue($1::text, $2::jsonb)
+
+-- name: mdb.enqueue_many
+select * from penstock.enqueue_many($1::text, $2::jsonb[])
+
+-- name: mdb.claim
+update mdb_queue.messages m
+set visible_at = now() + (30 * interval '1 second'),
+attempt_count = m.attempt_count + 1,
+claimed_by = $3::text
+where m.id in (
+select id from mdb_queue.messages
+where queue_name = $1::text
+and visible_at <= now()
+and attempt_count < max_attempts
+order by id
+for update skip locked
+limit 10
+)
+returning m.id, m.payload, m.attempt_count, m.enqueued_at, $2::integer
+
+-- name: mdb.ack
+delete from mdb_queue.messages where id = $1::bigint and claimed_by = $2::text returning 1::bigint
+
+-- name: mdb.ack_many
+with gone as (delete from mdb_queue.messages where id = any ($1::bigint[]) and claimed_by = $2::text returning id)
+select count(*) from gone
+
 -- What surrounds them, on the benchmark's own connection.
+
+-- name: pgmq.create
+select pgmq.create(%(queue)s)
+
+-- name: pgmq.load_scheduled
+select count(*) from pgmq.send_batch(%(queue)s, array_fill(%(payload)s::jsonb, array[%(count)s::integer]), 21600)
+
+-- name: standin.load_scheduled
+select count(*) from penstock_bench.standin_send('standin', array_fill(%(payload)s::jsonb, array[%(count)s::integer]), interval '6 hours')
+
+-- name: pgmq.purge
+select pgmq.purge_queue(%(queue)s)
+
+-- name: standin.purge
+truncate penstock_bench.q_standin
+
+-- name: pgmq.tidy
+select penstock.maintain(true)
+
+-- name: standin.tidy
+vacuum (analyze) penstock_bench.q_standin
+
+-- name: pgmq.drop
+drop schema pgmq cascade
+
+-- name: pgmq.forget
+delete from penstock.migration_contract where name = 'pgmq'
 
 -- name: penstock.purge
 select penstock.purge(%(queue)s, include_leased => true)

@@ -2,8 +2,9 @@
 
 -- Messages are tried without end, as long as the queue's max_attempts is 100, the largest there is: pgmq.create makes it
 -- so. With less, a message is dead after its last attempt. (Without end is 32,767 reads: more cannot be counted.)
+-- Returns the attempt.
 select penstock._unroll($unroll$
-create or replace function pgmq._lift_limit(id bigint, token bigint) returns void language plpgsql
+create or replace function pgmq._lift_limit(id bigint, token bigint, attempt integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -12,24 +13,19 @@ begin
   --[ slot
   update penstock.leased_{slot} l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
   --]
+  return _lift_limit.attempt;
 end $$;
 $unroll$);
 
 create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}') returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  age constant interval := make_interval(secs => read.vt);
-  l   penstock.lease;
-  r   pgmq.message_record;
 begin
   if read.vt between 1 and 43200 and qty between 1 and 10000 and (conditional = '{}' or conditional is null) then
-    for l in select * from penstock._claim_by_id(lower(queue_name), qty, read.vt) loop
-      if l.attempt >= 100 and l.max_attempts = 100 then
-        perform pgmq._lift_limit(l.id, l.token);
-      end if;
-      r := (l.id, l.attempt, l.enqueued_at, l.lease_until - age, l.lease_until, coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64'))), l.headers);
-      return next r;
-    end loop;
+    return query
+    select l.id, case when l.attempt >= 100 and l.max_attempts = 100 then pgmq._lift_limit(l.id, l.token, l.attempt) else l.attempt end,
+      l.enqueued_at, l.lease_until - make_interval(secs => read.vt), l.lease_until,
+      case when l.payload is null then to_jsonb(encode(l.payload_bytes, 'base64')) else l.payload end, l.headers
+    from penstock._claim_by_id(lower(queue_name), qty, read.vt) l;
   else
     return query select * from pgmq._read_special(queue_name, read.vt, qty, conditional);
   end if;
@@ -70,7 +66,7 @@ declare
 begin
   for l in select * from penstock._held_by_id(q.id, ids) h order by h.id loop
     if l.attempt >= 100 and l.max_attempts = 100 then
-      perform pgmq._lift_limit(l.id, l.token);
+      perform pgmq._lift_limit(l.id, l.token, l.attempt);
     end if;
     l.lease_until := until;
     return next pgmq._record(l);
