@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -49,12 +50,17 @@ class Link:
         }
         self._connection: AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
+        self.waiting = 0
 
     async def run(self, command: Command[T], timeout: float = ANSWER_SECONDS) -> T:
         """Run one command; alone it is a transaction."""
-        async with self._lock:
-            connection = await self._connected()
-            return command.decode(await self._execute(connection, command, timeout))
+        self.waiting += 1
+        try:
+            async with self._lock:
+                connection = await self._connected()
+                return command.decode(await self._execute(connection, command, timeout))
+        finally:
+            self.waiting -= 1
 
     async def close(self) -> None:
         """Close the connection; the next command makes a new one."""
@@ -98,6 +104,17 @@ class Link:
             raise
         finally:
             watchdog.cancel()
+
+
+class Links:
+    """A few links, each opened when those before it are all busy."""
+
+    def __init__(self, links: Sequence[Link]) -> None:
+        self._links = links
+
+    async def run(self, command: Command[T], timeout: float = 30) -> T:
+        """Run one command, on the link with the fewest before it."""
+        return await min(self._links, key=lambda link: link.waiting).run(command, timeout)
 
 
 def sever(connection: AsyncConnection[Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import importlib
-import logging
 import os
 import sys
 from datetime import timedelta
@@ -13,10 +12,11 @@ from types import ModuleType
 
 import click
 
-from penstock.cli import parameters
+from penstock.cli import logs, parameters
 from penstock.cli.commands import Verb
 from penstock.cli.session import Session, pass_session
 from penstock.worker import App, Worker
+from penstock.worker.metrics import MetricsServer
 from penstock.worker.worker import CONCURRENCY, GRACE_SECONDS
 
 
@@ -49,6 +49,13 @@ def _module(name: str) -> ModuleType:
         ) from None
 
 
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535 or (colon and not host):
+        raise click.BadParameter(f"{text!r} is not an address; write it as 9100 or 0.0.0.0:9100")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
 @click.command(cls=Verb)
 @click.argument("app", metavar="MODULE:APP")
 @click.option("--queue", "queues", multiple=True, help="Serve this queue only; may be repeated.")
@@ -70,6 +77,26 @@ def _module(name: str) -> ModuleType:
 @click.option(
     "--no-wake-ups", is_flag=True, help="Poll instead of listening: behind a transaction pooler."
 )
+@click.option(
+    "--metrics",
+    type=_address,
+    metavar="[HOST:]PORT",
+    help="Answer Prometheus there; the host is 127.0.0.1 unless given.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is logged to stderr.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people, or a JSON document a line.",
+)
 @pass_session
 def worker(
     session: Session,
@@ -79,6 +106,9 @@ def worker(
     grace: timedelta,
     name: str | None,
     no_wake_ups: bool,
+    metrics: tuple[str, int] | None,
+    log_level: str,
+    log_format: str,
 ) -> None:
     """Run the handlers of an application until SIGTERM or Ctrl-C.
 
@@ -86,6 +116,7 @@ def worker(
     nothing more is claimed, handlers finish, what was not begun is given back.
     A second one does not wait.
     """
+    logs.set_up(log_level, as_json=session.json or log_format == "json")
     made = Worker(
         load(app),
         session.dsn,
@@ -97,5 +128,9 @@ def worker(
         # What cannot listen cannot keep prepared statements either.
         prepare_threshold=None if no_wake_ups else 5,
     )
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    asyncio.run(made.run())
+    server = None if metrics is None else MetricsServer(made, *metrics)
+    try:
+        asyncio.run(made.run())
+    finally:
+        if server is not None:
+            server.stop()

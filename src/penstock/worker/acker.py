@@ -26,6 +26,9 @@ Verdict: TypeAlias = tuple[Delivery, Outcome | None]
 BATCH: Final = 1000
 # With so much unsettled there is no sense in claiming more: the database is slow, or away.
 BEHIND: Final = 2000
+# How long one statement may take, and how often it may be refused before each message has its own.
+_TIMEOUT: Final = 10.0
+_REFUSALS: Final = 3
 
 
 class Acker:
@@ -48,8 +51,12 @@ class Acker:
             self._something.set()
 
     @property
+    def unsettled(self) -> int:
+        return len(self._noted) + len(self._sending)
+
+    @property
     def is_behind(self) -> bool:
-        return len(self._noted) + len(self._sending) >= BEHIND
+        return self.unsettled >= BEHIND
 
     def held(self) -> list[Delivery]:
         """What has a verdict that is not in the database yet: its lease has to be kept."""
@@ -73,21 +80,38 @@ class Acker:
 
     async def _send(self, verdicts: list[Verdict]) -> None:
         for verb, chosen in _by_verb(verdicts).items():
-            pause = 0.05
-            while chosen := _still_held(chosen):
-                try:
-                    settled = await self._link.run(COMMANDS[verb](chosen))
-                except (PenstockError, psycopg.Error) as error:
-                    if not isinstance(error, DatabaseUnavailableError):
-                        logger.exception(
-                            "%d messages could not be settled; trying again", len(chosen)
-                        )
-                    await asyncio.sleep(pause * random.uniform(0.5, 1))
-                    pause = min(pause * 2, 2.0)
-                    continue
+            await self._settle(verb, chosen)
+
+    async def _settle(self, verb: str, verdicts: list[Verdict]) -> None:
+        """Until it is done, or the leases are over: the database may be away for a while."""
+        pause, refused = 0.05, 0
+        while held := _still_held(verdicts):
+            try:
+                settled = await self._link.run(COMMANDS[verb](held), timeout=_TIMEOUT)
+            except DatabaseUnavailableError as error:
+                logger.debug("nothing can be settled: %s", error)
+            except (PenstockError, psycopg.Error):
+                refused += 1
+                logger.warning("%d messages were not settled (%s)", len(held), verb, exc_info=True)
+                if refused == _REFUSALS:
+                    await self._settle_apart(verb, held)
+                    return
+            else:
                 self.settled_count += len(settled)
-                _report_lost(chosen, settled)
-                break
+                _report_lost([each for each in verdicts if each[0].id not in settled])
+                return
+            await asyncio.sleep(pause * random.uniform(0.5, 1))
+            pause = min(pause * 2, 1.0)
+        _report_lost(verdicts)
+
+    async def _settle_apart(self, verb: str, verdicts: list[Verdict]) -> None:
+        """One of them cannot be settled: let it not stand in the way of the others."""
+        if len(verdicts) == 1:
+            delivery = verdicts[0][0]
+            logger.error("message %d cannot be settled; its lease will run out", delivery.id)
+            return
+        for verdict in verdicts:
+            await self._settle(verb, [verdict])
 
 
 def _by_verb(verdicts: list[Verdict]) -> dict[str, list[Verdict]]:
@@ -137,13 +161,12 @@ COMMANDS: Final[dict[str, Callable[[list[Verdict]], Command[Any]]]] = {
 }
 
 
-def _report_lost(verdicts: list[Verdict], settled: Any) -> None:
-    if len(settled) == len(verdicts):
-        return
+def _report_lost(verdicts: list[Verdict]) -> None:
     for delivery, _ in verdicts:
-        if delivery.id not in settled:
-            logger.warning(
-                "the lease on message %d was lost before it was settled",
-                delivery.id,
-                extra={"queue": delivery.queue, "id": delivery.id, "attempt": delivery.attempt},
-            )
+        if delivery._acked_elsewhere:
+            continue
+        logger.warning(
+            "the lease on message %d was lost before it was settled",
+            delivery.id,
+            extra={"queue": delivery.queue, "id": delivery.id, "attempt": delivery.attempt},
+        )

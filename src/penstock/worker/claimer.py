@@ -13,7 +13,7 @@ from typing import Final
 import psycopg
 
 from penstock.errors import DatabaseUnavailableError, PenstockError, QueueNotFoundError
-from penstock.link import Link
+from penstock.link import Links
 from penstock.listener import Listener
 from penstock.operations import waiting
 from penstock.worker.runner import Runner
@@ -27,6 +27,9 @@ _PATIENCE: Final = 0.008
 # A claim that came back short is not repeated at once: a few messages together cost hardly more
 # than one.
 _BREATH: Final = 0.001
+# How long a claim may take: what a claim that was cut off took is out of reach until its lease
+# runs out.
+_TIMEOUT: Final = 10.0
 POLL_SECONDS: Final = 2.5
 # Without wake-ups, polls begin so close together and get rarer while nothing comes.
 POLL_FASTEST: Final = 0.02
@@ -36,7 +39,7 @@ POLL_SLOWEST: Final = 1.25
 class Claimer:
     """Claims for one queue, as long as there is room and there may be something."""
 
-    def __init__(self, runner: Runner, link: Link, listener: Listener, worker: str) -> None:
+    def __init__(self, runner: Runner, link: Links, listener: Listener, worker: str) -> None:
         self.runner = runner
         self._link = link
         self._worker = worker
@@ -62,7 +65,7 @@ class Claimer:
                 pause = 0.1
             except (PenstockError, psycopg.Error) as error:
                 await self._failed(error, pause)
-                pause = min(pause * 2, 5.0)
+                pause = min(pause * 2, 2.0)
 
     async def _is_time(self) -> bool:
         """Wait until there is room and reason to look; False when the runner has stopped."""
@@ -96,7 +99,7 @@ class Claimer:
             return
         self._look_at = None
         try:
-            rows = await self._link.run(waiting.claim_rows(want, self._worker))
+            rows = await self._link.run(waiting.claim_rows(want, self._worker), timeout=_TIMEOUT)
         except BaseException:
             self.runner.release(want)
             self._look_at = 0.0
@@ -144,7 +147,7 @@ class Poller:
     """Looks at all queues in one statement, for what came without a wake-up."""
 
     def __init__(
-        self, claimers: Sequence[Claimer], link: Link, listener: Listener, worker: str
+        self, claimers: Sequence[Claimer], link: Links, listener: Listener, worker: str
     ) -> None:
         self._claimers = claimers
         self._link = link
@@ -182,7 +185,7 @@ class Poller:
             return False
         try:
             command = waiting.look([want for _, want in wants.values()], self._worker)
-            found = await self._link.run(command)
+            found = await self._link.run(command, timeout=_TIMEOUT)
         except BaseException:
             for claimer, want in wants.values():
                 claimer.runner.release(want)

@@ -9,8 +9,11 @@ from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
+from penstock import operations
 from penstock.command import utc
-from penstock.errors import LeaseLostError
+from penstock.errors import LeaseLostError, translated
 from penstock.message import Lease
 from penstock.payload import decode_json, decode_payload
 
@@ -37,6 +40,7 @@ class Delivery:
         self._held_until = now + row[4]
         self._task: Task[None] | None = None
         self._ended: str | None = None
+        self._acked_elsewhere = False
 
     def __repr__(self) -> str:
         return f"<Delivery {self.id} of {self.queue}, attempt {self.attempt}>"
@@ -108,3 +112,21 @@ class Delivery:
                 hint="Nothing that this handler still does will be settled: stop.",
                 id=self.id,
             )
+
+    async def ack_with(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Ack in the handler's own transaction: what it writes and the ack commit as one.
+
+        LeaseLostError if the lease is lost: let it roll the transaction back. The worker acks
+        again when the handler returns, which then changes nothing.
+        """
+        command = operations.ack((self.id, self.token))
+        with translated():
+            await connection.execute(command.sql.encode(), command.params)
+        self._acked_elsewhere = True
+
+    def ack_with_sync(self, connection: psycopg.Connection[Any]) -> None:
+        """The same, for handlers in threads."""
+        command = operations.ack((self.id, self.token))
+        with translated():
+            connection.execute(command.sql.encode(), command.params)
+        self._acked_elsewhere = True

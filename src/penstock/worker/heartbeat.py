@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 import psycopg
 
 from penstock.errors import PenstockError
-from penstock.link import Link
+from penstock.link import Link, Links
 from penstock.operations import waiting
 from penstock.worker.runner import Runner
 
@@ -24,8 +25,9 @@ BEAT_SECONDS: Final = 10.0
 
 
 class Heartbeat:
-    def __init__(self, link: Link, worker: str, runners: Sequence[Runner]) -> None:
-        self.state = "running"
+    def __init__(self, link: Link | Links, worker: str, runners: Sequence[Runner]) -> None:
+        self._state = "running"
+        self._changed = asyncio.Event()
         self._link = link
         self._worker = worker
         self._runners = runners
@@ -37,10 +39,18 @@ class Heartbeat:
                 await self.run_once()
             except (PenstockError, psycopg.Error) as error:
                 logger.debug("no heartbeat: %s", error)
-            await asyncio.sleep(BEAT_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+
+    def drain(self) -> None:
+        """From now on, and at once, it says that the worker drains."""
+        self._state = "draining"
+        self._changed.set()
 
     async def run_once(self) -> None:
-        command = waiting.beat(self._worker, self.state, self._started_at, self._report())
+        command = waiting.beat(self._worker, self._state, self._started_at, self._report())
         await self._link.run(command)
 
     async def retire(self) -> None:
@@ -55,8 +65,8 @@ class Heartbeat:
                 runner.queue: {
                     "concurrency": runner.concurrency,
                     "running": len(runner.running),
-                    "done": runner.done,
-                    "failed": runner.failed,
+                    "done": runner.tally.done,
+                    "failed": runner.tally.failed,
                 }
                 for runner in self._runners
             },

@@ -43,29 +43,31 @@ class Keeper:
 
     def _pause(self) -> float:
         leases = [d._lease_seconds for runner in self._runners for d in runner.held()]
-        return min([1.0, *(seconds / 8 for seconds in leases)])
+        # With nothing in hand, what comes next may have a lease of a second.
+        return min(1.0, min(leases, default=1.0) / 8)
 
     async def run_once(self) -> None:
         """Extend what is due, cancel what is lost."""
         now = monotonic()
-        due: dict[int | None, list[Delivery]] = defaultdict(list)
+        due: dict[int, list[Delivery]] = defaultdict(list)
         for runner in self._runners:
             for delivery in runner.held():
                 if delivery._held_until <= now:
                     self._lose(runner, delivery)
                 elif delivery._held_until - now < delivery._lease_seconds * _SHARE:
-                    due[runner.handler.lease_seconds].append(delivery)
+                    due[_whole(delivery)].append(delivery)
         for delivery in self._acker.held():
             if 0 < delivery._held_until - now < delivery._lease_seconds * _SHARE:
-                due[delivery._runner.handler.lease_seconds].append(delivery)
+                due[_whole(delivery)].append(delivery)
         for lease_seconds, deliveries in due.items():
             for start in range(0, len(deliveries), _BATCH):
                 await self._extend(deliveries[start : start + _BATCH], lease_seconds)
 
-    async def _extend(self, deliveries: list[Delivery], lease_seconds: int | None) -> None:
+    async def _extend(self, deliveries: list[Delivery], lease_seconds: int) -> None:
         asked_at = monotonic()
         pairs = [(delivery.id, delivery.token) for delivery in deliveries]
-        extended = await self._link.run(operations.extend_many(pairs, lease_seconds))
+        command = operations.extend_many(pairs, lease_seconds)
+        extended = await self._link.run(command, timeout=max(1.0, lease_seconds / 4))
         for delivery in deliveries:
             if delivery.id in extended:
                 delivery._held_until = asked_at + delivery._lease_seconds
@@ -79,3 +81,8 @@ class Keeper:
             extra={"queue": delivery.queue, "id": delivery.id, "attempt": delivery.attempt},
         )
         runner.lose(delivery)
+
+
+def _whole(delivery: Delivery) -> int:
+    """As long as the lease was at first: that of the queue may have been changed since."""
+    return max(1, round(delivery._lease_seconds))

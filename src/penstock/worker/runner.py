@@ -17,7 +17,9 @@ from penstock.worker.apart import apart
 from penstock.worker.app import Call, Handler
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Outcome, Retry, Snooze
+from penstock.worker.tally import Tally
 from penstock.worker.threads import Threads
+from penstock.worker.tracing import traced
 
 logger = logging.getLogger("penstock.worker")
 
@@ -45,8 +47,7 @@ class Runner:
         self.client = client
         self.waiting: deque[Delivery] = deque()
         self.running: set[Delivery] = set()
-        self.done = 0
-        self.failed = 0
+        self.tally = Tally()
         self.on_room: Callable[[], None] = _nothing
         self.stopping = False
         self._reserved = 0
@@ -56,7 +57,8 @@ class Runner:
         self._threads: Threads | None = None
         if not handler.is_async:
             self._threads = Threads(f"penstock-{handler.queue}", self._freed)
-        self._call = wrap(handler.function if self._threads is None else self._in_thread)
+        call = wrap(handler.function if self._threads is None else self._in_thread)
+        self._call = traced(handler.queue, call)
         self._pace = 1.0  # seconds a run takes, of late: begin as if they were long
 
     # Room
@@ -153,7 +155,7 @@ class Runner:
         except asyncio.CancelledError:
             outcome = self._cancelled(delivery)
             cancelled = delivery._ended is None and task.cancelling() > 0
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a handler that exits has failed, too
             outcome = self.handler.retry.outcome(error, delivery.attempt)
             self._log_failure(delivery, error)
         if alarm is not None:
@@ -169,13 +171,26 @@ class Runner:
     def _finished(self, delivery: Delivery, outcome: Outcome | None, seconds: float) -> None:
         self.running.discard(delivery)
         self._pace += (seconds - self._pace) * 0.1
-        if outcome is None:
-            self.done += 1
-        elif not isinstance(outcome, Snooze):
-            self.failed += 1
+        self._count(delivery, outcome, seconds)
         if delivery._ended != LOST:
             self._acker.settle(delivery, outcome)
         self.on_room()
+
+    def _count(self, delivery: Delivery, outcome: Outcome | None, seconds: float) -> None:
+        tally = self.tally
+        tally.run.add(seconds)
+        if delivery.attempt == 1:
+            tally.wait.add(delivery._row[5])
+        if delivery._ended == LOST:
+            tally.lost += 1
+        elif outcome is None:
+            tally.done += 1
+        elif isinstance(outcome, Retry):
+            tally.retried += 1
+        elif isinstance(outcome, Snooze):
+            tally.snoozed += 1
+        else:
+            tally.rejected += 1
 
     def _freed(self) -> None:
         """A thread has come free."""
@@ -194,9 +209,10 @@ class Runner:
         assert self._threads is not None
         return await self._threads.call(self.handler.function, delivery)
 
-    def _log_failure(self, delivery: Delivery, error: Exception) -> None:
+    def _log_failure(self, delivery: Delivery, error: BaseException) -> None:
         logger.warning(
-            "handler failed: %s",
+            "handler failed: %s: %s",
+            type(error).__name__,
             error,
             exc_info=error,
             extra={"queue": self.queue, "id": delivery.id, "attempt": delivery.attempt},

@@ -11,7 +11,7 @@ import psycopg
 
 from penstock import operations
 from penstock.errors import PenstockError
-from penstock.link import Link
+from penstock.link import Link, Links
 
 logger = logging.getLogger("penstock.worker")
 
@@ -22,7 +22,7 @@ LOOK_SECONDS: Final = 10.0
 class Scheduler:
     """Sleeps until the next schedule is due, by the clock of the database."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link | Links) -> None:
         self._link = link
 
     async def run(self) -> None:

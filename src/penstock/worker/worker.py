@@ -18,7 +18,7 @@ from penstock import arguments as check
 from penstock import insights
 from penstock.client_async import AsyncClient
 from penstock.errors import ConfigurationError, QueueNotFoundError
-from penstock.link import Link
+from penstock.link import Link, Links
 from penstock.listener import Listener
 from penstock.message import Duration
 from penstock.twins import locate_async
@@ -72,6 +72,7 @@ class Worker:
         self._serving: list[asyncio.Task[None]] = []
         self._stop_asked = asyncio.Event()
         self._hurry_asked = asyncio.Event()
+        self._failure: Exception | None = None
 
     # Life
 
@@ -81,6 +82,8 @@ class Worker:
             self._handle_signals()
         async with self:
             await self._stop_asked.wait()
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """Drain and end. A second call does not wait for handlers."""
@@ -92,6 +95,16 @@ class Worker:
     def settled(self) -> int:
         """How many messages were settled since the start."""
         return self._acker.settled_count
+
+    @property
+    def unsettled(self) -> int:
+        """How many outcomes are not in the database yet."""
+        return self._acker.unsettled
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether wake-ups arrive; else the worker polls."""
+        return self._listener.healthy
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -121,8 +134,8 @@ class Worker:
         await self._listener.start()
         claiming: list[Service] = [self._poller, *self._claimers]
         serving: list[Service] = [self._acker, self._keeper, self._heartbeat, self._scheduler]
-        self._claiming = [_service(each) for each in claiming]
-        self._serving = [_service(each) for each in serving]
+        self._claiming = [self._run(each) for each in claiming]
+        self._serving = [self._run(each) for each in serving]
         logger.info(
             "worker %s serves %s",
             self.name,
@@ -130,13 +143,28 @@ class Worker:
             extra={"worker": self.name},
         )
 
+    def _run(self, service: Service) -> asyncio.Task[None]:
+        """A part that fails takes the worker down: a supervisor starts it again, whole."""
+
+        async def run() -> None:
+            try:
+                await service.run()
+            except Exception as error:
+                logger.critical("%s failed", type(service).__name__, exc_info=True)
+                self._failure = error
+                self._stop_asked.set()
+
+        return asyncio.create_task(run(), name=f"penstock {type(service).__name__.lower()}")
+
     def _assemble(self, dsn: str) -> None:
         def link(what: str) -> Link:
             made = Link(dsn, prepare_threshold=self._prepare_threshold, name=f"penstock {what}")
             self._links.append(made)
             return made
 
-        claiming, settling = link("worker"), link("worker")
+        # One claim that has to wait, for its turn at a limit say, does not hold up the others.
+        claiming = Links([link("worker") for _ in range(min(4, len(self._handlers)))])
+        settling = link("worker")
         self._acker = Acker(settling)
         self.runners = [
             Runner(
@@ -170,9 +198,10 @@ class Worker:
     async def drain(self) -> None:
         """Claim no more, give back what was not begun, let handlers finish, settle, and end."""
         ends_at = monotonic() + self.grace
-        self._heartbeat.state = "draining"
+        self._heartbeat.drain()
         for runner in self.runners:
             runner.stop()
+        logger.info("worker %s drains", self.name, extra={"worker": self.name})
         await self._end_claiming(ends_at)
         reserve = min(_RESERVE_SECONDS, self.grace / 4)
         await self._handlers_end(ends_at - reserve)
@@ -227,17 +256,6 @@ class Service(Protocol):
     """A part of the worker that runs beside the others."""
 
     async def run(self) -> None: ...
-
-
-def _service(service: Service) -> asyncio.Task[None]:
-    async def run() -> None:
-        try:
-            await service.run()
-        except Exception:
-            logger.critical("%s ended unexpectedly", type(service).__name__, exc_info=True)
-            raise
-
-    return asyncio.create_task(run(), name=f"penstock {type(service).__name__.lower()}")
 
 
 def _chosen(app: Any, queues: Sequence[str] | None) -> list[Handler]:
