@@ -49,7 +49,7 @@ class Claimer:
         self._lingered = len(_LINGER)
         self._in_vain = 0
         self._is_notified = False
-        runner.on_room = self._changed.set
+        runner.on_room = self.look_round = self._changed.set
 
     def look(self) -> None:
         """Look again as soon as there is room."""

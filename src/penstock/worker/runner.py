@@ -53,7 +53,6 @@ class Runner:
         self._reserved = 0
         self._pumps = 0
         self._acker = acker
-        acker.on_relief.append(lambda: self.on_room())
         self._threads: Threads | None = None
         if not handler.is_async:
             self._threads = Threads(f"penstock-{handler.queue}", self._freed)

@@ -180,6 +180,7 @@ class Worker:
         self._claimers = [
             Claimer(runner, claiming, self._listener, self.name) for runner in self.runners
         ]
+        self._acker.on_relief = [claimer.look_round for claimer in self._claimers]
         self._poller = Poller(self._claimers, claiming, self._listener, self.name)
         self._keeper = Keeper(settling, self.runners, self._acker)
         self._heartbeat = Heartbeat(claiming, self.name, self.runners)
