@@ -14,6 +14,15 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+_json = click.option(
+    "--json",
+    "json_file",
+    type=click.File("w", encoding="utf-8", lazy=True),
+    metavar="FILE",
+    help="Write everything that was measured to FILE; - is stdout.",
+)
+
+
 def _shared(command: Command) -> Command:
     """The options that every benchmark takes."""
     options = [
@@ -22,13 +31,7 @@ def _shared(command: Command) -> Command:
             type=click.FloatRange(min=0, min_open=True),
             help="About how long to measure; loading and cleaning up come on top.",
         ),
-        click.option(
-            "--json",
-            "json_file",
-            type=click.File("w", encoding="utf-8", lazy=True),
-            metavar="FILE",
-            help="Write everything that was measured to FILE; - is stdout.",
-        ),
+        _json,
         click.option(
             "--dsn",
             metavar="DSN",
@@ -137,6 +140,34 @@ def worker(**chosen: Any) -> None:
 def contracts(**chosen: Any) -> None:
     """PGMQ's functions beside a table of PGMQ's shape, and the claim of mdb_queue."""
     _run("contracts", **chosen)
+
+
+LAKE_FIGURES = ("land_over_jdbc", "claim_over_log", "sink_over_jdbc")
+
+
+@bench.command()
+@_json
+@_messages(2_000_000, "Rows of history to land; a fifth of it is claimed, followed and enqueued.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(LAKE_FIGURES),
+    metavar="FIGURE",
+    help=f"Measure only this: {', '.join(LAKE_FIGURES)}; may be given several times.",
+)
+@click.option(
+    "--jdbc-jar",
+    metavar="FILE",
+    default="/usr/share/java/postgresql.jar",
+    show_default=True,
+    help="PostgreSQL's JDBC driver, for the other side.",
+)
+def lake(json_file: TextIO | None, **chosen: Any) -> None:
+    """Spark on Penstock beside Spark's JDBC, on a PostgreSQL that is thrown away."""
+    from penstock.bench.tcp_server import tcp_server
+
+    with tcp_server() as dsn:
+        _run("lake", dsn=dsn, json_file=json_file, **chosen)
 
 
 def _run(name: str, *, dsn: str | None, json_file: TextIO | None, **chosen: Any) -> None:

@@ -13,3 +13,4 @@ class Options:
     messages: int = 0
     only: tuple[str, ...] = ()
     vacuum_plain: bool = False
+    jdbc_jar: str = "/usr/share/java/postgresql.jar"

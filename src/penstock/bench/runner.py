@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from penstock.bench import contracts, depth, engine, machine, steady, wal, worker
+from penstock.bench import contracts, depth, engine, lake, machine, steady, wal, worker
 from penstock.bench.options import Options
 from penstock.bench.progress import Progress, progress
 from penstock.bench.report import Findings, Surroundings, show, write_json
@@ -26,6 +26,7 @@ _BENCHES = {
     "wal": _Bench(wal.run, wal.QUEUES),
     "worker": _Bench(worker.run, worker.QUEUES),
     "contracts": _Bench(contracts.run, contracts.QUEUES),
+    "lake": _Bench(lake.run, lake.QUEUES),
 }
 # An idle server's own transactions are younger than this; a pinned horizon soon is not.
 _PINNED_XIDS = 10_000

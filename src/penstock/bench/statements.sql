@@ -259,3 +259,39 @@ drop schema if exists penstock_bench cascade
 
 -- name: drop_penstock
 drop schema if exists penstock, mdb_queue cascade
+
+-- name: lake.forget
+truncate penstock.history_log, penstock.attempt_log
+
+-- name: lake.finished
+-- Messages that a worker has finished, ten thousand to a transaction.
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at, attempts, max_attempts,
+  priority, payload_bytes_count, headers_bytes_count, worker, payload)
+select pg_sequence_last_value('penstock.history_current'), nextval('penstock.position'), %(queue)s, 'done', clock_timestamp(), clock_timestamp(),
+  clock_timestamp(), clock_timestamp(), 1, 5, 0, octet_length(p::text), 0, 'worker-' || n %% 10, p
+from (select n, jsonb_build_object('order', n, 'amount', n %% 1000 / 10.0, 'note', repeat('x', 150)) as p from generate_series(%(first)s::bigint, %(last)s) n) m
+
+-- name: lake.enqueue
+select count(*) from penstock.enqueue_many(%(queue)s, array(
+  select jsonb_build_object('order', n, 'amount', n %% 1000 / 10.0, 'note', repeat('x', 150)) from generate_series(%(first)s::bigint, %(last)s) n))
+
+-- name: lake.analyze
+vacuum analyze penstock.history_log
+
+-- name: lake.first_id
+select min(id) from penstock.history_log
+
+-- name: lake.last_id
+select max(id) from penstock.history_log
+
+-- name: lake.waiting
+select count(*) from penstock.messages where queue = %(queue)s
+
+-- name: lake.plain
+create table if not exists penstock_bench.sink (id bigint generated always as identity primary key, payload jsonb not null)
+
+-- name: lake.empty_plain
+truncate penstock_bench.sink
+
+-- name: lake.plain_count
+select count(*) from penstock_bench.sink

@@ -114,15 +114,15 @@ end $$;
 -- their leases. As penstock._claim_special, without handing them out.
 create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[], out taken integer) language plpgsql as $$
 declare
-  piece      constant integer := 2000;
+  piece      integer := 500;
   most_bytes constant bigint := 33554432;
   until      constant timestamptz := clock_timestamp() + interval '100 years';
-  lease_base bigint := nextval('penstock.lease_number') * 32 + case when q.keep_history > 0 then 16 else 0 end;
+  keeps      constant integer := case when q.keep_history > 0 then 16 else 0 end;
   allowed    integer;
   bytes      bigint := 0;
-  elsewhere  bigint := 0;
   live       text;
   slot       integer;
+  lease      bigint;
   n          integer;
 begin
   tokens := '{}';
@@ -134,19 +134,20 @@ begin
     for lane in 1 .. cardinality(q.priorities) loop
       for i in 1 .. length(live) loop
         slot := substr(live, i, 1);
-        elsewhere := bytes;
         while taken < allowed and bytes < most_bytes loop
-          n := penstock._take_special(slot, q, lane, least(allowed - taken, piece), lease_base + slot, until, worker);
+          -- A token for each piece, so that looking at a piece does not mean looking at all before it.
+          lease := nextval('penstock.lease_number') * 32 + keeps + slot;
+          n := penstock._take_special(slot, q, lane, least(allowed - taken, piece), lease, until, worker);
           exit when n = 0;
-          tokens := tokens || (lease_base + slot);
-          taken := taken + n - penstock._resolve(slot, lease_base + slot, until, worker);
-          bytes := elsewhere + penstock._spark_bytes(slot, lease_base + slot);
+          tokens := tokens || lease;
+          taken := taken + n - penstock._resolve(slot, lease, until, worker);
+          bytes := bytes + penstock._spark_bytes(slot, lease);
+          piece := case when bytes = 0 then 5000 else 500 end;
         end loop;
       end loop;
     end loop;
     exit when taken >= allowed or bytes >= most_bytes or round = 2 or not penstock._look_again(q, allowed - taken);
   end loop;
-  tokens := array(select distinct t from unnest(tokens) t);
   if q.throughput_limit is not null and taken < allowed then
     perform penstock._spend(q, taken - allowed);
   end if;
