@@ -65,6 +65,9 @@ bench-peers: $(PEERS_STAMP) ## measure Penstock beside its peers, for half an ho
 bench-peers-short: $(PEERS_STAMP) ## the same in three minutes
 	PYTHONPATH=bench $(PEERS)/bin/python -m peers run --form short --json peers.json $(ARGS)
 
+bench-page: $(PEERS_STAMP) ## write docs/benchmarks.md from what bench-peers has measured
+	PYTHONPATH=bench $(PEERS)/bin/python -m peers page peers.json
+
 # The hosts of the index stay out of the locks: they hold on any mirror.
 COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade

@@ -13,7 +13,13 @@ sys.path.insert(0, str(BENCH))
 
 from peers.bars import bar, passes  # noqa: E402
 from peers.figures import Table, figures  # noqa: E402
+from peers.page import text  # noqa: E402
+from peers.plan import FORMS  # noqa: E402
 
+DOCS = BENCH.parent / "docs"
+RESULTS = DOCS / "benchmarks" / "results.json"
+SETTINGS = ["shared_buffers", "max_wal_size", "checkpoint_timeout", "synchronous_commit", "fsync"]
+SETTINGS += ["autovacuum"]
 LOCK = BENCH / "peers" / "package-lock.json"
 
 
@@ -109,6 +115,33 @@ def test_bars_say_what_has_to_be_passed() -> None:
     assert not passes(1.1, "at least", 1.2)
 
 
+@pytest.mark.skipif(not RESULTS.exists(), reason="the page is written after the first full run")
+def test_the_page_is_what_its_results_say() -> None:
+    assert (DOCS / "benchmarks.md").read_text() == text(json.loads(RESULTS.read_text()))
+
+
+def test_a_page_names_the_peers_that_are_ahead(tmp_path: Path) -> None:
+    rows = [_drained("penstock", 0, 1000), _drained("awa", 0, 2000)]
+    kinds = {"penstock": "worker", "awa": "worker"}
+    document = {
+        "form": "short",
+        "started_at": "2026-01-31T12:00:00+00:00",
+        "seconds": 180,
+        "machine": {"cpus": 2, "cpu": "test", "memory_bytes": 2**30, "load_average": [0.5]},
+        "versions": {"python": "3.11", "psycopg": "3.2"},
+        "server": {"version": "PostgreSQL 18, x", "settings": dict.fromkeys(SETTINGS, "on")},
+        "plan": {**FORMS["short"].__dict__, "concurrency": [16], "usual": 16},
+        "peers": {name: {"kind": "worker", "version": "1", "settings": ""} for name in kinds},
+        "figures": figures(Table(rows, kinds)),
+        "rows": rows,
+    }
+    page = text(document)
+    assert "awa (`rate_clean-16`, 0.50)" in page
+    assert "| penstock | 1,000 |" in page
+    assert "| `rate_clean-16_over_best` | 0.50 | ≥ 1.2 | **no** |" in page
+    assert "{{" not in page
+
+
 def test_the_lock_of_the_node_peers_has_hashes_and_no_hosts() -> None:
     packages = {name: one for name, one in json.loads(LOCK.read_text())["packages"].items() if name}
     assert len(packages) > 50
@@ -127,4 +160,5 @@ def _drained(peer: str, number: int, rate: float, wal: int = 500) -> dict:
         "rate": rate,
         "enqueue": part,
         "work": part,
+        "worker_cpu_seconds": 0.1,
     }

@@ -93,30 +93,56 @@ def run(
         measured = Run(database, contenders, FORMS[form], _say)
         for name in scenarios or SCENARIOS:
             SCENARIOS[name](measured)
-        kinds = {contender.name: contender.kind for contender in contenders}
-        document: dict[str, Any] = {
-            "bench": "peers",
-            "form": form,
-            "started_at": started_at,
-            "finished_at": machine.now(),
-            "seconds": round(time.monotonic() - began, 1),
-            "machine": machine.machine(),
-            "versions": machine.versions(),
-            "server": {**machine.server(database.connection), "database": "", "user": ""},
-            "plan": FORMS[form].__dict__,
-            "peers": {
-                contender.name: {
-                    key: contender.about[key] for key in ("kind", "version", "settings")
-                }
-                for contender in contenders
-            },
-            "figures": figures(Table(measured.rows, kinds)),
-            "rows": measured.rows,
-        }
-    if json_file is not None:
-        json_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            # After each scenario: a run that is ended leaves what it has.
+            document = _document(measured, form, started_at, began)
+            if json_file is not None:
+                _write(json_file, document)
     for line in verdicts(document["figures"]):
         click.echo(line)
+
+
+@main.command()
+@click.argument("results", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--docs", type=click.Path(file_okay=False, path_type=Path), default=Path("docs"))
+def page(results: Path, docs: Path) -> None:
+    """Write docs/benchmarks.md and its pictures from the results of a run."""
+    from peers.page import text
+    from peers.plots import draw
+
+    document = json.loads(results.read_text(encoding="utf-8"))
+    draw(document, docs / "benchmarks")
+    (docs / "benchmarks.md").write_text(text(document), encoding="utf-8")
+    _write(docs / "benchmarks" / "results.json", document)
+
+
+def _write(place: Path, document: dict[str, Any]) -> None:
+    """With each row on a line of its own: short enough to keep, and to compare."""
+    rows = ",\n".join(json.dumps(row) for row in document["rows"])
+    rest = json.dumps({**document, "rows": []}, indent=1)
+    assert rest.endswith('"rows": []\n}')
+    place.write_text(rest.removesuffix("[]\n}") + f"[\n{rows}\n]\n}}\n", encoding="utf-8")
+
+
+def _document(measured: Run, form: str, started_at: str, began: float) -> dict[str, Any]:
+    contenders = measured.contenders
+    kinds = {contender.name: contender.kind for contender in contenders}
+    return {
+        "bench": "peers",
+        "form": form,
+        "started_at": started_at,
+        "finished_at": machine.now(),
+        "seconds": round(time.monotonic() - began, 1),
+        "machine": machine.machine(),
+        "versions": machine.versions(),
+        "server": measured.database.about(),
+        "plan": FORMS[form].__dict__,
+        "peers": {
+            contender.name: {key: contender.about[key] for key in ("kind", "version", "settings")}
+            for contender in contenders
+        },
+        "figures": figures(Table(measured.rows, kinds)),
+        "rows": measured.rows,
+    }
 
 
 def _say(line: str) -> None:

@@ -7,6 +7,8 @@ and once to work, and tell it what to do.
 
 from __future__ import annotations
 
+import asyncio
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
@@ -62,3 +64,13 @@ class Adapter(Protocol):
 
     def settings(self) -> str:
         """What differs from the peer's defaults, in words, for the page."""
+
+
+async def supervised(run: Callable[[], Awaitable[None]], pause_seconds: float = 0.5) -> None:
+    """Run it again when it fails, as the supervisor of a process would."""
+    while True:
+        try:
+            return await run()
+        except Exception:
+            traceback.print_exc(limit=1)
+            await asyncio.sleep(pause_seconds)

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 from peers.contender import Contender
 from peers.recorder import read_ledger
@@ -42,9 +43,8 @@ def under(run: Run, contender: Contender, what: str) -> Row:
         return row | {
             "messages": pace["count"],
             "unsure": len(pace["unsure"]),
-            "happened_after": happened_at - began,
-            "last_after": max((at for _, at in seen), default=began) - paced_at,
-            "waited": time.monotonic() - paced_at,
+            "silence_seconds": _silence(seen, happened_at),
+            "last_after_seconds": max((at for _, at in seen), default=began) - paced_at,
         }
     finally:
         contender.reopen()
@@ -92,12 +92,19 @@ def _wait_for(ledger: str, confirmed: set[int], seconds: float) -> list[tuple[in
         time.sleep(0.2)
 
 
+def _silence(seen: list[tuple[int, float]], since: float) -> float | None:
+    """The longest time without a completion, from when it happened."""
+    times = [since, *sorted(at for _, at in seen if at > since)]
+    return max((later - at for at, later in pairwise(times)), default=None)
+
+
 def _row(
     seen: list[tuple[int, float]], confirmed: set[int], began: float, ended: float, calm: float
 ) -> Row:
     times = Counter(number for number, _ in seen)
-    before = sum(began + calm / 2 <= at < began + calm for _, at in seen)
-    after = sum(ended - calm / 2 <= at < ended for _, at in seen)
+    # Not the very first messages: the worker has just begun.
+    before = sum(began + calm / 4 <= at < began + calm for _, at in seen)
+    after = sum(ended - calm * 3 / 4 <= at < ended for _, at in seen)
     return {
         "concurrency": CONCURRENCY,
         "handler_ms": HANDLER_MS,

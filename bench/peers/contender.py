@@ -157,18 +157,20 @@ class Contender:
         key = (concurrency, handler_ms)
         rate = self.rates.get(key)
         if rate is None:
-            probe = self.drain(concurrency, 300, 10, handler_ms=handler_ms)
-            rate = probe["rate"] or probe["handled"] / 10 or 10.0
-            rate = self._closer(concurrency, handler_ms, rate)
+            rate = self._probe(concurrency, handler_ms)
         count = max(50, round(rate * seconds))
         row = self.drain(concurrency, count, patience, handler_ms=handler_ms)
         self.rates[key] = row["rate"] or max(10.0, rate / 3)
         return row
 
-    def _closer(self, concurrency: int, handler_ms: float, rate: float) -> float:
-        """300 messages are too few to tell the pace of a fast one: another half a second."""
-        again = self.drain(concurrency, max(300, round(rate / 2)), 5, handler_ms=handler_ms)
-        return again["rate"] or rate
+    def _probe(self, concurrency: int, handler_ms: float) -> float:
+        """A first idea of its pace: of a few messages, and of more if it is fast."""
+        rate, count, most = 10.0, 100, 1.5
+        while count > 0:
+            row = self.drain(concurrency, count, most, handler_ms=handler_ms)
+            rate = row["rate"] or max(10.0, row["handled"] / most)
+            count = round(rate / 2) if rate / 2 > 2 * count else 0
+        return rate
 
 
 __all__ = ["Contender", "HostError", "names"]

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import psycopg
 
+from penstock.bench.machine import server
 from penstock.embedded import EmbeddedPostgres
 
 DATABASE_SETTINGS = {
@@ -85,6 +86,10 @@ class Database:
                 self.dsn, autocommit=True, application_name="penstock-peers"
             )
         return self._connection
+
+    def about(self) -> dict[str, Any]:
+        found = server(self.connection)
+        return {key: found[key] for key in ("version", "settings")}
 
     def gauges(self) -> Gauges:
         row = self.connection.execute(_GAUGES).fetchone()

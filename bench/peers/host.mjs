@@ -9,9 +9,9 @@ import { Recorder, monotonic } from './recorder.mjs'
 const PAYLOAD_BYTES = 200
 const LOAD_BATCH = 1000
 // Enqueues of a paced run that may be under way at once: a slow one does not hold up the next.
-const PACE_TASKS = 8
+const PACE_TASKS = 32
 
-/** 200 bytes of JSON: its number, when it was due to be enqueued, and padding. */
+/** 200 bytes of JSON: its number, when its enqueue was called, and padding. */
 function message(number, at) {
   const bare = { n: number, at: Math.round(at * 1e6) / 1e6, pad: '' }
   // Python writes a space after each of the two separators of three pairs.
@@ -51,7 +51,7 @@ class Host {
     return number - first
   }
 
-  /** One by one, at a fixed rate; which of them are known to be in the database, and late. */
+  /** One by one, at a fixed rate. `unsure`: those of which nobody knows if they got in. */
   async pace({ first, rate, seconds }) {
     const start = monotonic() + 0.05
     const count = Math.round(rate * seconds)
@@ -61,8 +61,9 @@ class Host {
     let freed = null
     const one = async (number, due) => {
       try {
-        lags.push(monotonic() - due)
-        await this.adapter.enqueue(message(number, due))
+        const calledAt = monotonic()
+        lags.push(calledAt - due)
+        await this.adapter.enqueue(message(number, calledAt))
       } catch {
         unsure.push(number)
         await sleep(50)
@@ -121,12 +122,16 @@ class Host {
 
   async start({ concurrency, handler_ms, expect, mark, ledger, rescue_seconds }) {
     const recorder = (this.recorder = new Recorder(expect, mark, ledger))
-    const handle = handler_ms
-      ? async (payload) => {
-          recorder.take(payload.n, payload.at)
-          await sleep(handler_ms)
-        }
-      : async (payload) => recorder.take(payload.n, payload.at)
+    const nothing = async (payload) => recorder.take(payload.n, payload.at)
+    const aMoment = async (payload) => {
+      recorder.take(payload.n, payload.at)
+      await sleep(handler_ms)
+    }
+    const toTheEnd = async (payload) => {
+      await sleep(handler_ms)
+      recorder.take(payload.n, payload.at)
+    }
+    const handle = !handler_ms ? nothing : ledger === null ? aMoment : toTheEnd
     await this.adapter.start(concurrency, handle, rescue_seconds)
   }
 

@@ -20,6 +20,7 @@ class Plan:
     rate: float
     rate_seconds: float
     rate_rounds: int
+    rate_pinned_rounds: int
     pins: tuple[str, ...]
     pinned_rounds: int
     readers_rounds: int
@@ -42,33 +43,35 @@ FULL = Plan(
     rounds=3,
     rounds_1ms=1,
     rate=800,
-    rate_seconds=8.0,
+    rate_seconds=6.0,
     rate_rounds=2,
+    rate_pinned_rounds=1,
     pins=("reader", "xid"),
-    pinned_rounds=4,
+    pinned_rounds=3,
     readers_rounds=2,
     overload_seconds=4.0,
     burst=500_000,
-    burst_load_seconds=45.0,
+    burst_load_seconds=30.0,
     burst_drain_seconds=8.0,
     scheduled=1_000_000,
-    scheduled_load_seconds=75.0,
+    scheduled_load_seconds=50.0,
     scheduled_rounds=2,
-    chaos_seconds=8.0,
-    chaos_wait_seconds=25.0,
+    chaos_seconds=10.0,
+    chaos_wait_seconds=20.0,
 )
 
 # About three minutes: enough to see who stands where, too little to trust the second digit.
 SHORT = Plan(
     concurrency=(16, 64),
     usual=64,
-    window_seconds=0.7,
-    patience_seconds=3.0,
+    window_seconds=0.5,
+    patience_seconds=2.0,
     rounds=1,
     rounds_1ms=0,
     rate=800,
-    rate_seconds=2.5,
+    rate_seconds=2.0,
     rate_rounds=1,
+    rate_pinned_rounds=1,
     pins=("xid",),
     pinned_rounds=1,
     readers_rounds=0,
@@ -77,7 +80,7 @@ SHORT = Plan(
     burst_load_seconds=0.0,
     burst_drain_seconds=0.0,
     scheduled=20_000,
-    scheduled_load_seconds=3.0,
+    scheduled_load_seconds=2.0,
     scheduled_rounds=1,
     chaos_seconds=0.0,
     chaos_wait_seconds=0.0,
@@ -94,6 +97,7 @@ SMOKE = Plan(
     rate=100,
     rate_seconds=1.3,
     rate_rounds=1,
+    rate_pinned_rounds=1,
     pins=("xid",),
     pinned_rounds=1,
     readers_rounds=1,

@@ -8,7 +8,7 @@ export const monotonic = () => Number(process.hrtime.bigint()) / 1e9
 export class Recorder {
   constructor(expect = 0, mark = 0, ledger = null) {
     this.numbers = []
-    this.due = []
+    this.called = []
     this.picked = []
     this.expect = expect
     this.mark = mark
@@ -19,10 +19,10 @@ export class Recorder {
     this.record = Buffer.alloc(16)
   }
 
-  take(number, due) {
+  take(number, called) {
     const now = monotonic()
     this.numbers.push(number)
-    this.due.push(due)
+    this.called.push(called)
     this.picked.push(now)
     if (this.ledger !== null) {
       this.record.writeBigInt64LE(BigInt(number), 0)
@@ -53,9 +53,9 @@ export class Recorder {
 
   latencies(after, before) {
     const late = []
-    for (let index = 0; index < this.due.length; index++) {
-      const due = this.due[index]
-      if (after <= due && due < before) late.push((this.picked[index] - due) * 1000)
+    for (let index = 0; index < this.called.length; index++) {
+      const called = this.called[index]
+      if (after <= called && called < before) late.push((this.picked[index] - called) * 1000)
     }
     if (late.length === 0) return { count: 0 }
     late.sort((a, b) => a - b)

@@ -17,7 +17,7 @@ class Recorder:
 
     def __init__(self, expect: int = 0, mark: int = 0, ledger: str | None = None) -> None:
         self.numbers = array("q")
-        self.due = array("d")
+        self.called = array("d")
         self.picked = array("d")
         self._expect = expect
         self._mark = mark
@@ -28,10 +28,10 @@ class Recorder:
             None if ledger is None else os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         )
 
-    def take(self, number: int, due: float) -> None:
+    def take(self, number: int, called: float) -> None:
         now = time.monotonic()
         self.numbers.append(number)
-        self.due.append(due)
+        self.called.append(called)
         self.picked.append(now)
         if self._ledger is not None:
             os.write(self._ledger, _RECORD.pack(number, now))
@@ -60,11 +60,11 @@ class Recorder:
         }
 
     def latencies(self, after: float, before: float) -> dict[str, Any]:
-        """From when a message was due to be enqueued to when its handler began; milliseconds."""
+        """From the call of enqueue to the beginning of the handler; milliseconds."""
         late = sorted(
-            (picked - due) * 1000
-            for due, picked in zip(self.due, self.picked, strict=True)
-            if after <= due < before
+            (picked - called) * 1000
+            for called, picked in zip(self.called, self.picked, strict=True)
+            if after <= called < before
         )
         if not late:
             return {"count": 0}

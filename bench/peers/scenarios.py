@@ -27,14 +27,14 @@ def clean(run: Run) -> None:
 
 def rate(run: Run) -> None:
     """A steady stream of single messages: how soon each one's handler begins."""
-    _rate(run, "rate")
+    _rate(run, "rate", run.plan.rate_rounds)
     for by in run.plan.pins:
         with pinned(run.database.dsn, by):
-            _rate(run, f"rate-pinned-{by}")
+            _rate(run, f"rate-pinned-{by}", run.plan.rate_pinned_rounds)
 
 
-def _rate(run: Run, name: str) -> None:
-    for number in range(run.plan.rate_rounds):
+def _rate(run: Run, name: str, rounds: int) -> None:
+    for number in range(rounds):
         for contender in run.turns(number):
 
             def work(contender: Contender = contender) -> Row:
@@ -63,7 +63,8 @@ def _paced(run: Run, contender: Contender, per_second: float, seconds: float) ->
         "concurrency": run.plan.usual,
         "messages": count,
         "handled": seen["handled"],
-        "lost": count - len(pace["unsure"]) - seen["distinct"],
+        # What a peer that cannot keep up had not come to in time is not lost.
+        "unhandled": count - len(pace["unsure"]) - seen["distinct"],
         "doubled": seen["handled"] - seen["distinct"],
         "offered": pace["offered"],
         "enqueue_lag_p99_ms": pace["lag_p99"] * 1000,
@@ -176,9 +177,9 @@ def _burst(run: Run, contender: Contender) -> Row:
     mark = min(1000, max(1, loaded // 10))
     contender.start(plan.usual, expect=loaded, mark=mark)
     seen = contender.worker.call("wait", seconds=plan.burst_drain_seconds)
+    ended_at = (contender.settled_at() if seen["done_at"] else None) or seen["now"]
     weight = run.database.weight(contender.relations)
     contender.stop()
-    ended_at = seen["done_at"] or seen["now"]
     contender.producer.call("purge", timeout=300)
     row: dict[str, Any] = {
         "concurrency": plan.usual,
@@ -219,7 +220,8 @@ def scheduled(run: Run) -> None:
         for number in range(plan.scheduled_rounds):
             _drain(run, contender, "scheduled", number, plan.usual, 0)
         run.measure(contender, "scheduled-purge", 0, lambda c=contender: _purge(c))
-        _drain(run, contender, "unscheduled", 1, plan.usual, 0)
+        if plan.scheduled_rounds > 1:
+            _drain(run, contender, "unscheduled", 1, plan.usual, 0)
 
 
 def _purge(contender: Contender) -> Row:

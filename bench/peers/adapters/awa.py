@@ -39,7 +39,7 @@ class Adapter:
         await client.close()
 
     async def open(self, role: str) -> None:
-        self._client = awa.AsyncClient(self._dsn)
+        self._client = awa.AsyncClient(self._dsn, max_connections=32)
 
     async def enqueue(self, payload: Payload) -> None:
         await self._client.insert(BenchMessage(**payload), queue=QUEUE)

@@ -1,6 +1,7 @@
 // graphile-worker, with the batching that its page on performance recommends.
 
 import { createRequire } from 'node:module'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Logger, makeWorkerUtils, run } from 'graphile-worker'
 import pg from 'pg'
 
@@ -26,7 +27,7 @@ export class Adapter {
   }
 
   async open() {
-    this.pool = new pg.Pool({ connectionString: this.dsn, max: 10 })
+    this.pool = new pg.Pool({ connectionString: this.dsn, max: 32 })
     this.pool.on('error', () => {})
     this.utils = await makeWorkerUtils({ pgPool: this.pool, logger: quiet })
   }
@@ -50,6 +51,11 @@ export class Adapter {
   }
 
   async start(concurrency, handle) {
+    this.stopping = false
+    await this.run(concurrency, handle)
+  }
+
+  async run(concurrency, handle) {
     this.runner = await run({
       connectionString: this.dsn,
       maxPoolSize: Math.min(25, concurrency + 2),
@@ -65,11 +71,24 @@ export class Adapter {
         }
       }
     })
-    // It ends by itself when the database cuts its connections; a supervisor would start it anew.
-    this.runner.promise.catch(() => {})
+    // It ends when the database goes away, and leaves it to a supervisor to start it anew.
+    const again = () => this.stopping || this.supervise(concurrency, handle)
+    this.runner.promise.then(again, again)
+  }
+
+  async supervise(concurrency, handle) {
+    while (!this.stopping) {
+      await sleep(500)
+      try {
+        return await this.run(concurrency, handle)
+      } catch (error) {
+        console.error(error)
+      }
+    }
   }
 
   async stop() {
+    this.stopping = true
     await this.runner.stop()
   }
 }

@@ -23,7 +23,7 @@ class Adapter:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._client = AsyncClient(dsn)
+        self._client = AsyncClient(dsn, max_size=32)
         self._worker: Worker | None = None
 
     async def install(self) -> None:

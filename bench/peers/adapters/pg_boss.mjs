@@ -38,7 +38,7 @@ export class Adapter {
   }
 
   async open() {
-    this.producer = await this.boss({ max: 10 })
+    this.producer = await this.boss({ max: 32 })
     this.pool = new pg.Pool({ connectionString: this.dsn, max: 2 })
     this.pool.on('error', () => {})
   }

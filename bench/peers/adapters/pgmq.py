@@ -45,7 +45,7 @@ class Adapter(Loop):
         await asyncio.to_thread(install)
 
     async def open(self, role: str) -> None:
-        self._pool = await asyncpg.create_pool(self._dsn, min_size=1, max_size=10)
+        self._pool = await asyncpg.create_pool(self._dsn, min_size=1, max_size=32)
         self._queue = PGMQueue(pool=self._pool, init_extension=False)
         await self._queue.init()
 

@@ -13,7 +13,7 @@ from pgqueuer import PgQueuer, Queries
 from pgqueuer.db import AsyncpgPoolDriver
 from pgqueuer.models import Job
 
-from peers.adapter import QUEUE, Handle, Payload
+from peers.adapter import QUEUE, Handle, Payload, supervised
 
 
 class Adapter:
@@ -26,15 +26,16 @@ class Adapter:
         self._dsn = dsn
         self._pool: Any = None
         self._queries: Any = None
-        self._working: Any = None
-        self._task: asyncio.Task[None] | None = None
+        self._app: PgQueuer
+        self._stopping = False
+        self._task: asyncio.Task[None]
 
     async def install(self) -> None:
         async with asyncpg.create_pool(self._dsn, min_size=1, max_size=1) as pool:
             await Queries(AsyncpgPoolDriver(pool)).install()
 
     async def open(self, role: str) -> None:
-        self._pool = await asyncpg.create_pool(self._dsn, min_size=1, max_size=10)
+        self._pool = await asyncpg.create_pool(self._dsn, min_size=1, max_size=32)
         self._queries = Queries(AsyncpgPoolDriver(self._pool))
 
     async def enqueue(self, payload: Payload) -> None:
@@ -58,25 +59,34 @@ class Adapter:
         await self._queries.clear_queue_log()
 
     async def start(self, concurrency: int, handle: Handle, rescue_seconds: int | None) -> None:
-        pool = await asyncpg.create_pool(self._dsn, min_size=2, max_size=10)
-        self._working = app = PgQueuer.from_asyncpg_pool(pool)
-
-        @app.entrypoint(QUEUE)
-        async def work(job: Job) -> None:
-            await handle(json.loads(job.payload or b"{}"))
+        # Its cap on what is in work is at least two batches.
+        batch = max(1, concurrency // 2)
+        heartbeat = timedelta(seconds=rescue_seconds or 30)
+        self._stopping = False
 
         async def run() -> None:
-            # Its cap on what is in work is at least two batches.
-            batch = max(1, concurrency // 2)
-            options = {"heartbeat_timeout": timedelta(seconds=rescue_seconds or 30)}
-            await app.run(batch_size=batch, max_concurrent_tasks=2 * batch, **options)
-            await pool.close()
+            async with asyncpg.create_pool(self._dsn, min_size=2, max_size=10) as pool:
+                self._app = app = PgQueuer.from_asyncpg_pool(pool)
 
-        self._task = asyncio.create_task(run())
+                @app.entrypoint(QUEUE)
+                async def work(job: Job) -> None:
+                    await handle(json.loads(job.payload or b"{}"))
+
+                await app.run(
+                    batch_size=batch,
+                    max_concurrent_tasks=2 * batch,
+                    heartbeat_timeout=heartbeat,
+                    shutdown_on_listener_failure=True,
+                )
+            # It shuts itself down when its connections fail.
+            if not self._stopping:
+                raise ConnectionError("it ended by itself")
+
+        self._task = asyncio.create_task(supervised(run))
 
     async def stop(self) -> None:
-        self._working.shutdown.set()
-        assert self._task is not None
+        self._stopping = True
+        self._app.shutdown.set()
         await self._task
 
     async def close(self) -> None:

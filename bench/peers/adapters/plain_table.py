@@ -42,7 +42,7 @@ class Adapter(Loop):
 
         # No reset: it would undo the session's settings, and costs a round trip each time.
         self._pool = await asyncpg.create_pool(
-            self._dsn, min_size=1, max_size=10, init=prepare, reset=_keep
+            self._dsn, min_size=1, max_size=32, init=prepare, reset=_keep
         )
 
     async def enqueue(self, payload: Payload) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import procrastinate
 
-from peers.adapter import QUEUE, Handle, Payload
+from peers.adapter import QUEUE, Handle, Payload, supervised
 
 _UNFINISHED = """
 select exists (
@@ -24,10 +23,9 @@ class Adapter:
     uvloop = False
 
     def __init__(self, dsn: str) -> None:
-        self._app = self._make(dsn, 20)
+        self._app = self._make(dsn, 32)
         self._dsn = dsn
-        self._working: Any = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._work: asyncio.Task[None]
 
     def _make(self, dsn: str, connections: int) -> procrastinate.App:
         connector = procrastinate.PsycopgConnector(conninfo=dsn, min_size=1, max_size=connections)
@@ -59,25 +57,28 @@ class Adapter:
         await self._app.connector.execute_query_async("truncate procrastinate_jobs cascade")
 
     async def start(self, concurrency: int, handle: Handle, rescue_seconds: int | None) -> None:
-        app = self._make(self._dsn, min(concurrency + 2, 20))
-        await app.open_async()
-        self._working = app
-
-        @app.task(name="bench", queue=QUEUE)
-        async def work(n: int, at: float, pad: str) -> None:
-            await handle({"n": n, "at": at})
-
         heart = {}
         if rescue_seconds is not None:
             heart = {"update_heartbeat_interval": 1.0, "stalled_worker_timeout": rescue_seconds}
-            self._tasks.append(asyncio.create_task(self._rescue(app, rescue_seconds)))
-        run = app.run_worker_async(
-            concurrency=concurrency,
-            delete_jobs="successful",
-            install_signal_handlers=False,
-            **heart,
-        )
-        self._tasks.append(asyncio.create_task(run))
+
+        async def run() -> None:
+            async with self._make(self._dsn, min(concurrency + 2, 20)).open_async() as app:
+
+                @app.task(name="bench", queue=QUEUE)
+                async def work(n: int, at: float, pad: str) -> None:
+                    await handle({"n": n, "at": at})
+
+                async with asyncio.TaskGroup() as tasks:
+                    if rescue_seconds is not None:
+                        tasks.create_task(self._rescue(app, rescue_seconds))
+                    await app.run_worker_async(
+                        concurrency=concurrency,
+                        delete_jobs="successful",
+                        install_signal_handlers=False,
+                        **heart,
+                    )
+
+        self._work = asyncio.create_task(supervised(run))
 
     async def _rescue(self, app: procrastinate.App, seconds: int) -> None:
         """What its documentation tells users to run now and then: stalled jobs, retried."""
@@ -88,11 +89,8 @@ class Adapter:
                 await app.job_manager.retry_job(job)
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
-        await self._working.close_async()
+        self._work.cancel()
+        await asyncio.gather(self._work, return_exceptions=True)
 
     async def close(self) -> None:
         await self._app.close_async()
