@@ -10,9 +10,10 @@ from typing import Any, Final, TypeAlias, cast
 from penstock.client import Client
 from penstock.client_async import AsyncClient
 from penstock.command import Command
+from penstock.link import Link
 from penstock.message import Lease
 from penstock.operations import maintain, waiting
-from penstock.worker.acker import COMMANDS, Acker
+from penstock.worker.acker import COMMANDS, Acker, Verdict
 from penstock.worker.app import App, Call
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Outcome
@@ -95,25 +96,30 @@ async def _drain(
     return done
 
 
+class _Verdicts(Acker):
+    """An acker that only notes; `ours` settles, on the caller's own client."""
+
+    def __init__(self) -> None:
+        super().__init__(cast(Link, None))
+        self.ours: list[Verdict] = []
+        self.came = asyncio.Event()
+
+    def settle(self, delivery: Delivery, outcome: Outcome | None) -> None:
+        self.ours.append((delivery, outcome))
+        self.came.set()
+
+
 class _QueueDrain:
     """One queue: claims one message at a time, and has the worker's own runner run it."""
 
     def __init__(self, app: App, queue: str, client: AsyncClient, run: Run) -> None:
         self._run = run
         self._errors: dict[Delivery, Exception] = {}
-        self._verdicts: list[tuple[Delivery, Outcome | None]] = []
-        self._settled = asyncio.Event()
+        self._verdicts = _Verdicts()
         self._want = waiting.Want(queue, 1, app[queue].lease_seconds)
         self._runner = Runner(
-            app[queue], 1, cast(Acker, self), client, lambda call: self._noting(app.wrap(call))
+            app[queue], 1, self._verdicts, client, lambda call: self._noting(app.wrap(call))
         )
-
-    # What a runner asks of an acker.
-    is_behind = False
-
-    def settle(self, delivery: Delivery, outcome: Outcome | None) -> None:
-        self._verdicts.append((delivery, outcome))
-        self._settled.set()
 
     def close(self) -> None:
         self._runner.close()
@@ -136,11 +142,11 @@ class _QueueDrain:
         want = self._runner.reserve()
         assert want is not None
         self._runner.take(want, [row])
-        await self._settled.wait()
-        self._settled.clear()
-        [(delivery, outcome)] = self._verdicts
-        await self._run(COMMANDS["ack" if outcome is None else outcome.verb](self._verdicts))
-        self._verdicts.clear()
+        await self._verdicts.came.wait()
+        self._verdicts.came.clear()
+        [(delivery, outcome)] = self._verdicts.ours
+        await self._run(COMMANDS["ack" if outcome is None else outcome.verb](self._verdicts.ours))
+        self._verdicts.ours.clear()
         error = self._errors.pop(delivery, None)
         if error is None and delivery._ended is not None:
             error = TimeoutError(delivery._ended)

@@ -69,23 +69,57 @@ declare
   rule    record;
   wall    timestamp := after at time zone time_zone;
   day     date;
-  fire_at timestamptz;
+  minute  integer;
+  instant timestamptz;
 begin
   select * into rule from penstock._parse_cron(cron);
-  for day in
-    -- From the day before: the clock may have been put back over midnight. No two fires are further apart than eight
-    -- years (29 February across a century).
-    select d::date from generate_series(wall::date - 1, wall::date + 2930, '1 day') d
-    where date_part('month', d) = any (rule.months)
-      and case when rule.either_day then date_part('day', d) = any (rule.days) or date_part('dow', d) = any (rule.weekdays)
-               else date_part('day', d) = any (rule.days) and date_part('dow', d) = any (rule.weekdays) end
-  loop
-    -- Clocks are never moved by more than three hours (but for days left out whole, where PostgreSQL moves the time
-    -- on by a day), so 400 minutes from then on are enough to find the first.
+  for day in select penstock._cron_days(rule.months, rule.days, rule.weekdays, rule.either_day, wall::date) loop
+    select min(h * 60 + m) into minute from unnest(rule.hours) h, unnest(rule.minutes) m
+    where h * 60 + m > case when day > wall::date then -1 else floor(date_part('epoch', wall::time) / 60) end;
+    if minute is not null then
+      instant := (day + make_interval(mins => minute)) at time zone time_zone;
+      -- Away from the nights when clocks are moved, that is all.
+      if penstock._is_steady(after, time_zone) and penstock._is_steady(instant, time_zone) then
+        return instant;
+      end if;
+      return penstock._next_fire_near_turn(rule.minutes, rule.hours, rule.days, rule.months, rule.weekdays, rule.either_day, rule.every_hour,
+                                           time_zone, after);
+    end if;
+  end loop;
+  return null;
+end $$;
+
+-- The days on which a rule fires, from one on. No two are further apart than eight years (29 February across a century).
+create or replace function penstock._cron_days(months integer[], days integer[], weekdays integer[], either_day boolean, first date) returns setof date
+language sql immutable as $$
+  select d::date from generate_series(first, first + 2930, interval '1 day') d
+  where date_part('month', d) = any (months)
+    and case when either_day then date_part('day', d) = any (days) or date_part('dow', d) = any (weekdays)
+             else date_part('day', d) = any (days) and date_part('dow', d) = any (weekdays) end
+$$;
+
+-- Are clocks left alone for three hours around? They are never moved by more (but for days left out whole).
+create or replace function penstock._is_steady(instant timestamptz, time_zone text) returns boolean language sql stable as $$
+  select (instant - interval '3 hours') at time zone time_zone = (instant at time zone time_zone) - interval '3 hours'
+     and (instant + interval '3 hours') at time zone time_zone = (instant at time zone time_zone) + interval '3 hours'
+$$;
+
+-- The same where clocks are moved nearby: every time of the next hours is looked at for when the wall shows it.
+create or replace function penstock._next_fire_near_turn(
+  minutes integer[], hours integer[], days integer[], months integer[], weekdays integer[], either_day boolean, every_hour boolean,
+  time_zone text, after timestamptz)
+returns timestamptz language plpgsql stable as $$
+declare
+  wall    timestamp := after at time zone time_zone;
+  day     date;
+  fire_at timestamptz;
+begin
+  -- From the day before: the clock may have been put back over midnight.
+  for day in select penstock._cron_days(months, days, weekdays, either_day, wall::date - 1) loop
     select min(t) into fire_at
-    from (select day + make_interval(hours => h, mins => m) as time from unnest(rule.hours) h, unnest(rule.minutes) m
+    from (select day + make_interval(hours => h, mins => m) as time from unnest(hours) h, unnest(minutes) m
           where day + make_interval(hours => h, mins => m) >= wall - interval '3 hours' order by 1 limit 400) candidate,
-         penstock._instants(candidate.time, time_zone, rule.every_hour) t
+         penstock._instants(candidate.time, time_zone, every_hour) t
     where t > after;
     exit when fire_at is not null;
   end loop;
@@ -99,8 +133,7 @@ declare
   instant timestamptz := wall at time zone time_zone;
   shown   timestamptz[];
 begin
-  if (instant - interval '3 hours') at time zone time_zone = wall - interval '3 hours'
-     and (instant + interval '3 hours') at time zone time_zone = wall + interval '3 hours' then
+  if instant at time zone time_zone = wall and penstock._is_steady(instant, time_zone) then
     return next instant;
     return;
   end if;
