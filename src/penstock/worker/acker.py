@@ -73,7 +73,10 @@ class Acker:
             while self._noted:
                 self._sending, self._noted = self._noted[:BATCH], self._noted[BATCH:]
                 await self._send(self._sending)
+                settled = {delivery._runner for delivery, _ in self._sending}
                 self._sending = []
+                for runner in settled:
+                    runner.on_settled()
                 for call in self.on_relief:
                     call()
             self._idle.set()

@@ -50,6 +50,8 @@ class Claimer:
         self._in_vain = 0
         self._is_notified = False
         runner.on_room = self.look_round = self._changed.set
+        # The next of a group, or what a limit held back, may be had now.
+        runner.on_settled = self.look
 
     def look(self) -> None:
         """Look again as soon as there is room."""

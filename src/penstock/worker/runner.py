@@ -49,6 +49,7 @@ class Runner:
         self.running: set[Delivery] = set()
         self.tally = Tally()
         self.on_room: Callable[[], None] = _nothing
+        self.on_settled: Callable[[], None] = _nothing
         self.stopping = False
         self._reserved = 0
         self._pumps = 0

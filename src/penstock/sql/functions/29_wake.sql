@@ -18,7 +18,8 @@ create or replace function penstock.wake_channel(queue text) returns text langua
 $$;
 
 -- Says that somebody waits for messages of a queue, for the next few seconds. Call it before the last look at the queue,
--- then wait. Returns in how many seconds the next scheduled message is due; null if there is none.
+-- then wait. Returns in how many seconds the next message may be had that cannot be now: it is scheduled, or
+-- throughput_limit holds it back; null if there is none.
 -- Locks: none; the first call in the life of a queue locks its row. Uses scheduled_queue.
 create or replace function penstock.attend(queue text, seconds integer default 10) returns double precision
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -50,8 +51,21 @@ begin
     perform setval(q.notify_register, 0);
   end if;
   -- From a second ago on: what is due for longer is the claims' own affair.
-  return (select greatest(0, date_part('epoch', s.due_at - started)) from penstock.scheduled s
-          where s.queue_id = q.id and s.due_at > started - interval '1 second' order by s.due_at limit 1);
+  return least(penstock._throttled_for(q, now_us),
+               (select greatest(0, date_part('epoch', s.due_at - started)) from penstock.scheduled s
+                where s.queue_id = q.id and s.due_at > started - interval '1 second' order by s.due_at limit 1));
+end $$;
+
+-- Where throughput_limit holds messages back: in how many seconds there are tokens again, for a twentieth of a second's
+-- messages. Null where it does not.
+create or replace function penstock._throttled_for(q penstock.queue, now_us bigint) returns double precision language plpgsql as $$
+declare
+  lack constant double precision := (pg_sequence_last_value(q.throughput_register) - now_us) / 1e6 - 1 + greatest(0.05, 1.0 / q.throughput_limit);
+begin
+  if lack > 0 and penstock._oldest_ready(q, clock_timestamp()) is not null then
+    return lack;
+  end if;
+  return null;
 end $$;
 
 create or replace function penstock._make_wake_registers(queue_id integer) returns penstock.queue language plpgsql as $$

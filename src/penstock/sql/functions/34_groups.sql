@@ -72,6 +72,7 @@ begin
     insert into penstock.scheduled select head.visible_at, (ticket).*;
   else
     perform penstock._put_ready(ticket, penstock._ticket_position(_issue_ticket.queue_id, ticket.priority, head.position));
+    perform penstock._wake_waiters(q) from penstock.queue q where q.id = _issue_ticket.queue_id;
   end if;
 end $$;
 

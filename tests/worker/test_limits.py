@@ -1,0 +1,138 @@
+"""Limits hold with many workers at once, and after some of them were killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import AsyncExitStack
+from time import monotonic
+
+import psycopg
+
+from penstock import AsyncClient, NewMessage
+from penstock.worker import App, Delivery, Worker
+
+from .conftest import until
+
+WORKERS = 4
+
+
+async def serve(stack: AsyncExitStack, app: App, dsn: str, count: int = WORKERS) -> None:
+    for _ in range(count):
+        await stack.enter_async_context(Worker(app, dsn))
+
+
+async def test_no_more_are_in_flight_than_the_queue_allows(dsn: str, client: AsyncClient) -> None:
+    await client.create_queue("work", max_in_flight=5)
+    app = App()
+    running = most = count = 0
+
+    @app.handler("work", concurrency=8)
+    async def work(message: Delivery) -> None:
+        nonlocal running, most, count
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.005)
+        running -= 1
+        count += 1
+
+    await client.enqueue_many("work", range(100))
+    async with AsyncExitStack() as stack:
+        await serve(stack, app, dsn)
+        await until(lambda: count == 100, "all hundred")
+    assert 2 <= most <= 5
+    assert (await client.stats("work")).leased == 0
+
+
+async def test_what_a_crashed_worker_held_is_free_again_when_its_leases_ran_out(
+    dsn: str, client: AsyncClient
+) -> None:
+    await client.create_queue("work", max_in_flight=3, lease_seconds=2)
+    await client.enqueue_many("work", range(6))
+    held = await client.claim("work", 10, worker="crashed")
+    assert len(held) == 3
+    assert await client.claim("work", 10, worker="another") == []
+    app = App()
+    done: list[tuple[int, int]] = []
+
+    @app.handler("work", concurrency=8)
+    async def work(message: Delivery) -> None:
+        done.append((message.id, message.attempt))
+
+    async with Worker(app, dsn):
+        await until(lambda: len(done) == 6, "all six, those of the crashed worker too")
+    crashed = {lease.id for lease in held}
+    assert {attempt for id, attempt in done if id in crashed} == {2}
+    assert {attempt for id, attempt in done if id not in crashed} == {1}
+
+
+async def test_no_more_are_claimed_in_a_second_than_the_queue_allows(
+    dsn: str, client: AsyncClient
+) -> None:
+    await client.create_queue("work", throughput_limit=20)
+    app = App()
+    begun: list[float] = []
+
+    @app.handler("work", concurrency=8)
+    async def work(message: Delivery) -> None:
+        begun.append(monotonic())
+
+    await client.enqueue_many("work", range(60))
+    async with AsyncExitStack() as stack:
+        await serve(stack, app, dsn)
+        await until(lambda: len(begun) == 60, "all sixty")
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        cursor = await connection.execute(
+            "select array_agg(extract(epoch from last_claimed_at)::float8) from penstock.history"
+        )
+        row = await cursor.fetchone()
+    assert row is not None
+    claimed = sorted(row[0])
+    assert len(claimed) == 60
+    # A bucket of one second's worth: in any stretch of time, that and what flowed in meanwhile.
+    for first, since in enumerate(claimed):
+        for last in range(first, len(claimed)):
+            assert last - first + 1 <= 20 + 20 * (claimed[last] - since) + 1
+
+
+async def test_a_group_is_handled_in_order_one_at_a_time(dsn: str, client: AsyncClient) -> None:
+    await client.create_queue("work", backoff={"kind": "constant", "base_seconds": 0})
+    app = App()
+    running: set[str | None] = set()
+    handled: dict[str | None, list[int]] = defaultdict(list)
+
+    @app.handler("work", concurrency=8)
+    async def work(message: Delivery) -> None:
+        assert message.group not in running, "two of one group at once"
+        running.add(message.group)
+        try:
+            await asyncio.sleep(0.001)
+            if message.payload % 7 == 0 and message.attempt == 1:
+                raise ValueError("the next one must wait for this one's second attempt")
+            handled[message.group].append(message.payload)
+        finally:
+            running.discard(message.group)
+
+    groups = [f"customer-{number}" for number in range(5)]
+    messages = [NewMessage(n, group=group) for n in range(20) for group in groups]
+    await client.enqueue_many("work", messages)
+    async with AsyncExitStack() as stack:
+        await serve(stack, app, dsn, 3)
+        await until(lambda: sum(map(len, handled.values())) == 100, "all hundred")
+    assert handled == {group: list(range(20)) for group in groups}
+
+
+async def test_the_higher_priority_is_begun_first(dsn: str, client: AsyncClient) -> None:
+    await client.create_queue("work")
+    app = App()
+    order: list[int] = []
+
+    @app.handler("work", concurrency=1)
+    async def work(message: Delivery) -> None:
+        order.append(message.priority)
+
+    messages = [NewMessage(n, priority=n % 3) for n in range(30)]
+    await client.enqueue_many("work", messages)
+    async with Worker(app, dsn):
+        await until(lambda: len(order) == 30, "all thirty")
+    assert order == [2] * 10 + [1] * 10 + [0] * 10
