@@ -17,6 +17,7 @@ from penstock.cli import failures
 from penstock.cli.commands import Verbs
 from penstock.cli.doctor import doctor
 from penstock.cli.enqueue import enqueue
+from penstock.cli.importing import import_
 from penstock.cli.key import key
 from penstock.cli.lake import lake
 from penstock.cli.lease import ack, claim, extend, nack, reject, snooze
@@ -38,7 +39,7 @@ def penstock() -> None:
 
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
     *(up, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
-    *(worker, queue, message, schedule, lake, key, service, doctor, bench),
+    *(worker, queue, message, schedule, lake, key, service, import_, doctor, bench),
 )
 for verb in IN_ORDER_OF_USE:
     penstock.add_command(verb)

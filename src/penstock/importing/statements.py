@@ -1,0 +1,28 @@
+"""The statements of sql/importing, by file and name; relations and columns go in quoted."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from psycopg import sql
+
+_MARK = "-- name: "
+
+
+@cache
+def _statements(file: str) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    text = (files("penstock") / "sql" / "importing" / f"{file}.sql").read_text("utf-8")
+    for line in text.splitlines():
+        if line.startswith(_MARK):
+            lines = found.setdefault(line.removeprefix(_MARK).strip(), [])
+        elif not line.startswith("--"):
+            lines.append(line)
+    return {name: "\n".join(body).strip() for name, body in found.items()}
+
+
+def statement(file: str, name: str, **parts: sql.Composable) -> sql.Composed:
+    # Any: what a .sql file of this package says is no user's input.
+    text: Any = _statements(file)[name]
+    return sql.SQL(text).format(**parts)
