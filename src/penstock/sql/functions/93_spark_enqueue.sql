@@ -51,85 +51,102 @@ $$;
 create or replace function penstock._spark_put(name text, is_default boolean, on_conflict text, unique_while text) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
-  piece constant integer := 10000;
-  q     penstock.queue;
-  n     bigint;
-  last  bigint;
-  lane  record;
-  m     record;
+  q      penstock.queue;
+  came   record;
+  blocks bigint;
+  step   bigint;
+  lane   record;
+  m      record;
 begin
   select * into q from penstock.queue t where t.name = _spark_put.name;
   if not found then
     perform penstock._check_name(name);
     perform penstock._fail_unknown_queue(name);
   end if;
-  perform penstock._spark_check_messages(q, is_default);
-  select count(*) into n from pg_temp.penstock_incoming i
-  where (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null;
-  if n > 0 and q.max_depth is not null then
-    perform penstock._reserve_depth(q, n::integer);
+  -- Everything that has to be known of them, in one pass.
+  select count(*) filter (where i.key is null and i.group_key is null) as plain, count(*) as total,
+    bool_or((i.payload is null) = (i.payload_bytes is null) or octet_length(i.payload_bytes) > q.max_payload_bytes
+            or pg_column_size(i.payload) * 6 > q.max_payload_bytes or i.headers is not null or i.priority not between -9 and 9
+            or i.max_attempts not between 1 and 100 or i.delay_seconds is not null or i.visible_at is not null or i.ttl_seconds is not null) as doubtful,
+    bool_or(pg_column_size(i.payload) > 1000 or octet_length(i.payload_bytes) > 1000 or i.delay_seconds > 0 or i.visible_at is not null) as special,
+    coalesce(min(i.priority) <> 0 or max(i.priority) <> 0 or min(i.ttl_seconds) > 0, false) or q.message_ttl_seconds is not null as lanes
+  into came from pg_temp.penstock_incoming i where i.queue = q.name or i.queue is null and is_default;
+  if came.doubtful then
+    perform penstock._check_message(q, i.payload, i.payload_bytes, i.headers, i.key, coalesce(i.priority, 0), i.group_key,
+      make_interval(secs => i.delay_seconds), i.visible_at, make_interval(secs => i.ttl_seconds), i.max_attempts)
+    from pg_temp.penstock_incoming i where i.queue = q.name or i.queue is null and is_default;
   end if;
-  for lane in select coalesce(i.priority, 0)::smallint as priority, bool_and(coalesce(i.ttl_seconds, q.message_ttl_seconds) is null) as plain
-      from pg_temp.penstock_incoming i where (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null group by 1 loop
-    if lane.priority <> all (q.priorities) or q.plain and not lane.plain then
-      perform penstock._widen(q.id, lane.priority, lane.plain);
+  if came.plain > 0 then
+    if q.max_depth is not null then
+      perform penstock._reserve_depth(q, came.plain::integer);
     end if;
-  end loop;
-  last := (select max(i.n) from pg_temp.penstock_incoming i);
-  for begun in 1 .. case when n = 0 then 0 else last end by piece loop
-    perform penstock._spark_put_piece(q, is_default, begun, begun + piece - 1);
-  end loop;
-  if n > 0 then
+    if came.lanes then
+      for lane in select coalesce(i.priority, 0)::smallint as priority, bool_and(coalesce(i.ttl_seconds, q.message_ttl_seconds) is null) as plain
+          from pg_temp.penstock_incoming i where (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null group by 1 loop
+        if lane.priority <> all (q.priorities) or q.plain and not lane.plain then
+          perform penstock._widen(q.id, lane.priority, lane.plain);
+        end if;
+      end loop;
+    end if;
+    -- About ten thousand at a time, so that the ring can turn in between; they lie in the order in which they came.
+    blocks := pg_relation_size('pg_temp.penstock_incoming') / current_setting('block_size')::integer;
+    step := greatest(1, blocks * 10000 / came.total);
+    for block in 0 .. blocks - 1 by step loop
+      perform penstock._spark_put_piece(q, is_default, came.special, format('(%s,0)', block)::tid, format('(%s,0)', block + step)::tid);
+    end loop;
     perform penstock._wake_waiters(q, null);
   end if;
-  for m in select * from pg_temp.penstock_incoming i
-      where (i.queue = q.name or i.queue is null and is_default) and (i.key is not null or i.group_key is not null) order by i.n loop
-    perform penstock._enqueue_checked(q.name, m.payload, m.payload_bytes, m.headers, m.key, coalesce(m.priority, 0), m.group_key,
-      make_interval(secs => m.delay_seconds), m.visible_at, make_interval(secs => m.ttl_seconds), m.max_attempts, on_conflict, unique_while);
-  end loop;
-end $$;
-
--- Looks closer at the messages that may be wrong; the first one that is, is named.
-create or replace function penstock._spark_check_messages(q penstock.queue, is_default boolean) returns void language plpgsql as $$
-begin
-  perform penstock._check_message(q, i.payload, i.payload_bytes, i.headers, i.key, coalesce(i.priority, 0), i.group_key,
-    make_interval(secs => i.delay_seconds), i.visible_at, make_interval(secs => i.ttl_seconds), i.max_attempts)
-  from pg_temp.penstock_incoming i
-  where (i.queue = q.name or i.queue is null and is_default)
-    and ((i.payload is null) = (i.payload_bytes is null) or octet_length(i.payload_bytes) > q.max_payload_bytes
-         or pg_column_size(i.payload) * 6 > q.max_payload_bytes or i.headers is not null or i.priority not between -9 and 9
-         or i.max_attempts not between 1 and 100 or (i.delay_seconds, i.visible_at, i.ttl_seconds) is distinct from (null, null, null));
+  if came.plain < came.total then
+    for m in select * from pg_temp.penstock_incoming i
+        where (i.queue = q.name or i.queue is null and is_default) and (i.key is not null or i.group_key is not null) order by i.ctid loop
+      perform penstock._enqueue_checked(q.name, m.payload, m.payload_bytes, m.headers, m.key, coalesce(m.priority, 0), m.group_key,
+        make_interval(secs => m.delay_seconds), m.visible_at, make_interval(secs => m.ttl_seconds), m.max_attempts, on_conflict, unique_while);
+    end loop;
+  end if;
 end $$;
 
 select penstock._unroll($unroll$
--- Messages without key and group, in one statement: some are ready, some scheduled, some have their payload beside them.
-create or replace function penstock._spark_put_piece(q penstock.queue, is_default boolean, first_n bigint, last_n bigint) returns void language plpgsql as $$
+-- Messages without key and group. special: some are scheduled, or have their payload beside them.
+create or replace function penstock._spark_put_piece(q penstock.queue, is_default boolean, special boolean, first_at tid, end_at tid) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
   started timestamptz := clock_timestamp();
   slot    integer := penstock._hold_current();
 begin
-  --[ slot
-  with incoming as materialized (
-    select nextval('penstock.position') as id, i.* from (
-      select i.payload, i.payload_bytes, i.headers, coalesce(i.priority, 0)::smallint as priority, coalesce(i.max_attempts, q.max_attempts)::smallint as max_attempts,
+  if not special then
+    --[ slot
+    insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts, headers, payload, payload_bytes)
+    select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl_seconds, q.message_ttl_seconds)), q.id, coalesce(n.priority, 0), 0,
+      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+    from (
+      select nextval('penstock.position') as id, i.ttl_seconds, i.priority, i.max_attempts, i.headers, i.payload, i.payload_bytes
+      from pg_temp.penstock_incoming i
+      where i.ctid >= first_at and i.ctid < end_at and (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null
+      offset 0) n;
+    --]
+  else
+    --[ slot
+    with incoming as materialized (
+      select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes, coalesce(i.priority, 0)::smallint as priority,
+        coalesce(i.max_attempts, q.max_attempts)::smallint as max_attempts,
         started + make_interval(secs => coalesce(i.ttl_seconds, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay_seconds > 0 then started + make_interval(secs => i.delay_seconds) end as due_at,
         case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then {slot}::smallint end as body_slot
       from pg_temp.penstock_incoming i
-      where i.n between first_n and last_n and (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null order by i.n) i),
-  bodies as (
-    insert into penstock.body_{slot} (id, payload, payload_bytes) select i.id, i.payload, i.payload_bytes from incoming i where i.body_slot is not null),
-  later as (
-    insert into penstock.scheduled (due_at, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts, body_slot, headers, payload, payload_bytes)
-    select i.due_at, i.id, started, i.expires_at, q.id, i.priority, 0, i.max_attempts, i.body_slot, i.headers,
+      where i.ctid >= first_at and i.ctid < end_at and (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null),
+    bodies as (
+      insert into penstock.body_{slot} (id, payload, payload_bytes) select i.id, i.payload, i.payload_bytes from incoming i where i.body_slot is not null),
+    later as (
+      insert into penstock.scheduled (due_at, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts, body_slot, headers, payload, payload_bytes)
+      select i.due_at, i.id, started, i.expires_at, q.id, i.priority, 0, i.max_attempts, i.body_slot, i.headers,
+        case when i.body_slot is null then i.payload end, case when i.body_slot is null then i.payload_bytes end
+      from incoming i where i.due_at is not null)
+    insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts, body_slot, headers, payload, payload_bytes)
+    select i.id, i.id, started, i.expires_at, q.id, i.priority, 0, i.max_attempts, i.body_slot, i.headers,
       case when i.body_slot is null then i.payload end, case when i.body_slot is null then i.payload_bytes end
-    from incoming i where i.due_at is not null)
-  insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts, body_slot, headers, payload, payload_bytes)
-  select i.id, i.id, started, i.expires_at, q.id, i.priority, 0, i.max_attempts, i.body_slot, i.headers,
-    case when i.body_slot is null then i.payload end, case when i.body_slot is null then i.payload_bytes end
-  from incoming i where i.due_at is null;
-  --]
+    from incoming i where i.due_at is null;
+    --]
+  end if;
   if pg_sequence_last_value('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
   end if;

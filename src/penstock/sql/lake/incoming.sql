@@ -1,6 +1,5 @@
 -- Where a task copies its messages to, for penstock.spark_enqueue. Its owner there is another user, who may read it.
 create temporary table penstock_incoming (
-  n             bigint generated always as identity,
   queue         text,
   payload       jsonb,
   payload_bytes bytea,
