@@ -9,7 +9,9 @@ import contextlib
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -144,3 +146,57 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
     yield make
     for connection in opened:
         connection.close()
+
+
+@dataclass
+class Running:
+    """An HTTP server that answers, in a thread of its own."""
+
+    url: str
+    server: Any
+    thread: threading.Thread
+    run: Callable[[Any], Any]
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+    def make_key(self, name: str, *scopes: str, **options: Any) -> str:
+        """A new key for it; its token."""
+        from penstock.server.keys import new_key
+
+        made = new_key(name, scopes, **options)
+        self.run(made.command)
+        return made.token
+
+
+@pytest.fixture(scope="session")
+def serve() -> Callable[..., Running]:
+    """Starts an HTTP server on a database; who starts it stops it."""
+    # Only here: most tests have no use for the web framework.
+    import uvloop
+
+    from penstock.connections import Connections
+    from penstock.server.serving import listen, make_server, url_of
+    from penstock.server.settings import ServerSettings
+
+    def start(dsn: str, **settings: Any) -> Running:
+        def run(command: Any) -> Any:
+            connections = Connections(
+                dsn, None, min_size=1, max_size=1, timeout=10, prepare_threshold=None
+            )
+            try:
+                return connections.run(command)
+            finally:
+                connections.close()
+
+        chosen = ServerSettings(**{"port": 0, "pool": 4, "access_log": "off", **settings})
+        listening, ready = listen(chosen), threading.Event()
+        server = make_server(dsn, chosen, ready.set)
+        thread = threading.Thread(target=lambda: uvloop.run(server.serve([listening])))
+        thread.start()
+        assert ready.wait(30)
+        return Running(url_of(listening), server, thread, run)
+
+    return start

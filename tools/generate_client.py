@@ -21,6 +21,8 @@ PAIRS: Final = {
     "connections_async.py": "connections.py",
     "client_schedules_async.py": "client_schedules.py",
     "client_async.py": "client.py",
+    "http/line_async.py": "http/line.py",
+    "http/client_async.py": "http/client.py",
 }
 NOTICE: Final = (
     "# Generated from {source} by tools/generate_client.py: change that file, not this.\n"
@@ -35,6 +37,7 @@ NAMES: Final = {
     "AsyncExitStack": "ExitStack",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
+    "AsyncLine": "Line",
     "AsyncScheduleVerbs": "ScheduleVerbs",
     "AsyncStream": "Stream",
     "__aenter__": "__enter__",
@@ -45,10 +48,12 @@ NAMES: Final = {
     "asynccontextmanager": "contextmanager",
     "asyncio": "threading",
     "check_async": "check",
+    "client_async": "client",
     "client_schedules_async": "client_schedules",
     "connections_async": "connections",
     "each_async": "each",
     "enter_async_context": "enter_context",
+    "line_async": "line",
     "locate_async": "locate",
     "streams_async": "streams",
 }

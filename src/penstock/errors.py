@@ -182,6 +182,18 @@ class AuthenticationError(PenstockError):
     """The HTTP server does not know these credentials, or was given none."""
 
 
+class ServerUnavailableError(PenstockError):
+    """The HTTP server cannot be reached, or something else answers in its place."""
+
+
+class ServerRefusedError(PenstockError):
+    """The HTTP server refused a call for a reason of its own: `status` and `code` say which."""
+
+    @property
+    def status(self) -> int | None:
+        return self.fields.get("status")
+
+
 class SchemaMissingError(PenstockError):
     """The database has no `penstock` schema, or one too old for this client."""
 
@@ -251,6 +263,8 @@ ERRORS: Final = (
     ErrorRow("PS024", QueueNotActiveError, 409, 4),
     ErrorRow("PS025", TaskNotFoundError, 404, 3),
     ErrorRow(None, AuthenticationError, 401, 8),
+    ErrorRow(None, ServerUnavailableError, 503, 6),
+    ErrorRow(None, ServerRefusedError, 500, 1),
     ErrorRow("42501", PermissionDeniedError, 403, 8),
     ErrorRow(None, SchemaMissingError, 503, 7),
     ErrorRow(None, SchemaNewerError, 503, 7),

@@ -1,11 +1,12 @@
 """One contract, several ways to speak it: each test here runs over every adapter.
 
-An adapter has the methods of AsyncClient. A new way to reach the queue (HTTP, say) joins the
-suite by one more entry in ADAPTERS.
+An adapter has the methods of AsyncClient. A new way to reach the queue joins the suite by one more
+entry in ADAPTERS.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import AsyncClient, Client
+from penstock import AsyncClient, Client, http
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -45,24 +46,66 @@ async def async_adapter(dsn: str | None, **options: Any) -> AsyncIterator[Any]:
         yield client
 
 
-ADAPTERS = {"sync": sync_adapter, "async": async_adapter}
+@asynccontextmanager
+async def http_adapter(url: str, key: str, **options: Any) -> AsyncIterator[Any]:
+    with http.Client(url, key, **options) as client:
+        yield Awaitables(client)
 
 
-@pytest.fixture(params=ADAPTERS)
+@asynccontextmanager
+async def http_async_adapter(url: str, key: str, **options: Any) -> AsyncIterator[Any]:
+    async with http.AsyncClient(url, key, **options) as client:
+        yield client
+
+
+ADAPTERS: dict[str, Callable[..., Any]] = {
+    "sync": sync_adapter,
+    "async": async_adapter,
+    "http": http_adapter,
+    "http-async": http_async_adapter,
+}
+
+
+# The sync client over HTTP is generated from the async one: in `make test`, one is enough.
+SLOW = ("http",)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ADAPTERS
+    ]
+)
 def adapter(request: pytest.FixtureRequest) -> str:
     """Which way to the queue this run of the test takes."""
-    return str(request.param)
+    name = str(request.param)
+    marked = request.node.get_closest_marker("sql_only")
+    if name.startswith("http") and marked is not None:
+        pytest.skip(marked.args[0])
+    return name
 
 
 @pytest.fixture
-async def open_client(adapter: str) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+async def open_client(
+    adapter: str, request: pytest.FixtureRequest
+) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
     """Opens clients on any database, and closes them in the end."""
+    servers = []
     async with AsyncExitStack() as stack:
 
         async def make(dsn: str | None, **options: Any) -> Any:
-            return await stack.enter_async_context(ADAPTERS[adapter](dsn, **options))
+            if not adapter.startswith("http"):
+                return await stack.enter_async_context(ADAPTERS[adapter](dsn, **options))
+            start = request.getfixturevalue("serve")
+            # Without upkeep: it would fire schedules under the hands of the tests.
+            running = await asyncio.to_thread(lambda: start(dsn, upkeep="off"))
+            servers.append(running)
+            key = await asyncio.to_thread(running.make_key, "contract", "admin")
+            reached = ADAPTERS[adapter](running.url, key, **options)
+            return await stack.enter_async_context(reached)
 
         yield make
+    for running in servers:
+        await asyncio.to_thread(running.stop)
 
 
 @pytest.fixture
@@ -77,6 +120,10 @@ async def client(open_client: Callable[..., Awaitable[Any]], dsn: str) -> Any:
 def disconnected(adapter: str) -> Any:
     """A client of a database that is not there: what it refuses, it refuses before sending."""
     nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
+    if adapter == "http":
+        return Awaitables(http.Client("http://127.0.0.1:1", "psk_none"))
+    if adapter == "http-async":
+        return http.AsyncClient("http://127.0.0.1:1", "psk_none")
     return AsyncClient(nowhere) if adapter == "async" else Awaitables(Client(nowhere))
 
 
@@ -86,6 +133,8 @@ async def own_connection(adapter: str, dsn: str) -> AsyncIterator[Any]:
 
     `commit` and `rollback` on it are awaitable whichever kind it is: see `finish`.
     """
+    if adapter.startswith("http"):
+        pytest.skip("over HTTP there is no connection of the caller's")
     if adapter == "async":
         async with await psycopg.AsyncConnection.connect(dsn) as connection:
             yield connection

@@ -13,6 +13,7 @@ from penstock.errors import (
     SchemaNewerError,
 )
 
+pytestmark = pytest.mark.sql_only("it is about connections to PostgreSQL")
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,63 +15,31 @@ from uuid import uuid4
 import httpx
 import psycopg
 import pytest
-import uvloop
 
 from penstock.command import Command
 from penstock.connections import Connections
 from penstock.embedded import EmbeddedPostgres
 from penstock.server.keys import new_key
-from penstock.server.serving import Server, listen, make_server, url_of
-from penstock.server.settings import ServerSettings
 
-QUIET = {"port": 0, "pool": 4, "access_log": "off"}
-
-
-@dataclass
-class Running:
-    """A server that answers."""
-
-    url: str
-    server: Server
-    thread: threading.Thread
-
-    def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join(30)
-        assert not self.thread.is_alive()
-
-
-def _run_on(dsn: str, command: Command[Any]) -> Any:
-    connections = Connections(dsn, None, min_size=1, max_size=1, timeout=10, prepare_threshold=None)
-    try:
-        return connections.run(command)
-    finally:
-        connections.close()
-
-
-def _start(dsn: str, **settings: Any) -> Running:
-    chosen = ServerSettings(**{**QUIET, **settings})
-    listening, ready = listen(chosen), threading.Event()
-    server = make_server(dsn, chosen, ready.set)
-    thread = threading.Thread(target=lambda: uvloop.run(server.serve([listening])))
-    thread.start()
-    assert ready.wait(30)
-    return Running(url_of(listening), server, thread)
+Running = Any
+Serve = Callable[..., Running]
 
 
 @pytest.fixture
-def run(dsn: str) -> Callable[[Command[Any]], Any]:
+def run(dsn: str) -> Iterator[Callable[[Command[Any]], Any]]:
     """Runs commands on the test's database, beside the server."""
-    return lambda command: _run_on(dsn, command)
+    connections = Connections(dsn, None, min_size=1, max_size=1, timeout=10, prepare_threshold=None)
+    yield connections.run
+    connections.close()
 
 
 @pytest.fixture
-def start_server(dsn: str) -> Iterator[Callable[..., Running]]:
+def start_server(dsn: str, serve: Serve) -> Iterator[Serve]:
     """Starts servers on the test's database, and stops them in the end."""
     started: list[Running] = []
 
     def start(**settings: Any) -> Running:
-        started.append(_start(dsn, **settings))
+        started.append(serve(dsn, **settings))
         return started[-1]
 
     yield start
@@ -128,16 +95,14 @@ def db(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture(scope="session")
-def shared(server: EmbeddedPostgres, template: str) -> Iterator[httpx.Client]:
+def shared(server: EmbeddedPostgres, template: str, serve: Serve) -> Iterator[httpx.Client]:
     """An admin's client of a server that many tests share: each uses names of its own."""
     name = f"shared_{uuid4().hex[:12]}"
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute(f"create database {name} template {template}")
         dsn = server.dsn_of(name)
-        key = new_key("admin", ["admin"])
-        _run_on(dsn, key.command)
-        running = _start(dsn)
-        headers = {"Authorization": f"Bearer {key.token}"}
+        running = serve(dsn)
+        headers = {"Authorization": f"Bearer {running.make_key('admin', 'admin')}"}
         with httpx.Client(
             base_url=running.url, headers=headers, timeout=60, verify=False
         ) as client:

@@ -19,7 +19,7 @@ from penstock.errors import (
     ConfigurationError,
     InvalidValueError,
 )
-from penstock.operations import revoke_key
+from penstock.operations.keys import revoke_key
 from penstock.server.app import endpoints
 from penstock.server.auth import FAILURES
 from penstock.server.first_key import FILE, admin_key

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 import click
 
-from penstock import operations, oversight
+from penstock import oversight
 from penstock.access import ApiKey
 from penstock.cli.commands import Verbs
 from penstock.cli.parameters import duration
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, pass_session, yes_option
+from penstock.operations.keys import record_activity, revoke_key
 from penstock.server.keys import NewKey, new_key
 
 
@@ -43,7 +44,7 @@ def create(session: Session, name: str, scopes: tuple[str, ...], expires_in: str
     until = None if expires_in is None else datetime.now(UTC) + duration(expires_in)
     made = new_key(name, scopes, created_by=getpass.getuser(), expires_at=until)
     session.run(made.command)
-    session.run(operations.record_activity(getpass.getuser(), "create key", name))
+    session.run(record_activity(getpass.getuser(), "create key", name))
     document = {"id": made.id, "name": name, "key": made.token, "scopes": list(scopes)}
     session.show({**document, "expires_at": until}, lambda screen: _show_new(screen, made))
 
@@ -93,6 +94,6 @@ def _show_keys(screen: Screen, found: list[ApiKey]) -> None:
 def revoke(session: Session, name: str, yes: bool) -> None:
     """End key NAME, or the key with this id."""
     session.confirm(f"Revoke key {name}?", yes)
-    session.run(operations.revoke_key(name, revoked_by=getpass.getuser()))
-    session.run(operations.record_activity(getpass.getuser(), "revoke key", name))
+    session.run(revoke_key(name, revoked_by=getpass.getuser()))
+    session.run(record_activity(getpass.getuser(), "revoke key", name))
     session.show({"name": name, "revoked": True}, f"key {name} is revoked")

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from penstock import operations, oversight
+from penstock import oversight
 from penstock.cli.commands import Verbs
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, connect, pass_session, yes_option
 from penstock.cli.up import without_password
+from penstock.operations.keys import record_activity
 from penstock.operations.services import add_service, remove_service
 from penstock.service import Service
 from penstock.settings import normalise_dsn
@@ -36,7 +37,7 @@ def add(session: Session, name: str, address: str, no_check: bool) -> None:
     if not no_check:
         connect(address).close()
     id = session.run(add_service(name, address, created_by=getpass.getuser()))
-    session.run(operations.record_activity(getpass.getuser(), "add service", name))
+    session.run(record_activity(getpass.getuser(), "add service", name))
     session.show({"id": id, "name": name}, f"service {name} is there, as {id}")
 
 
@@ -72,5 +73,5 @@ def remove(session: Session, name: str, yes: bool) -> None:
     """Forget service NAME and its queues; what is on it stays."""
     session.confirm(f"Forget service {name} and its queues?", yes)
     session.run(remove_service(name))
-    session.run(operations.record_activity(getpass.getuser(), "remove service", name))
+    session.run(record_activity(getpass.getuser(), "remove service", name))
     session.show({"name": name, "removed": True}, f"service {name} is forgotten")

@@ -5,7 +5,6 @@ The texts only call the functions of the schema; what a verb does is in sql/func
 
 from penstock.command import Command
 from penstock.operations.enqueueing import enqueue, enqueue_many
-from penstock.operations.keys import create_key, record_activity, revoke_key, server_secret
 from penstock.operations.leases import (
     ack,
     ack_many,
@@ -78,9 +77,4 @@ __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "fire_schedule",
     "fire_schedules",
     "next_fires",
-    # the HTTP server's
-    "create_key",
-    "revoke_key",
-    "server_secret",
-    "record_activity",
 ]

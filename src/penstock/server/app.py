@@ -16,7 +16,7 @@ from starlette.types import Scope
 from penstock.server import health, openapi, ui
 from penstock.server.context import Context
 from penstock.server.control import queues, services
-from penstock.server.data import admin, enqueueing, finding, leases, settling, topics
+from penstock.server.data import admin, enqueueing, finding, leases, settling, topics, verbs
 from penstock.server.exchange import AccessLog, Exchange, Exchanges
 from penstock.server.problems import HttpError
 from penstock.server.routing import Endpoint, problem_reply, routes
@@ -30,6 +30,7 @@ def endpoints() -> list[Endpoint]:
         *enqueueing.endpoint.all,
         *leases.endpoint.all,
         *settling.endpoint.all,
+        *verbs.endpoint.all,
         *finding.endpoint.all,
         *topics.endpoint.all,
         *admin.endpoint.all,

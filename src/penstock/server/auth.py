@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from penstock import operations, oversight
+from penstock import oversight
 from penstock.access import Grant, KeyHash, Scope
 from penstock.errors import AuthenticationError, PermissionDeniedError
+from penstock.operations.keys import server_secret
 from penstock.server.database import Database
 from penstock.server.keys import hash_secret, key_id, matches
 from penstock.server.problems import HttpError
@@ -208,7 +209,7 @@ class Authenticator:
 
     async def _sign(self, body: str) -> bytes:
         if self._secret is None:
-            proposed = operations.server_secret(secrets.token_bytes(32))
+            proposed = server_secret(secrets.token_bytes(32))
             self._secret = await self._database.run(proposed)
         return hmac.digest(self._secret, body.encode(), hashlib.sha256)
 

@@ -9,7 +9,7 @@ from socket import gethostname
 
 from penstock.command import Command
 from penstock.listener import Listener
-from penstock.operations import record_activity
+from penstock.operations.keys import record_activity
 from penstock.server.auth import Authenticator, Principal
 from penstock.server.bodies import Bodies
 from penstock.server.control.runner import Runner
@@ -41,7 +41,8 @@ class Context:
         await self.listener.start()
         self.dispatcher.start()
         self.runner.start()
-        self.upkeep.start()
+        if self.settings.upkeep == "on":
+            self.upkeep.start()
 
     def drain(self) -> None:
         """The end is near: who waits is answered, and nobody is told to come here any more."""

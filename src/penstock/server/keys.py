@@ -20,7 +20,7 @@ from penstock.access import parse_grants
 from penstock.arguments import refuse
 from penstock.command import Command
 from penstock.errors import InvalidValueError
-from penstock.operations import create_key
+from penstock.operations.keys import create_key
 
 # 16 MiB and about 40 ms for each guess: what OWASP advises for scrypt, with less memory, since a
 # secret of ours has 256 bits and no dictionary.

@@ -71,7 +71,7 @@ def document() -> dict[str, Any]:
     """The OpenAPI document of everything that `endpoints` lists."""
     from penstock.server.app import endpoints
 
-    found = endpoints()
+    found = [each for each in endpoints() if not each.hidden]
     kinds = [kind for each in found for kind in _kinds(each)]
     schemas, components = msgspec.json.schema_components(
         [*kinds, Problem], ref_template=_REFERENCES

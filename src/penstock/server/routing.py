@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -105,7 +105,7 @@ class Endpoint:
         path: str,
         handler: Handler,
         *,
-        scope: Scope | None,
+        scope: Scope | Literal["any"] | None,
         tag: str,
         body: Any = None,
         query: Any = None,
@@ -113,6 +113,7 @@ class Endpoint:
         problems: tuple[int, ...] = (),
         body_schema: Mapping[str, Any] | None = None,
         media_type: str = "application/json",
+        hidden: bool = False,
     ) -> None:
         self.method = method
         self.path = path
@@ -125,6 +126,7 @@ class Endpoint:
         self.problems = problems
         self.body_schema = body_schema
         self.media_type = media_type
+        self.hidden = hidden
         self.status = next(iter(answers))
         self._decoder = None if body is None else msgspec.json.Decoder(body)
 
@@ -165,7 +167,8 @@ class Endpoint:
             return ANYBODY
         found = await context.auth.authenticate(header(scope, "authorization"), exchange.peer)
         exchange.actor = found.name
-        found.require(self.scope)
+        if self.scope != "any":
+            found.require(self.scope)
         return found
 
     def _reply(self, answer: Any) -> Reply:
@@ -191,7 +194,7 @@ class Endpoints:
         method: str,
         path: str,
         *,
-        scope: Scope | None,
+        scope: Scope | Literal["any"] | None,
         answers: Mapping[int, Any],
         **more: Any,
     ) -> Callable[[Handler], Handler]:

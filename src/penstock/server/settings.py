@@ -12,6 +12,7 @@
 | `PENSTOCK_HTTP_MAX_CONNECTIONS` | open connections, for each process | 20000 |
 | `PENSTOCK_HTTP_DRAIN_SECONDS` | how long requests may go on after SIGTERM | 20 |
 | `PENSTOCK_HTTP_ACCESS_LOG` | `json` lines on stderr, or `off` | json |
+| `PENSTOCK_HTTP_UPKEEP` | `off` leaves expiry and schedules to workers and claims | on |
 | `PENSTOCK_HTTP_SECURE_COOKIES` | `on` behind TLS: cookies of the UI are for https only | off |
 """
 
@@ -36,7 +37,11 @@ _RANGES: Final = {
     "max_connections": (1, 1_000_000),
     "drain_seconds": (0, 3600),
 }
-_WORDS: Final = {"access_log": ("json", "off"), "secure_cookies": ("on", "off")}
+_WORDS: Final = {
+    "access_log": ("json", "off"),
+    "upkeep": ("on", "off"),
+    "secure_cookies": ("on", "off"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,7 @@ class ServerSettings:
     max_connections: int = 20_000
     drain_seconds: int = 20
     access_log: str = "json"
+    upkeep: str = "on"
     secure_cookies: str = "off"
 
     @classmethod

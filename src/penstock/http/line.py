@@ -1,0 +1,64 @@
+# Generated from http/line_async.py by tools/generate_client.py: change that file, not this.
+"""The line to a server: requests out, answers in. `line.py` is generated from this file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from penstock.command import Command
+from penstock.errors import PenstockError, ServerUnavailableError
+from penstock.http.replies import HEADERS, answers_of, body_of, checked
+
+WAIT_SECONDS = 30
+
+
+class Line:
+    """Keeps connections to one server open, and authenticates on them."""
+
+    def __init__(self, url: str, key: str, timeout: float, max_size: int) -> None:
+        self._url = url.rstrip("/")
+        self._timeout = timeout
+        self._closed = False
+        self._http = httpx.Client(
+            base_url=self._url,
+            headers={**HEADERS, "Authorization": f"Bearer {key}"},
+            timeout=timeout,
+            limits=httpx.Limits(max_connections=max_size, max_keepalive_connections=max_size),
+        )
+
+    def run(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Run commands in one transaction; what each answers."""
+        body = body_of(commands)
+        answer = self._send("/api/verbs", body, self._timeout)
+        return answers_of(answer.status_code, answer.text, commands)
+
+    def dequeue(self, body: Mapping[str, Any], wait_seconds: float) -> list[dict[str, Any]]:
+        """Wait for messages, as the data plane does it."""
+        timeout = self._timeout + wait_seconds
+        answer = self._send("/api/messages/dequeue", json.dumps(body).encode(), timeout)
+        messages: list[dict[str, Any]] = checked(answer.status_code, answer.text)["messages"]
+        return messages
+
+    def close(self) -> None:
+        self._closed = True
+        self._http.close()
+
+    def _send(self, path: str, body: bytes, timeout: float) -> httpx.Response:
+        if self._closed:
+            raise PenstockError(
+                "the client is closed", hint="Use it inside its `with` block, or make a new one."
+            )
+        try:
+            return self._http.post(
+                path, content=body, timeout=timeout, headers={"Prefer": "handling=strict"}
+            )
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise ServerUnavailableError(
+                f"the server at {self._url} does not answer: {reason}",
+                hint="Check the address, and that `penstock up` runs there.",
+            ) from error

@@ -1,0 +1,196 @@
+"""The verbs that `penstock.http` speaks with the server: their names, what they need, how they
+travel. No I/O; client and server share it.
+
+A command is sent as its verb and its arguments; the server has the statement. Which scope a verb
+needs, and for which queue, stands here beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import cache
+from typing import Any, Final
+
+from penstock import insights, operations
+from penstock.access import Scope
+from penstock.arguments import INT4, INT8, optional_text, refuse
+from penstock.command import Command
+
+PROTOCOL: Final = "1"
+"""Changes with what a verb takes or answers: a client of another one is told so."""
+_ARGUMENT: Final = re.compile(r"%\((\w+)\)s::(\w+(?:\[\])?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """`queue` names the argument that is a queue, `ids` the one that has messages' ids."""
+
+    name: str
+    sql: str
+    types: Mapping[str, str]
+    scope: Scope | None  # None: every key
+    queue: str | None
+    ids: str | None
+
+
+@cache
+def verbs() -> dict[str, Verb]:
+    """Every verb, by its name."""
+    return {verb.name: verb for verb in _all()}
+
+
+@cache
+def by_statement() -> dict[str, Verb]:
+    return {verb.sql: verb for verb in verbs().values()}
+
+
+def _all() -> list[Verb]:
+    lease = (1, 1)
+
+    def verb(
+        name: str,
+        command: Command[Any],
+        scope: Scope | None,
+        queue: str | None = None,
+        ids: str | None = None,
+    ) -> Verb:
+        types = dict(_ARGUMENT.findall(command.sql))
+        return Verb(name, command.sql, types, scope, queue, ids)
+
+    o, i = operations, insights
+    return [
+        verb("enqueue", o.enqueue("q", 1), "enqueue", "queue"),
+        verb("enqueue_many", o.enqueue_many("q", [1]), "enqueue", "queue"),
+        verb("claim", o.claim("q"), "consume", "queue"),
+        verb("ack", o.ack(lease), "consume", ids="id"),
+        verb("ack_many", o.ack_many([lease]), "consume", ids="ids"),
+        verb("nack", o.nack(lease), "consume", ids="id"),
+        verb("nack_many", o.nack_many([lease]), "consume", ids="ids"),
+        verb("reject", o.reject(lease), "consume", ids="id"),
+        verb("reject_many", o.reject_many([lease]), "consume", ids="ids"),
+        verb("snooze", o.snooze(lease), "consume", ids="id"),
+        verb("snooze_many", o.snooze_many([lease]), "consume", ids="ids"),
+        verb("extend", o.extend(lease), "consume", ids="id"),
+        verb("extend_many", o.extend_many([lease]), "consume", ids="ids"),
+        verb("cancel", o.cancel(1), "operate", ids="id"),
+        verb("redrive", o.redrive("q"), "operate", "queue"),
+        verb("replay", o.replay(1), "operate"),
+        verb("create_queue", o.create_queue("q"), "operate", "name"),
+        verb("set_queue", o.set_queue("q"), "operate", "name"),
+        verb("drop_queue", o.drop_queue("q"), "operate", "name"),
+        verb("pause", o.pause("q"), "operate", "name"),
+        verb("resume", o.resume("q"), "operate", "name"),
+        verb("purge", o.purge("q"), "operate", "name"),
+        verb("maintain", o.maintain(), "operate"),
+        verb("create_schedule", o.create_schedule("s", "q", "@daily"), "operate", "queue"),
+        verb("set_schedule", o.set_schedule("s", {}), "operate"),
+        verb("drop_schedule", o.drop_schedule("s"), "operate"),
+        verb("pause_schedule", o.pause_schedule("s"), "operate"),
+        verb("resume_schedule", o.resume_schedule("s"), "operate"),
+        verb("fire_schedule", o.fire_schedule("s"), "operate"),
+        verb("fire_schedules", o.fire_schedules(), "operate"),
+        verb("next_fires", o.next_fires("@daily"), "read"),
+        verb("queues", i.queues(), "read", "name"),
+        verb("stats", i.stats("q"), "read", "queue"),
+        verb("message", i.message(1), "read"),
+        verb("messages", i.messages(), "read", "queue"),
+        verb("history", i.messages(state="done"), "read", "queue"),
+        verb("workers", i.workers(), "read"),
+        verb("schedules", i.schedules(), "read"),
+        verb("schema_version", i.schema_version(), None),
+    ]
+
+
+def pack(value: Any) -> Any:
+    """A value as JSON has it; what JSON has no word for is in an object of its own."""
+    if isinstance(value, datetime):
+        return {"time": value.isoformat()}
+    if isinstance(value, timedelta):
+        return {"microseconds": value // timedelta(microseconds=1)}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, Decimal):
+        return {"number": str(value)}
+    if isinstance(value, list | tuple):
+        return [pack(each) for each in value]
+    return value
+
+
+def unpack(value: Any) -> Any:
+    """What was packed. ValueError, TypeError or OverflowError if it is not that."""
+    if isinstance(value, list):
+        return [unpack(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    [(kind, inner)] = value.items()
+    return _UNPACK[kind](inner)
+
+
+def _time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return found
+
+
+_UNPACK: Final[dict[str, Any]] = {
+    "time": _time,
+    "microseconds": lambda count: timedelta(microseconds=count),
+    "bytes": lambda text: base64.b64decode(text, validate=True),
+    "number": Decimal,
+}
+
+
+def unpack_arguments(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, each of the type that the statement wants."""
+    if arguments.keys() != verb.types.keys():
+        raise refuse("arguments", sorted(arguments), ", ".join(sorted(verb.types)))
+    return {name: _unpacked(name, verb.types[name], arguments[name]) for name in verb.types}
+
+
+def _unpacked(name: str, type_: str, packed: Any) -> Any:
+    try:
+        value = unpack(packed)
+    except (ValueError, TypeError, KeyError, OverflowError, ArithmeticError):
+        raise refuse(name, packed, f"a value of type {type_}") from None
+    if value is None:
+        return None
+    if type_.endswith("[]"):
+        if not isinstance(value, list):
+            raise refuse(name, packed, f"a list for {type_}")
+        return [_checked(name, type_[:-2], each) for each in value]
+    return _checked(name, type_, value)
+
+
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "text": (str,),
+    "jsonb": (str,),
+    "bigint": (int,),
+    "integer": (int,),
+    "boolean": (bool,),
+    "bytea": (bytes,),
+    "interval": (timedelta,),
+    "timestamptz": (datetime,),
+    "numeric": (int, float, Decimal),
+}
+
+
+def _checked(name: str, type_: str, value: Any) -> Any:
+    if value is None:
+        return None
+    wrong = not isinstance(value, _KINDS[type_]) or (isinstance(value, bool) and type_ != "boolean")
+    limit = {"bigint": INT8, "integer": INT4}.get(type_)
+    if wrong or (limit is not None and abs(value) > limit):
+        raise refuse(name, value, f"a value of type {type_}")
+    return optional_text(name, value) if type_ in ("text", "jsonb") else value
+
+
+def ids_of(verb: Verb, arguments: Mapping[str, Any]) -> Sequence[int]:
+    """The ids of the messages that a call is about."""
+    found = arguments[verb.ids] if verb.ids else None
+    return [] if found is None else found if isinstance(found, list) else [found]
