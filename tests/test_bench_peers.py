@@ -127,7 +127,7 @@ def test_a_page_names_the_peers_that_are_ahead(tmp_path: Path) -> None:
         "form": "short",
         "started_at": "2026-01-31T12:00:00+00:00",
         "seconds": 180,
-        "machine": {"cpus": 2, "cpu": "test", "memory_bytes": 2**30, "load_average": [0.5]},
+        "machine": {"cpus": 2, "cpu": "test", "memory_bytes": 2**30, "load_before": 7.0},
         "versions": {"python": "3.11", "psycopg": "3.2"},
         "server": {"version": "PostgreSQL 18, x", "settings": dict.fromkeys(SETTINGS, "on")},
         "plan": {**FORMS["short"].__dict__, "concurrency": [16], "usual": 16},
@@ -139,6 +139,7 @@ def test_a_page_names_the_peers_that_are_ahead(tmp_path: Path) -> None:
     assert "awa (`rate_clean-16`, 0.50)" in page
     assert "| penstock | 1,000 |" in page
     assert "| `rate_clean-16_over_best` | 0.50 | ≥ 1.2 | **no** |" in page
+    assert "The machine was busy with other work" in page
     assert "{{" not in page
 
 

@@ -80,6 +80,7 @@ def run(
 ) -> None:
     """Measure. The full form takes about half an hour, the short one about three minutes."""
     started_at, began = machine.now(), time.monotonic()
+    load_before = machine.machine()["load_average"][0]
     with ExitStack() as stack:
         database = stack.enter_context(Database(settings))
         output = stack.enter_context((log or Path(os.devnull)).open("wb"))
@@ -94,7 +95,7 @@ def run(
         for name in scenarios or SCENARIOS:
             SCENARIOS[name](measured)
             # After each scenario: a run that is ended leaves what it has.
-            document = _document(measured, form, started_at, began)
+            document = _document(measured, form, started_at, began, load_before)
             if json_file is not None:
                 _write(json_file, document)
     for line in verdicts(document["figures"]):
@@ -123,7 +124,9 @@ def _write(place: Path, document: dict[str, Any]) -> None:
     place.write_text(rest.removesuffix("[]\n}") + f"[\n{rows}\n]\n}}\n", encoding="utf-8")
 
 
-def _document(measured: Run, form: str, started_at: str, began: float) -> dict[str, Any]:
+def _document(
+    measured: Run, form: str, started_at: str, began: float, load_before: float
+) -> dict[str, Any]:
     contenders = measured.contenders
     kinds = {contender.name: contender.kind for contender in contenders}
     return {
@@ -132,7 +135,7 @@ def _document(measured: Run, form: str, started_at: str, began: float) -> dict[s
         "started_at": started_at,
         "finished_at": machine.now(),
         "seconds": round(time.monotonic() - began, 1),
-        "machine": machine.machine(),
+        "machine": {**machine.machine(), "load_before": load_before},
         "versions": machine.versions(),
         "server": measured.database.about(),
         "plan": FORMS[form].__dict__,

@@ -154,7 +154,8 @@ def _costs(table: Table) -> Figures:
             }
             key = f"{name}_{scenario}"
             found[key] = costs
-            rivals = [costs[peer] for peer in table.worker_peers if peer in costs]
+            # Here the ones without a worker count too: a loop has no more to write than a worker.
+            rivals = [cost for peer, cost in costs.items() if peer not in (OURS, OUR_LOOP)]
             if OURS in costs:
                 found[f"{key}_{OURS}"] = costs[OURS]
             if OURS in costs and rivals and min(rivals) > 0:

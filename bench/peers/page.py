@@ -15,6 +15,12 @@ TEMPLATE = Path(__file__).with_name("page.md")
 Value = Callable[[Row], float | None]
 
 
+_BUSY = (
+    "\n\n**The machine was busy with other work** when this began (load average _LOAD_): take the "
+    "numbers for a first impression, and none of them for granted."
+)
+
+
 class Page:
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
@@ -36,13 +42,13 @@ class Page:
         document, machine = self.document, self.document["machine"]
         versions = document["versions"]
         gib = machine["memory_bytes"] / 2**30
+        busy = machine["load_before"] > machine["cpus"]
         return (
             f"Measured {document['started_at'][:10]}, the {document['form']} form, "
             f"{document['seconds'] / 60:.0f} minutes. {machine['cpus']} processors "
-            f"({machine['cpu']}), {gib:.0f} GiB, load average at the end "
-            f"{machine['load_average'][0]:.1f}. {document['server']['version'].split(',')[0]}; "
-            f"Python {versions['python']}, psycopg {versions['psycopg']}."
-        )
+            f"({machine['cpu']}), {gib:.0f} GiB. {document['server']['version'].split(',')[0]}; "
+            f"Python {versions['python']}, psycopg {versions['psycopg']}." + _BUSY * busy
+        ).replace("_LOAD_", f"{machine['load_before']:.0f}")
 
     def window(self) -> str:
         return f"{self.plan['window_seconds']:g}"

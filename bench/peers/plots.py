@@ -20,6 +20,7 @@ from peers.figures import rate  # noqa: E402
 from peers.page import Page, value_of  # noqa: E402
 
 OURS = "#0b6bcb"
+OURS_LIGHT = "#5ba3ea"
 OTHERS = ["#b0b7c3", "#8c95a4", "#6b7484", "#4d5665", "#343b47"]
 
 
@@ -51,12 +52,14 @@ def _clean(page: Page) -> Any:
             below.append(median(values) - min(values))
             above.append(max(values) - median(values))
         places = [place + index * width for place in range(len(levels))]
-        axes.bar(places, middles, width, label=name, color=_color(name, index), yerr=[below, above])
+        axes.bar(
+            places, middles, width, label=name, color=_of_many(name, index), yerr=[below, above]
+        )
     axes.set_yscale("log")
     axes.set_xticks([place + 0.4 for place in range(len(levels))], [str(each) for each in levels])
     axes.set_xlabel("concurrency")
     axes.set_ylabel("messages a second")
-    axes.legend(fontsize=8, ncols=3)
+    axes.legend(fontsize=8, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     return figure
 
 
@@ -114,5 +117,9 @@ def _names(axes: Any, names: list[str], shift: float) -> None:
 
 def _color(name: str, index: int) -> str:
     if name.startswith("penstock"):
-        return OURS if index in (0, 2) else "#5ba3ea"
+        return OURS if index == 0 else OURS_LIGHT
     return OTHERS[index % len(OTHERS)]
+
+
+def _of_many(name: str, index: int) -> str:
+    return _color(name, 0 if name == "penstock" else index)
