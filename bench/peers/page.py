@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from peers.bars import AT_LEAST, bar, passes
-from peers.figures import Row, Table, commits, cpu, p99, rate, wal
+from peers.figures import Row, Table, commits, cpu, rate, wal
 
 TEMPLATE = Path(__file__).with_name("page.md")
 Value = Callable[[Row], float | None]
@@ -152,7 +152,8 @@ class Page:
             ]
             cells.append(self._spread(name, "rate", value_of("max"), _number))
             cells += [
-                self._spread(name, f"rate-pinned-{by}", p99, _number) for by in ("reader", "xid")
+                self._spread(name, f"rate-pinned-{by}", value_of("p99"), _number)
+                for by in ("reader", "xid")
             ]
             rows.append([name, *cells])
         return _markdown(heads, rows)

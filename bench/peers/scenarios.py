@@ -45,29 +45,31 @@ def _rate(run: Run, name: str, rounds: int) -> None:
 
 def _paced(run: Run, contender: Contender, per_second: float, seconds: float) -> Row:
     count = round(per_second * seconds)
-    contender.start(run.plan.usual, expect=count)
+    contender.start(run.plan.usual)
     before = run.database.gauges()
     began = time.monotonic()
     pace = contender.producer.call(
         "pace", first=contender.take_numbers(count), rate=per_second, seconds=seconds
     )
-    seen = contender.worker.call("wait", seconds=run.plan.patience_seconds)
+    enqueued = pace["count"] - len(pace["unsure"])
+    _until_handled(contender, enqueued, run.plan.patience_seconds)
+    seen = contender.worker.call("progress")
     after = run.database.gauges()
     window = {"after": began + WARM_UP_SECONDS, "before": began + seconds + 60}
     late = contender.worker.call("latencies", **window)
     weight = run.database.weight(contender.relations)
     contender.stop()
-    if seen["handled"] < count:
+    if seen["distinct"] < enqueued:
         contender.producer.call("purge")
     return {
         "concurrency": run.plan.usual,
-        "messages": count,
+        "wanted": per_second,
+        "messages": pace["count"],
         "handled": seen["handled"],
         # What a peer that cannot keep up had not come to in time is not lost.
-        "unhandled": count - len(pace["unsure"]) - seen["distinct"],
+        "unhandled": enqueued - seen["distinct"],
         "doubled": seen["handled"] - seen["distinct"],
         "offered": pace["offered"],
-        "enqueue_lag_p99_ms": pace["lag_p99"] * 1000,
         "both": after.since(before),
         **{key: late.get(key) for key in ("p50", "p95", "p99", "max")},
         **weight,
