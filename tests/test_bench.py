@@ -38,6 +38,10 @@ WORKER = {
 CONTRACTS = {
     *("pgmq_cycle", "pgmq_cycle_pinned", "pgmq_cycle_scheduled_1m", "mdb_claim_over_native"),
 }
+HTTP = {
+    *("enqueue_1_over_static", "dequeue_ack_1_over_static", "batch_100_over_sql"),
+    *("long_poll_p99_ms", "long_poll_idle_queries_per_second"),
+}
 WAL = {"wal_bytes", "disk_bytes", "plain_wal_bytes", "wal_64k_over_payload"}
 
 # Seconds enough that every window has some cycles in it, even beside other tests.
@@ -48,12 +52,15 @@ SHORTEST = [
     pytest.param(["wal", "--seconds", "0.8", "--messages", "1000"], WAL, id="wal"),
     pytest.param(["worker", "--seconds", "4", "--clients", "2"], WORKER, id="worker"),
     pytest.param(
+        ["http", "--seconds", "6", "--clients", "2", "--consumers", "20"], HTTP, id="http"
+    ),
+    pytest.param(
         ["contracts", "--seconds", "6", "--clients", "2", "--messages", "1000"],
         CONTRACTS,
         id="contracts",
     ),
 ]
-PEERS = {"worker": "bare cycle", "contracts": "PGMQ's shape"}
+PEERS = {"http": "beside it", "worker": "bare cycle", "contracts": "PGMQ's shape"}
 
 
 def measure(dsn: str, arguments: list[str], file: Path) -> dict[str, Any]:

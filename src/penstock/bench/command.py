@@ -142,6 +142,21 @@ def contracts(**chosen: Any) -> None:
     _run("contracts", **chosen)
 
 
+@bench.command()
+@_shared
+@_clients
+@click.option(
+    "--consumers",
+    type=click.IntRange(1, 10_000),
+    default=500,
+    show_default=True,
+    help="How many wait at once, for the long polls.",
+)
+def http(**chosen: Any) -> None:
+    """The HTTP server beside a static answer of its framework, and beside SQL."""
+    _run("http", **chosen)
+
+
 LAKE_FIGURES = ("land_over_jdbc", "claim_over_log", "sink_over_jdbc")
 
 

@@ -11,6 +11,7 @@ class Options:
     clients: int = 8
     batch: int = 10
     messages: int = 0
+    consumers: int = 500
     only: tuple[str, ...] = ()
     vacuum_plain: bool = False
     jdbc_jar: str = "/usr/share/java/postgresql.jar"

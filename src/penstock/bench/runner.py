@@ -10,7 +10,7 @@ from penstock.bench import contracts, depth, engine, lake, machine, steady, wal,
 from penstock.bench.options import Options
 from penstock.bench.progress import Progress, progress
 from penstock.bench.report import Findings, Surroundings, show, write_json
-from penstock.bench.scratch import Scratch, scratch
+from penstock.bench.scratch import HISTORY_OFF, Scratch, scratch
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,14 @@ class _Bench:
     queues: Mapping[str, Mapping[str, Any]]
 
 
+def _http(place: Scratch, options: Options, progress: Progress) -> Findings:
+    # Only here: the other benchmarks do without the web framework.
+    from penstock.bench import http
+
+    return http.run(place, options, progress)
+
+
+HTTP_QUEUES = dict.fromkeys(("bench-http", "bench-http-sql", "bench-http-polled"), HISTORY_OFF)
 _BENCHES = {
     "engine": _Bench(engine.run, engine.QUEUES),
     "steady": _Bench(steady.run, steady.QUEUES),
@@ -27,6 +35,7 @@ _BENCHES = {
     "worker": _Bench(worker.run, worker.QUEUES),
     "contracts": _Bench(contracts.run, contracts.QUEUES),
     "lake": _Bench(lake.run, lake.QUEUES),
+    "http": _Bench(_http, HTTP_QUEUES),
 }
 # An idle server's own transactions are younger than this; a pinned horizon soon is not.
 _PINNED_XIDS = 10_000

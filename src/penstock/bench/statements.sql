@@ -220,6 +220,10 @@ select coalesce(max(greatest(age(backend_xmin), age(backend_xid))), 0)
  where pid <> pg_backend_pid() and datname = current_database()
    and backend_type = 'client backend'
 
+-- name: transactions
+-- How many this database has ended so far.
+select xact_commit + xact_rollback from pg_stat_database where datname = current_database()
+
 -- name: pin.reader
 begin isolation level repeatable read; select * from penstock_bench.bystander
 
