@@ -14,6 +14,7 @@ from penstock.server.auth import Authenticator, Principal
 from penstock.server.bodies import Bodies
 from penstock.server.control.runner import Runner
 from penstock.server.data.dispatch import Dispatcher
+from penstock.server.data.together import Together
 from penstock.server.database import Database
 from penstock.server.exchange import Exchange
 from penstock.server.metrics import Metrics
@@ -32,6 +33,7 @@ class Context:
         self.metrics = Metrics(self.database)
         self.draining = asyncio.Event()
         self.listener = Listener(dsn, self.database.run)
+        self.together = Together(self.database)
         self.dispatcher = Dispatcher(self.database, self.listener)
         self.upkeep = Upkeep(self.database)
         self.runner = Runner(self.database, self.listener, name=f"{gethostname()}:{getpid()}")

@@ -106,9 +106,12 @@ class Dispatcher:
         """The messages, as soon as there is one; none when the time is over, or `gone` is done."""
         lane = self._lanes.setdefault(key, Lane(key))
         waiter = Waiter(count, strict)
+        # Who joins others that wait finds what they find: they were looked for just now.
+        alone = not lane.waiters
         lane.waiters.append(waiter)
         self._attend(key.topic)
-        self._woke(key.topic)
+        if alone or strict:
+            self._woke(key.topic)
         try:
             return await self._await(lane, waiter, 0 if self._draining else seconds, gone)
         finally:

@@ -14,8 +14,9 @@ from penstock.message import NewMessage
 from penstock.operations import create_queue, enqueue, enqueue_many
 from penstock.payload import JsonText
 from penstock.server.data import documents as d
+from penstock.server.data.together import Kind
 from penstock.server.database import Database
-from penstock.server.idempotency import once
+from penstock.server.idempotency import HEADER, once
 from penstock.server.problems import HttpError
 from penstock.server.routing import Call, Endpoints
 from penstock.server.topics import is_strict
@@ -37,6 +38,8 @@ async def enqueue_messages(call: Call) -> Any:
     A topic that does not exist is made, unless the call has `Prefer: handling=strict`.
     """
     body: d.Enqueue = call.body
+    if body.messages is UNSET and call.header(HEADER) is None:
+        return await _enqueue_one(call, body)
     commands = _commands(call, body)
 
     async def work(connection: AnyConnection | None) -> d.Enqueued | d.EnqueuedMany:
@@ -53,6 +56,32 @@ async def enqueue_messages(call: Call) -> Any:
     for each in commands:
         await call.run(create_queue(each.topic, exist_ok=True))
     return await once(call, 201, work)
+
+
+async def _enqueue_one(call: Call, body: d.Enqueue) -> d.Enqueued:
+    """One message, in a statement that it may share with those of other callers."""
+    topic = _topic(body, body, 0)
+    call.require("enqueue", topic)
+    message = _message(body, "")
+    kind = Kind(topic, body.on_conflict, body.unique, _is_plain(message))
+    enqueues = call.context.together.enqueues
+    try:
+        return d.Enqueued(str(await enqueues.submit(kind, message)))
+    except QueueNotFoundError:
+        if is_strict(call):
+            raise
+    await call.run(create_queue(topic, exist_ok=True))
+    return d.Enqueued(str(await enqueues.submit(kind, message)))
+
+
+def _is_plain(message: NewMessage) -> bool:
+    options = (message.key, message.group, message.delay, message.ttl, message.headers)
+    small = isinstance(message.payload, JsonText) and len(message.payload) < _PLAIN_BYTES
+    return small and options == _NO_OPTIONS and message.priority == 0 and not message.max_attempts
+
+
+_PLAIN_BYTES: Final = 900
+_NO_OPTIONS: Final = (None,) * 5
 
 
 class _Part(NamedTuple):

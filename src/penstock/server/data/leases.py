@@ -12,7 +12,8 @@ from penstock.errors import LeaseLostError, QueueNotFoundError
 from penstock.message import SettledState
 from penstock.server.data import documents as d
 from penstock.server.data.dispatch import LaneKey
-from penstock.server.data.rendering import STATUS, claim_documents, status_of
+from penstock.server.data.rendering import STATUS, status_of
+from penstock.server.data.together import Want
 from penstock.server.fields import Status
 from penstock.server.routing import Call, Endpoints
 from penstock.server.topics import is_strict
@@ -38,9 +39,9 @@ async def dequeue_messages(call: Call) -> d.Messages:
     worker = body.worker or call.principal.name
     if body.wait_seconds:
         return d.Messages(await _wait(call, body, worker))
-    command = claim_documents(body.topic, body.count, body.visibility_timeout_seconds, worker)
+    want = Want(body.topic, body.visibility_timeout_seconds, worker)
     try:
-        return d.Messages(await call.run(command))
+        return d.Messages(await call.context.together.claims.submit(want, body.count))
     except QueueNotFoundError:
         if is_strict(call):
             raise
@@ -81,7 +82,7 @@ async def _disconnected(call: Call) -> None:
 async def ack_message(call: Call) -> d.Settled:
     """Done: the message is finished. 409 if the lease is no longer held."""
     lease = await _held(call, call.body)
-    await call.run(operations.ack(lease))
+    await call.context.together.acks.submit(None, lease)
     return d.Settled(id=call.path["id"], status="deleted", state="done")
 
 
