@@ -16,7 +16,7 @@ PEERS_STAMP = $(PEERS)/peers-$(call key,requirements/peers.txt bench/peers/packa
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help up spark test check pytest pytest-16 test-long mutants chaos bench lock clean
+.PHONY: help chromium up spark test check pytest pytest-16 test-long mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +37,13 @@ check: $(DEV_STAMP) ## style, types, import rules, generated code
 	if [ -f tools/generate_client.py ]; then $(BIN)/python tools/generate_client.py --check; fi
 
 # The tests on Spark stay together: each process that runs one starts a JVM.
-pytest: $(DEV_STAMP) ## the tests alone: make pytest ARGS="tests/test_settings.py"
+pytest: $(DEV_STAMP) chromium ## the tests alone: make pytest ARGS="tests/test_settings.py"
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
+
+# The tests of the UI drive the system's own Chromium: none is downloaded.
+chromium: ## install Chromium where the machine has none, for the tests of the UI
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }
 
 # What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
 pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16

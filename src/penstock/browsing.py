@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, Final, get_args
 
 from penstock import arguments as check
-from penstock.command import Command, Rows, call, utc
+from penstock.command import Command, Rows, call, scalar, utc
 from penstock.payload import decode_json
 from penstock.queue import QueueStats
 from penstock.sighting import (
@@ -27,6 +27,7 @@ from penstock.sighting import (
 )
 
 _ALL_STATS: Final = call("all_stats")
+_OVERDUE: Final = call("overdue", most="integer")
 _DEAD_ERRORS: Final = call("dead_errors", queue="text", sample="integer")
 PAGE: Final = 50
 # Rows that one look goes over, some 2 microseconds each.
@@ -73,6 +74,14 @@ def browse(
     return Command(_text("browse"), params, decode)
 
 
+def whereabouts(ids: Sequence[int]) -> Command[dict[int, tuple[str, str]]]:
+    """The (queue, state) of each of the messages that is found quickly."""
+    params = {"ids": [check.whole("ids", id, check.INT8) for id in ids]}
+    return Command(
+        _text("whereabouts"), params, lambda rows: {id: (queue, state) for id, queue, state in rows}
+    )
+
+
 def recent(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Pace]]:
     """What finished within the last seconds, as far as a sample of the latest reaches."""
     params = {"seconds": seconds, "sample": sample}
@@ -97,6 +106,11 @@ def dead_errors(queue: str | None = None, sample: int = SAMPLE) -> Command[list[
         return [DeadError(*_in_utc(row)) for row in rows]
 
     return Command(_DEAD_ERRORS, params, decode)
+
+
+def overdue(most: int = 1000) -> Command[int]:
+    """How many waiting messages have outlived their time; counted up to `most`."""
+    return Command(_OVERDUE, {"most": most}, scalar)
 
 
 def heartbeats() -> Command[list[Heartbeat]]:

@@ -10,6 +10,7 @@ from penstock.command import Command, call, scalar
 from penstock.message import Duration, LiveState
 
 _CANCEL: Final = call("cancel", id="bigint")
+_CANCEL_MANY: Final = call("cancel_many", ids="bigint[]")
 _REDRIVE: Final = call(
     "redrive",
     queue="text",
@@ -28,6 +29,13 @@ _REPLAY: Final = call("replay", id="bigint", queue="text")
 def cancel(id: int) -> Command[LiveState]:
     """Take a message out, even one in work; the state it was cancelled from."""
     return Command(_CANCEL, {"id": check.whole("id", id, check.INT8)}, scalar)
+
+
+def cancel_many(ids: Sequence[int]) -> Command[int]:
+    """Take messages out, even those in work; how many were there."""
+    return Command(
+        _CANCEL_MANY, {"ids": [check.whole("ids", id, check.INT8) for id in ids]}, scalar
+    )
 
 
 def redrive(

@@ -9,18 +9,19 @@ Pages are plain Starlette routes: `ui.routes()` returns them, and they are tried
 
 **Auth.** An endpoint names the scope it needs (`read`, `enqueue`, `consume`, `operate`, `admin`),
 or None for what is open to anybody; `call.require(scope, queue)` then asks for one queue. A page is
-decorated with `ui.sessions.page(scope)` and gets the `Principal` beside the request:
+declared with `ui.visits.Pages` and gets a `Visit`, which knows the principal:
 `principal.may(scope, queue)`, `.require(...)`, `.only(scope, queues)`. Its session is a signed
-cookie, got at `/login` for a key; a POST must come from our own origin.
+cookie, got at `/login` for a key; a POST must come from our own origin, with the session's token.
 
-**Database.** `call.context.database` (pages: `sessions.context_of(request).database`) runs
-commands: `await database.run(insights.queues())`, `await database.run(operations.pause(name))`;
-`async with database.transaction() as connection` holds several together. While the database is
-away it raises DatabaseUnavailableError at once, which becomes a 503. Reads belong in `insights`
+**Database.** `call.context.database` (pages: `visit.run`, and `visit.look` for the board that all
+of them share) runs commands: `await database.run(insights.queues())`,
+`await database.run(operations.pause(name))`; `async with database.transaction() as connection`
+holds several together. While the database is away it raises DatabaseUnavailableError at once, which
+becomes a 503. Reads belong in `insights`, `browsing` and `analytics`
 and sql/insights, verbs in `operations`.
 
 **Acts.** What an operator does is run by `call.act(command, "pause", queue)`, which notes it in the
-same transaction; pages use `context.activity(principal, exchange, act, target)` for the note.
+same transaction; on pages it is an `ui.acts.Act`, which is asked about first.
 
 **Settings.** `context.settings` is a `ServerSettings`; all of them are read at the start.
 

@@ -188,7 +188,7 @@ class Authenticator:
         """The value of a session cookie."""
         claims = {"key": principal.key_id, "until": int(time.time()) + SESSION_SECONDS}
         body = _b64(json.dumps(claims).encode())
-        return f"{body}.{_b64(await self._sign(body))}"
+        return f"{body}.{_b64(await self.sign(body))}"
 
     async def session(self, cookie: str | None) -> Principal | None:
         """The holder of a session; None if there is none, or no longer."""
@@ -197,7 +197,7 @@ class Authenticator:
             return None
         await self._load()
         try:
-            if not hmac.compare_digest(_unb64(signature), await self._sign(body)):
+            if not hmac.compare_digest(_unb64(signature), await self.sign(body)):
                 return None
             claims = json.loads(_unb64(body))
         except ValueError:
@@ -207,7 +207,8 @@ class Authenticator:
             return None
         return Principal(key.id, key.name, key.grants)
 
-    async def _sign(self, body: str) -> bytes:
+    async def sign(self, body: str) -> bytes:
+        """With the secret that all servers on this database share."""
         if self._secret is None:
             proposed = server_secret(secrets.token_bytes(32))
             self._secret = await self._database.run(proposed)

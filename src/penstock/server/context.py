@@ -11,6 +11,7 @@ from penstock.command import Command
 from penstock.listener import Listener
 from penstock.operations.keys import record_activity
 from penstock.server.auth import Authenticator, Principal
+from penstock.server.board import Board
 from penstock.server.bodies import Bodies
 from penstock.server.control.runner import Runner
 from penstock.server.data.dispatch import Dispatcher
@@ -18,6 +19,8 @@ from penstock.server.data.together import Together
 from penstock.server.database import Database
 from penstock.server.exchange import Exchange
 from penstock.server.metrics import Metrics
+from penstock.server.pulse import Pulse
+from penstock.server.remembered import Remembered
 from penstock.server.settings import ServerSettings
 from penstock.server.upkeep import Upkeep
 
@@ -32,6 +35,9 @@ class Context:
         self.bodies = Bodies(settings)
         self.metrics = Metrics(self.database)
         self.draining = asyncio.Event()
+        self.board = Board(self.database)
+        self.pulse = Pulse(self.board)
+        self.remembered = Remembered()
         self.listener = Listener(dsn, self.database.run)
         self.together = Together(self.database)
         self.dispatcher = Dispatcher(self.database, self.listener)
@@ -43,6 +49,7 @@ class Context:
         await self.listener.start()
         self.dispatcher.start()
         self.runner.start()
+        self.pulse.start()
         if self.settings.upkeep == "on":
             self.upkeep.start()
 
@@ -52,6 +59,7 @@ class Context:
         self.dispatcher.drain()
 
     async def close(self) -> None:
+        await self.pulse.stop()
         await self.upkeep.stop()
         await self.dispatcher.stop()
         await self.runner.stop()

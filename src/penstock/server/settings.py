@@ -14,6 +14,7 @@
 | `PENSTOCK_HTTP_ACCESS_LOG` | `json` lines on stderr, or `off` | json |
 | `PENSTOCK_HTTP_UPKEEP` | `off` leaves expiry and schedules to workers and claims | on |
 | `PENSTOCK_HTTP_SECURE_COOKIES` | `on` behind TLS: cookies of the UI are for https only | off |
+| `PENSTOCK_HTTP_REDACT` | `payloads`: the UI shows neither payloads nor headers | off |
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _WORDS: Final = {
     "access_log": ("json", "off"),
     "upkeep": ("on", "off"),
     "secure_cookies": ("on", "off"),
+    "redact": ("off", "payloads"),
 }
 
 
@@ -60,6 +62,7 @@ class ServerSettings:
     access_log: str = "json"
     upkeep: str = "on"
     secure_cookies: str = "off"
+    redact: str = "off"
 
     @classmethod
     def from_environment(

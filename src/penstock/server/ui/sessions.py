@@ -1,30 +1,24 @@
 """Who looks at a page: a signed cookie, got for a key at `/login`.
 
-    @page("operate")
-    async def pause(request: Request, principal: Principal) -> Response: ...
-
-Without a session a GET is sent to `/login` and back; anything else is refused. The cookie goes
-with requests from our own pages only (SameSite=Strict), and a POST must come from our own origin.
+Without a session a page is sent to `/login` and back; anything else is refused. The cookie goes
+with requests from our own pages only (SameSite=Strict); a POST must come from our own origin, and
+carry the token that the forms of this session have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import wraps
+import hmac
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from penstock.access import Scope
-from penstock.errors import AuthenticationError
 from penstock.server.auth import SESSION_SECONDS, Principal
 from penstock.server.context import Context
 from penstock.server.problems import HttpError
 
 COOKIE: Final = "penstock_session"
-Page = Callable[[Request, Principal], Awaitable[Response]]
 
 
 def context_of(request: Request) -> Context:
@@ -32,26 +26,21 @@ def context_of(request: Request) -> Context:
     return found
 
 
-def page(scope: Scope) -> Callable[[Page], Callable[[Request], Awaitable[Response]]]:
-    """A page for those who have the scope on some queue; the page itself checks which."""
+async def csrf_token(request: Request) -> str:
+    """What a form of ours carries, and no other site can know: bound to the session."""
+    cookie = request.cookies.get(COOKIE, "")
+    return (await context_of(request).auth.sign(f"csrf {cookie}")).hex()
 
-    def wrap(handler: Page) -> Callable[[Request], Awaitable[Response]]:
-        @wraps(handler)
-        async def guarded(request: Request) -> Response:
-            principal = await context_of(request).auth.session(request.cookies.get(COOKIE))
-            if principal is None and request.method in ("GET", "HEAD"):
-                return RedirectResponse(f"/login?next={quote(request.url.path)}", 303)
-            if principal is None:
-                raise AuthenticationError("there is no session", hint="Sign in at /login.")
-            if request.method not in ("GET", "HEAD"):
-                require_same_origin(request)
-            request.scope["exchange"].actor = principal.name
-            principal.require(scope)
-            return await handler(request, principal)
 
-        return guarded
-
-    return wrap
+async def require_csrf(request: Request, given: str) -> None:
+    require_same_origin(request)
+    if not hmac.compare_digest(given.encode(), (await csrf_token(request)).encode()):
+        raise HttpError(
+            403,
+            "WrongToken",
+            "the form is not of this session",
+            hint="Load the page again, and send the form from there.",
+        )
 
 
 def require_same_origin(request: Request) -> None:

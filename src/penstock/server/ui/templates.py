@@ -4,20 +4,50 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from penstock.server.ui import charts, formats
+from penstock.server.ui.assets import asset_url
+from penstock.server.ui.diagnosis import messages_path, queue_path
+from penstock.server.ui.telling import tell
 
 
 @cache
 def environment() -> Environment:
-    return Environment(
+    made = Environment(
         loader=PackageLoader("penstock.server.ui", "html"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters.update(
+        count=formats.count,
+        short=formats.short,
+        size=formats.size,
+        duration=formats.duration,
+        moment=formats.moment,
+        ago=formats.ago,
+        pretty=formats.pretty,
+        spark=charts.spark,
+        sentence=tell,
+    )
+    made.globals.update(
+        asset=asset_url,
+        chart=charts.chart,
+        query=_query,
+        queue_path=queue_path,
+        messages_path=messages_path,
+    )
+    return made
 
 
 def render(template: str, **values: Any) -> str:
     return environment().get_template(template).render(**values)
+
+
+def _query(**values: Any) -> str:
+    """A query string of what is given; empty ones are left out."""
+    return "?" + urlencode({name: v for name, v in values.items() if v not in (None, "")})

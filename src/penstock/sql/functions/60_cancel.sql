@@ -11,8 +11,8 @@ begin
 end $$;
 
 select penstock._unroll($unroll$
--- Ends a message wherever it is. Ready and leased messages are found by a scan of their segments, which is what it
--- costs that the way of every message needs one index less.
+-- Ends a message wherever it is. A ready message that never came back is found in its lane; the others that are ready, and
+-- those that are leased, by a scan of their segments, which is what it costs that the way of every message needs one index less.
 create or replace function penstock._remove_waiting(id bigint, final_state text) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -41,6 +41,9 @@ begin
       d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
     return 'dead';
   end if;
+  if penstock._remove_fresh(_remove_waiting.id, final_state) then
+    return 'ready';
+  end if;
   --[
   delete from penstock.ready_{slot} t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
@@ -60,5 +63,25 @@ begin
   end if;
   --]
   return null;
+end $$;
+
+-- Ends a ready message that never came back: its position is its id. By ready_N_lane, in every lane there is.
+create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+declare
+  r penstock.ready_0;
+begin
+  --[
+  delete from penstock.ready_{slot} t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id and t.group_key is null
+  returning t.* into r;
+  if found then
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts,
+      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    return true;
+  end if;
+  --]
+  return false;
 end $$;
 $unroll$);

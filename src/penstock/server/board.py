@@ -1,0 +1,106 @@
+"""What all the pages of a server look at: one picture of the queues, taken at most every two
+seconds, however many people look, and not at all while nobody does.
+
+Each part of it has an age of its own at which it is read again. All of them together are some two
+queries a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from penstock import analytics, browsing, insights
+from penstock.analytics import LakeGlance
+from penstock.command import Command
+from penstock.queue import Queue, QueueStats, WorkerLeases
+from penstock.schedule import Schedule
+from penstock.server.database import Database
+from penstock.sighting import DeadError, Heartbeat, HorizonHolder, Pace
+
+LOOK_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One question, and how old its answer may become."""
+
+    ask: Callable[[], Command[Any]]
+    seconds: float
+
+
+PARTS: Final[dict[str, Part]] = {
+    "stats": Part(browsing.all_stats, LOOK_SECONDS),
+    "queues": Part(insights.queues, 5),
+    "finished": Part(browsing.recent, 5),
+    "failed": Part(browsing.recent_attempts, 5),
+    "heartbeats": Part(browsing.heartbeats, 5),
+    "leases": Part(insights.workers, 5),
+    "errors": Part(browsing.dead_errors, 10),
+    "horizon": Part(browsing.horizon, 10),
+    "schedules": Part(insights.schedules, 10),
+    "lakes": Part(analytics.lakes, 10),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The picture, and when it was taken."""
+
+    number: int
+    at: datetime
+    stats: list[QueueStats] = field(default_factory=list)
+    queues: list[Queue] = field(default_factory=list)
+    finished: list[Pace] = field(default_factory=list)
+    failed: list[Pace] = field(default_factory=list)
+    heartbeats: list[Heartbeat] = field(default_factory=list)
+    leases: list[WorkerLeases] = field(default_factory=list)
+    errors: list[DeadError] = field(default_factory=list)
+    horizon: list[HorizonHolder] = field(default_factory=list)
+    schedules: list[Schedule] = field(default_factory=list)
+    lakes: list[LakeGlance] = field(default_factory=list)
+
+
+class Board:
+    """Takes the picture when it is asked for and the last one is too old."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._answers: dict[str, Any] = {}
+        self._read_at: dict[str, float] = {}
+        self._looking = asyncio.Lock()
+        self._snapshot: Snapshot | None = None
+        self._number = 0
+
+    def forget(self) -> None:
+        """Read everything again at the next look: somebody has changed something."""
+        self._read_at.clear()
+
+    async def look(self) -> Snapshot:
+        """The picture, at most two seconds old; those who ask at once share it."""
+        if self._snapshot is None or self._stale():
+            async with self._looking:
+                if stale := self._stale():
+                    await self._read(stale)
+        assert self._snapshot is not None
+        return self._snapshot
+
+    def _stale(self) -> list[str]:
+        now = time.monotonic()
+        return [
+            name
+            for name, part in PARTS.items()
+            # A little early is not too early: else a look that comes each 2 s sees every other.
+            if now - self._read_at.get(name, -1e9) >= part.seconds - 0.1
+        ]
+
+    async def _read(self, names: list[str]) -> None:
+        for name in names:
+            self._answers[name] = await self._database.run(PARTS[name].ask())
+            self._read_at[name] = time.monotonic()
+        self._number += 1
+        self._snapshot = Snapshot(self._number, datetime.now(UTC), **self._answers)

@@ -1,0 +1,105 @@
+"""Charts as inline SVG: the numbers become coordinates here, the templates draw them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+WIDTH: Final = 640
+HEIGHT: Final = 180
+LEFT: Final = 52
+BOTTOM: Final = 22
+TOP: Final = 8
+# Lines are told apart by their dashes, not by their colour alone.
+DASHES: Final = ("", "6 3", "2 3", "10 3 2 3", "1 4")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: its name, its path, its last value."""
+
+    name: str
+    path: str
+    dash: str
+    number: int
+    last: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Lines over time, with ticks at round numbers."""
+
+    lines: list[Line]
+    ticks_y: list[tuple[float, float]]  # (where, value)
+    ticks_x: list[tuple[float, datetime]]
+    top: float
+    empty: bool
+
+
+def chart(times: Sequence[datetime], series: dict[str, Sequence[float | None]]) -> Chart:
+    """A chart of one or more lines; None leaves a gap."""
+    values = [v for line in series.values() for v in line if v is not None]
+    top = nice(max(values, default=0))
+    lines = [
+        Line(
+            name,
+            _path([_x(n, len(times)) for n in range(len(times))], [_y(v, top) for v in line]),
+            DASHES[number % len(DASHES)],
+            number,
+            next((v for v in reversed(line) if v is not None), None),
+        )
+        for number, (name, line) in enumerate(series.items())
+    ]
+    ticks_y = [(_at(share * top, top), share * top) for share in (0, 0.5, 1)]
+    steps = sorted({0, len(times) // 3, 2 * len(times) // 3, len(times) - 1}) if times else []
+    ticks_x = [(_x(n, len(times)), times[n]) for n in steps]
+    return Chart(lines, ticks_y, ticks_x, top, not values)
+
+
+def spark(values: Sequence[float], width: int = 96, height: int = 22) -> str:
+    """The path of a line without axes."""
+    if len(values) < 2:
+        return ""
+    top = max([*values, 1])
+    step = width / (len(values) - 1)
+    points = (
+        f"{n * step:.1f},{height - 1 - value / top * (height - 2):.1f}"
+        for n, value in enumerate(values)
+    )
+    return "M" + " L".join(points)
+
+
+def nice(value: float) -> float:
+    """The next round number: 1, 2 or 5 times a power of ten."""
+    if value <= 0:
+        return 1
+    power = 10 ** math.floor(math.log10(value))
+    return next(float(step * power) for step in (1, 2, 5, 10) if step * power >= value)
+
+
+def _x(number: int, of: int) -> float:
+    return LEFT + (WIDTH - LEFT - 6) * (number / (of - 1) if of > 1 else 0.5)
+
+
+def _at(value: float, top: float) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / top
+
+
+def _y(value: float | None, top: float) -> float | None:
+    return None if value is None else _at(value, top)
+
+
+def _path(xs: Sequence[float], ys: Sequence[float | None]) -> str:
+    words, down = [], False
+    for n, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        if y is None:
+            down = False
+            continue
+        words.append(f"{'L' if down else 'M'}{x:.1f},{y:.1f}")
+        if not down and (n + 1 == len(ys) or ys[n + 1] is None):
+            words.append("h1")  # a value alone is a dot, not nothing
+        down = True
+    return " ".join(words)

@@ -1,0 +1,241 @@
+"""What is wrong, worst first: what an operator who was just woken has to know. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Literal
+from urllib.parse import quote, urlencode
+
+from penstock.queue import Queue, QueueStats
+from penstock.server.board import Snapshot
+from penstock.server.ui.formats import ago, count, duration
+from penstock.sighting import HorizonHolder
+
+Severity = Literal["critical", "warning", "note"]
+_ORDER: Final = {"critical": 0, "warning": 1, "note": 2}
+# A message that waits longer than this has been forgotten by whoever should claim it.
+LATE_SECONDS: Final = 60
+VERY_LATE_SECONDS: Final = 600
+FRESH: Final = timedelta(minutes=15)
+# Fewer attempts than this say nothing about how many fail.
+ENOUGH_ATTEMPTS: Final = 20
+PINNED_SECONDS: Final = 60
+LONG_PINNED_SECONDS: Final = 600
+# A slot has no clock, only a distance.
+PINNED_XIDS: Final = 1_000_000
+# How far behind a lake may be before it is worth a word.
+LAKE_SECONDS: Final = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong, where to look, and what to do about it."""
+
+    severity: Severity
+    title: str
+    text: str
+    href: str
+    queue: str | None = None
+    act: str | None = None
+    act_href: str | None = None
+
+
+def diagnose(snapshot: Snapshot) -> list[Finding]:
+    """All findings; those of one severity in the order in which they were found."""
+    found = [
+        *_queues(snapshot),
+        *_dead(snapshot),
+        *_workers(snapshot),
+        *_schedules(snapshot),
+        *_horizon(snapshot.horizon),
+        *_lakes(snapshot),
+    ]
+    return sorted(found, key=lambda finding: _ORDER[finding.severity])
+
+
+def queue_path(name: str, rest: str = "") -> str:
+    return f"/queues/{quote(name, safe='')}/{rest}"
+
+
+def messages_path(**query: str) -> str:
+    return f"/messages?{urlencode(query)}"
+
+
+def _queues(snapshot: Snapshot) -> Iterator[Finding]:
+    settings = {queue.name: queue for queue in snapshot.queues}
+    served = {lease.queue for lease in snapshot.leases}
+    served |= {name for beat in snapshot.heartbeats if beat.alive for name in beat.queues}
+    served |= {pace.queue for pace in snapshot.finished if pace.state == "done"}
+    failed = {pace.queue: pace.count for pace in snapshot.failed}
+    done: dict[str, int] = {}
+    for pace in snapshot.finished:
+        if pace.state == "done":
+            done[pace.queue] = done.get(pace.queue, 0) + pace.count
+    for stats in snapshot.stats:
+        queue = settings.get(stats.queue)
+        if queue is not None:
+            yield from _queue(queue, stats, stats.queue in served)
+        yield from _failing(stats.queue, failed.get(stats.queue, 0), done.get(stats.queue, 0))
+
+
+def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
+    name, oldest = queue.name, stats.oldest_ready_seconds or 0
+    if queue.paused:
+        if stats.ready:
+            yield Finding(
+                severity="warning" if oldest >= LATE_SECONDS else "note",
+                title=f"{name} is paused",
+                text=f"{count(stats.ready)} messages wait, the oldest for {duration(oldest)}.",
+                href=queue_path(name),
+                queue=name,
+                act="Resume",
+                act_href=queue_path(name, "resume"),
+            )
+    elif oldest >= LATE_SECONDS and not served:
+        yield Finding(
+            severity="critical",
+            title=f"Nobody works on {name}",
+            text=f"{count(stats.ready)} messages are ready, the oldest for {duration(oldest)}; "
+            "no worker holds one, and none has finished one lately.",
+            href=queue_path(name),
+            queue=name,
+        )
+    elif oldest >= VERY_LATE_SECONDS:
+        yield Finding(
+            severity="warning",
+            title=f"{name} is falling behind",
+            text=f"{count(stats.ready)} messages are ready, the oldest for {duration(oldest)}.",
+            href=queue_path(name),
+            queue=name,
+        )
+    depth, limit = stats.ready + stats.scheduled + stats.leased, queue.settings.max_depth
+    if limit is not None and depth >= 0.9 * limit:
+        full = depth >= limit
+        yield Finding(
+            severity="critical" if full else "warning",
+            title=f"{name} is {'full' if full else 'nearly full'}",
+            text=f"{count(depth)} of at most {count(limit)} messages"
+            + ("; enqueue is refused." if full else "."),
+            href=queue_path(name, "settings"),
+            queue=name,
+        )
+
+
+def _failing(name: str, failed: int, done: int) -> Iterator[Finding]:
+    if failed + done >= ENOUGH_ATTEMPTS and failed > done:
+        yield Finding(
+            severity="warning",
+            title=f"Most attempts on {name} fail",
+            text=f"{count(failed)} failed and {count(done)} succeeded in the last minutes.",
+            href=queue_path(name),
+            queue=name,
+        )
+
+
+def _dead(snapshot: Snapshot) -> Iterator[Finding]:
+    for stats in snapshot.stats:
+        if not stats.dead:
+            continue
+        errors = [error for error in snapshot.errors if error.queue == stats.queue]
+        fresh = [error for error in errors if snapshot.at - error.last_dead_at < FRESH]
+        latest = max(errors, key=lambda error: error.last_dead_at, default=None)
+        text = "No error was given."
+        if latest is not None:
+            text = f"The latest, {ago(latest.last_dead_at, snapshot.at)}: {latest.error or '-'}"
+        many = f"{count(stats.dead)} dead letter{'' if stats.dead == 1 else 's'}"
+        yield Finding(
+            severity="warning" if fresh else "note",
+            title=f"{stats.queue} has {many}",
+            text=text,
+            href=f"/dead-letters?{urlencode({'queue': stats.queue})}",
+            queue=stats.queue,
+            act="Redrive",
+            act_href=queue_path(stats.queue, "redrive"),
+        )
+
+
+def _workers(snapshot: Snapshot) -> Iterator[Finding]:
+    for beat in snapshot.heartbeats:
+        if not beat.alive:
+            yield Finding(
+                severity="warning",
+                title=f"Worker {beat.worker} is silent",
+                text=f"It was last seen {ago(beat.seen_at, snapshot.at)}, and did not say goodbye.",
+                href="/workers",
+            )
+
+
+def _schedules(snapshot: Snapshot) -> Iterator[Finding]:
+    for schedule in snapshot.schedules:
+        late = (snapshot.at - schedule.next_fire_at).total_seconds() if schedule.next_fire_at else 0
+        if schedule.last_error:
+            text = f"It could not enqueue: {schedule.last_error}"
+        elif late >= 2 * LATE_SECONDS:
+            text = f"It is due since {duration(late)}, and nobody has fired it."
+        else:
+            continue
+        yield Finding(
+            severity="warning",
+            title=f"Schedule {schedule.name} does not fire",
+            text=text,
+            href="/schedules",
+            queue=schedule.queue,
+        )
+
+
+def _horizon(holders: list[HorizonHolder]) -> Iterator[Finding]:
+    oldest = next(
+        (h for h in holders if (h.age_seconds or 0) >= PINNED_SECONDS or h.xids >= PINNED_XIDS),
+        None,
+    )
+    if oldest is None:
+        return
+    age = oldest.age_seconds
+    long = age is None or age >= LONG_PINNED_SECONDS
+    since = f"{count(oldest.xids)} transactions" if age is None else duration(age)
+    yield Finding(
+        severity="warning" if long else "note",
+        title=f"The horizon is pinned for {since}",
+        text=f"By {holder_name(oldest)}: PostgreSQL cannot clean up behind it.",
+        href="/system#horizon",
+    )
+
+
+def _lakes(snapshot: Snapshot) -> Iterator[Finding]:
+    for lake in snapshot.lakes:
+        if lake.lag_seconds >= LAKE_SECONDS:
+            yield Finding(
+                severity="warning",
+                title=f"Lake {lake.name} is {duration(lake.lag_seconds)} behind",
+                text="History is kept until it has landed: run `penstock lake run`.",
+                href="/analytics",
+            )
+
+
+def holder_name(holder: HorizonHolder) -> str:
+    """Enough to walk over to whoever runs it."""
+    words = [holder.kind]
+    if holder.name:
+        words.append(holder.name)
+    if holder.pid:
+        words.append(f"pid {holder.pid}")
+    if holder.username:
+        words.append(f"of user {holder.username}")
+    if holder.application:
+        words.append(f"in {holder.application}")
+    return " ".join(words)
+
+
+def remedy(holder: HorizonHolder) -> str:
+    """What to do about a holder of the horizon."""
+    if holder.kind == "session":
+        return f"Let it commit, or end it: select pg_terminate_backend({holder.pid});"
+    if holder.kind == "prepared transaction":
+        return f"Finish it: commit prepared '{holder.name}'; or rollback prepared '{holder.name}';"
+    if holder.kind == "replication slot" and not holder.pid:
+        return f"If nobody needs it any more: select pg_drop_replication_slot('{holder.name}');"
+    if holder.kind == "replication slot":
+        return "Let its consumer catch up."
+    return "Look for a long query on the standby, or turn hot_standby_feedback off there."

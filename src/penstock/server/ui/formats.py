@@ -1,0 +1,78 @@
+"""Numbers and times as people read them. All times are UTC, and say so."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def count(value: float | None) -> str:
+    """1234567 as 1,234,567."""
+    return "-" if value is None else f"{round(value):,}"
+
+
+def short(value: float | None) -> str:
+    """1234567 as 1.23 M; up to 99,999 in full."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e5, "k")):
+        if size >= limit:
+            divisor = 1e3 if unit == "k" else limit
+            return f"{value / divisor:.3g} {unit}"
+    return count(value) if size >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def size(value: float | None) -> str:
+    """Bytes, in units of 1024."""
+    if value is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def duration(seconds: float | None) -> str:
+    """The two largest units that it has: 3 d 4 h, 12 min 5 s, 0.25 s."""
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    rest = round(seconds)
+    words: list[str] = []
+    for length, unit in _UNITS:
+        if rest >= length and len(words) < 2:
+            words.append(f"{rest // length} {unit}")
+            rest %= length
+        elif words:
+            break
+    return " ".join(words)
+
+
+def moment(at: datetime | None) -> str:
+    return "-" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def ago(at: datetime | None, now: datetime | None = None) -> str:
+    """How far from now, and on which side."""
+    if at is None:
+        return "-"
+    seconds = ((now or datetime.now(UTC)) - at).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+
+
+def pretty(value: Any) -> str:
+    """JSON for reading. Bytes, which JSON has not, as text if they are that, else as hex."""
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "replace")
+        return text if "\ufffd" not in text else value[:4096].hex(" ")
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)

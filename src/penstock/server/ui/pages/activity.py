@@ -1,0 +1,37 @@
+"""What operators did."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock import oversight
+from penstock.server.ui.telling import tell
+from penstock.server.ui.visits import Pages, View, Visit
+
+pages: Final = Pages()
+PAGE: Final = 50
+
+
+@pages("/activity", scope="operate")
+async def activity(visit: Visit) -> View:
+    before = visit.asked_whole("before", 2**62, 0, 2**62)
+    found = await visit.run(
+        oversight.activity(
+            actor=visit.asked("actor"), target=visit.asked("target"), before=before, limit=PAGE
+        )
+    )
+    # Who may operate some queues only sees what was done to those, and what it did itself.
+    seen = [
+        each
+        for each in found
+        if visit.principal.unlimited("operate")
+        or each.actor == visit.principal.name
+        or (each.target is not None and visit.may("operate", each.target))
+    ]
+    data = {
+        "activity": [{"note": each, "sentence": tell(each)} for each in seen],
+        "actor": visit.asked("actor"),
+        "target": visit.asked("target"),
+        "next": found[-1].id if len(found) == PAGE else None,
+    }
+    return View("activity.html", "Activity", data)

@@ -1,0 +1,134 @@
+"""Analytics: the gold tables of the pipeline, as charts. The queue's own tables are not asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from penstock import analytics as gold
+from penstock.analytics import GoldStep
+from penstock.server.ui.pages.messages import readable
+from penstock.server.ui.visits import Pages, View, Visit
+
+pages: Final = Pages()
+# Range: how long, and the step of its charts in seconds; None is by the day.
+RANGES: Final[dict[str, tuple[timedelta, int | None]]] = {
+    "1 h": (timedelta(hours=1), 60),
+    "6 h": (timedelta(hours=6), 300),
+    "24 h": (timedelta(hours=24), 900),
+    "7 d": (timedelta(days=7), None),
+    "30 d": (timedelta(days=30), None),
+    "90 d": (timedelta(days=90), None),
+}
+# A day by the minute, of all queues, is asked for in parts: each is quick, whatever else runs.
+PART: Final = timedelta(hours=6)
+# Gold is published once in a while: nobody misses a minute.
+KEPT_SECONDS: Final = 60.0
+
+
+@pages("/analytics")
+async def analytics(visit: Visit) -> View:
+    chosen = visit.asked_one("range", tuple(RANGES))
+    queue = visit.asked("queue")
+    queues = await readable(visit, queue)
+    key = ("analytics", chosen, queue, None if queues is None else tuple(queues))
+    found = await visit.context.remembered.get(
+        key, KEPT_SECONDS, lambda: _read(visit, chosen, queues)
+    )
+    snapshot = await visit.look()
+    data = {
+        "range": chosen,
+        "queue": queue,
+        "ranges": list(RANGES),
+        "queues": [stats.queue for stats in snapshot.stats],
+        "lakes": snapshot.lakes,
+        **found,
+    }
+    return View("analytics.html", "Analytics", data)
+
+
+async def _read(visit: Visit, chosen: str, queues: list[str] | None) -> dict[str, Any]:
+    last_minute, last_day = await visit.run(gold.latest())
+    if last_minute is None and last_day is None:
+        return {"published": None, "series": None, "by_queue": [], "errors": [], "workers": []}
+    length, step = RANGES[chosen]
+    # The range ends where gold does: a lake that is behind still shows its charts.
+    end = last_minute or last_day
+    assert end is not None
+    until = end + timedelta(minutes=1)
+    since = until - length
+    if step is None:
+        steps = await visit.run(gold.days(since, until, queues))
+    else:
+        steps = []
+        for start in _parts(since, until):
+            part = gold.minutes(start, min(start + PART, until), step, queues)
+            found: list[GoldStep] = await visit.run(part)
+            steps += found
+        steps = _filled(steps, since, until, step)
+    hour = until - timedelta(hours=1)
+    return {
+        "published": until,
+        "series": series(steps, step),
+        "by_queue": await visit.run(gold.by_queue(since, until, queues)),
+        "errors": await visit.run(gold.errors(since, until, queues)),
+        "workers": await visit.run(gold.workers(hour, until, queues)),
+    }
+
+
+def _parts(since: datetime, until: datetime) -> list[datetime]:
+    count = -(-(until - since) // PART)
+    return [since + n * PART for n in range(count)]
+
+
+def _filled(steps: list[GoldStep], since: datetime, until: datetime, step: int) -> list[GoldStep]:
+    """A step in which nothing ended has no row; steps that two parts share are one."""
+    by_time: dict[int, GoldStep] = {}
+    for each in steps:
+        at = int(each.of.timestamp())
+        by_time[at] = _sum(by_time[at], each) if at in by_time else each
+    first = int(since.timestamp()) // step * step
+    return [
+        by_time.get(at) or GoldStep(datetime.fromtimestamp(at, since.tzinfo), 0, 0, 0, 0)
+        for at in range(first, int(until.timestamp()), step)
+    ]
+
+
+def _sum(one: GoldStep, other: GoldStep) -> GoldStep:
+    def both(name: str) -> Any:
+        values = [getattr(each, name) for each in (one, other)]
+        if name in _COUNTS:
+            return sum(values)
+        return max((value for value in values if value is not None), default=None)
+
+    return replace(one, **{name: both(name) for name in GoldStep.__slots__ if name != "of"})
+
+
+_COUNTS: Final = ("done", "dead", "others", "failed_attempts", "payload_bytes")
+
+
+def series(steps: list[GoldStep], step: int | None) -> dict[str, Any]:
+    """The lines of the charts; counts are by the minute, or by the day."""
+    share = 1 if step is None else 60 / step
+
+    def line(name: str, factor: float = 1) -> list[float | None]:
+        values = [getattr(each, name) for each in steps]
+        return [None if value is None else round(value * factor, 4) for value in values]
+
+    return {
+        "at": [each.of for each in steps],
+        "unit": "day" if step is None else "minute",
+        "done": line("done", share),
+        "dead": line("dead", share),
+        "failed_attempts": line("failed_attempts", share),
+        "others": line("others", share),
+        "wait_p50": line("wait_p50"),
+        "wait_p95": line("wait_p95"),
+        "wait_p99": line("wait_p99"),
+        "work_p50": line("work_p50"),
+        "work_p95": line("work_p95"),
+        "work_p99": line("work_p99"),
+        "backlog_age_seconds": line("backlog_age_seconds"),
+        "payload_bytes": line("payload_bytes", share),
+    }

@@ -1,0 +1,67 @@
+"""The first page: what is wrong, how much waits, and since when."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.server.board import Snapshot
+from penstock.server.pulse import Beat
+from penstock.server.ui.diagnosis import diagnose
+from penstock.server.ui.lines import QueueLine, queue_lines
+from penstock.server.ui.visits import Pages, View, Visit
+
+pages: Final = Pages()
+SHOWN: Final = 12
+_RANK: Final = {"critical": 0, "warning": 1, "note": 2, None: 3}
+
+
+@pages("/")
+async def overview(visit: Visit) -> View:
+    snapshot = await visit.look()
+    findings = diagnose(snapshot)
+    lines = queue_lines(snapshot, findings, visit.context.pulse)
+    ranked = sorted(lines, key=lambda line: (_RANK[line.trouble], -line.ready, line.name))
+    data = {
+        "at": snapshot.at,
+        "findings": findings,
+        "totals": totals(snapshot, lines),
+        "queues": ranked[:SHOWN],
+        "queues_count": len(lines),
+        "lakes": snapshot.lakes,
+        "pulse": series(list(visit.context.pulse.beats), "")
+        if visit.principal.unlimited("read")
+        else None,
+    }
+    return View("overview.html", "Overview", data, live=True)
+
+
+def totals(snapshot: Snapshot, lines: list[QueueLine]) -> dict[str, Any]:
+    oldest = max(
+        (line for line in lines if line.oldest_ready_seconds is not None and not line.paused),
+        key=lambda line: line.oldest_ready_seconds or 0,
+        default=None,
+    )
+    return {
+        "oldest_ready_seconds": None if oldest is None else oldest.oldest_ready_seconds,
+        "oldest_queue": None if oldest is None else oldest.name,
+        "ready": sum(line.ready for line in lines),
+        "scheduled": sum(line.scheduled for line in lines),
+        "leased": sum(line.leased for line in lines),
+        "dead": sum(line.dead for line in lines),
+        "estimated": any(line.estimated for line in lines),
+        "done_per_minute": round(sum(line.done_per_minute or 0 for line in lines), 1),
+        "failed_per_minute": round(sum(line.failed_per_minute or 0 for line in lines), 1),
+        "workers": sum(beat.alive for beat in snapshot.heartbeats),
+        "silent_workers": sum(not beat.alive for beat in snapshot.heartbeats),
+    }
+
+
+def series(beats: list[Beat], queue: str) -> dict[str, Any]:
+    """What the charts of the last hour draw."""
+    return {
+        "at": [beat.at for beat in beats],
+        "ready": [beat.of(queue)[0] for beat in beats],
+        "leased": [beat.of(queue)[1] for beat in beats],
+        "dead": [beat.of(queue)[2] for beat in beats],
+        "finished_per_minute": [beat.of(queue)[3] for beat in beats],
+    }

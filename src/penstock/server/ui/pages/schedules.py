@@ -1,0 +1,26 @@
+"""Schedules, when they fire next, and how they went."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from penstock.schedule import Schedule
+from penstock.server.ui.visits import Pages, View, Visit
+
+pages: Final = Pages()
+
+
+@pages("/schedules")
+async def schedules(visit: Visit) -> View:
+    snapshot = await visit.look()
+    data = {
+        "at": snapshot.at,
+        "schedules": [_shown(each, visit.redacts) for each in snapshot.schedules],
+        "redacted": visit.redacts,
+    }
+    return View("schedules.html", "Schedules", data, live=True)
+
+
+def _shown(schedule: Schedule, redacts: bool) -> Schedule:
+    return replace(schedule, payload=None, headers={}) if redacts else schedule

@@ -1,0 +1,90 @@
+// What the pages do beyond links and forms. Without it they work too: nothing refreshes by itself, and confirmations
+// are pages instead of dialogs.
+"use strict";
+
+const $ = (selector) => document.querySelector(selector);
+
+// Live pages: the server says when there is news, and the part that shows it is fetched again.
+const live = {
+  source: null,
+  button: $("#live"),
+  wanted: localStorage.getItem("penstock-live") !== "off",
+
+  start() {
+    if (!this.wanted || this.source || document.hidden) return;
+    this.source = new EventSource("/live");
+    this.source.addEventListener("tick", () => {
+      stale(null);
+      htmx.trigger(document.body, "tick");
+    });
+    this.source.addEventListener("away", () => stale("The database is away. What is shown is what it last said."));
+    this.source.addEventListener("over", () => location.reload());
+    this.source.onerror = () => stale("The server does not answer. What is shown is what it last said.");
+  },
+  stop() {
+    this.source?.close();
+    this.source = null;
+  },
+  show() {
+    this.button.hidden = false;
+    this.button.setAttribute("aria-pressed", String(this.wanted));
+    this.button.querySelector(".label").textContent = this.wanted ? "Live" : "Held";
+    this.button.title = this.wanted ? "Hold the page as it is" : "Let the page follow what happens";
+  },
+  toggle() {
+    this.wanted = !this.wanted;
+    localStorage.setItem("penstock-live", this.wanted ? "on" : "off");
+    this.wanted ? this.start() : this.stop();
+    this.show();
+  },
+};
+
+function stale(text) {
+  const banner = $("#stale");
+  banner.hidden = text === null;
+  if (text !== null) banner.textContent = text;
+}
+
+if ($("[data-live]") && live.button) {
+  live.show();
+  live.start();
+  live.button.addEventListener("click", () => live.toggle());
+  // A page that nobody looks at costs nothing.
+  document.addEventListener("visibilitychange", () => (document.hidden ? live.stop() : live.start()));
+}
+
+// Confirmations, in a dialog.
+const dialog = $("#dialog");
+document.body.addEventListener("htmx:afterSwap", (event) => {
+  if (event.detail.target !== dialog) return;
+  const title = dialog.querySelector("h1");
+  if (title) dialog.setAttribute("aria-label", title.textContent);
+  if (!dialog.open) dialog.showModal();
+});
+dialog?.addEventListener("click", (event) => {
+  if (event.target === dialog || event.target.closest("[data-close]")) {
+    event.preventDefault();
+    dialog.close();
+  }
+});
+
+// A refusal is shown where the answer was wanted.
+document.body.addEventListener("htmx:responseError", (event) => {
+  if (event.detail.elt.closest("[data-dialog]")) {
+    const page = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
+    const part = page.querySelector("main section");
+    dialog.replaceChildren(part ?? document.createTextNode("The server did not answer."));
+    dialog.showModal();
+  } else {
+    stale("The server could not refresh this page. What is shown is what it last said.");
+  }
+});
+document.body.addEventListener("htmx:sendError", () => stale("The server does not answer."));
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest("input, textarea, select, dialog");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    $("#find")?.focus();
+  }
+});

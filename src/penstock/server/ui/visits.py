@@ -1,0 +1,260 @@
+"""Pages: what a visitor asks for, what is shown, and how both become HTTP.
+
+    pages = Pages()
+
+    @pages("/queues")
+    async def queues(visit: Visit) -> View:
+        return View("queues.html", "Queues", {"queues": ...})
+
+A view is data with a template. The same data is the page's `.json` twin, at the same path with
+that suffix, for scripts: there an API key will do instead of a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from penstock.access import Activity, Scope
+from penstock.command import Command
+from penstock.errors import AuthenticationError
+from penstock.oversight import activity
+from penstock.server.auth import Principal
+from penstock.server.board import Snapshot
+from penstock.server.context import Context
+from penstock.server.exchange import Exchange
+from penstock.server.problems import HttpError
+from penstock.server.routing import problem_reply
+from penstock.server.ui.sessions import COOKIE, context_of, csrf_token
+from penstock.server.ui.templates import render
+
+T = TypeVar("T")
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+THEMES: Final = ("auto", "light", "dark")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a page shows. `live`: it is fetched again whenever the board has news."""
+
+    template: str
+    title: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    live: bool = False
+    status: int = 200
+
+
+class Visit:
+    """One request by somebody who may make it."""
+
+    def __init__(self, request: Request, principal: Principal, csrf: str) -> None:
+        self.request = request
+        self.context: Context = context_of(request)
+        self.principal = principal
+        self.csrf = csrf
+        self.form: Mapping[str, list[str]] = {}
+        self.path: Mapping[str, str] = request.path_params
+
+    @property
+    def exchange(self) -> Exchange:
+        found: Exchange = self.request.scope["exchange"]
+        return found
+
+    async def run(self, command: Command[T]) -> T:
+        return await self.context.database.run(command)
+
+    async def look(self) -> Snapshot:
+        """The board, cut to the queues that this visitor may read."""
+        return cut(await self.context.board.look(), self.principal)
+
+    def asked(self, name: str) -> str | None:
+        """A parameter of the form, or else of the address; None if it is empty."""
+        if name in self.form:
+            return self.form[name][0].strip() or None
+        return (self.request.query_params.get(name) or "").strip() or None
+
+    def asked_all(self, name: str) -> list[str]:
+        return list(self.form.get(name) or self.request.query_params.getlist(name))
+
+    def asked_whole(self, name: str, default: int, low: int, high: int) -> int:
+        text = self.asked(name)
+        if text is None:
+            return default
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise refused(name, text, f"a whole number from {low} to {high}")
+        return int(text)
+
+    def asked_one(self, name: str, allowed: tuple[str, ...]) -> str:
+        """One of the words allowed; the first of them, if none is given."""
+        text = self.asked(name) or allowed[0]
+        if text not in allowed:
+            raise refused(name, text, ", ".join(allowed))
+        return text
+
+    def may(self, scope: Scope, queue: str | None = None) -> bool:
+        return self.principal.may(scope, queue)
+
+    @property
+    def redacts(self) -> bool:
+        return self.context.settings.redact == "payloads"
+
+    async def done(self) -> Activity | None:
+        """What this visitor just did, if the address says so."""
+        id = self.request.query_params.get("done", "")
+        if not (id.isascii() and id.isdigit() and len(id) < 19):
+            return None
+        found = await self.run(activity(actor=self.principal.name, before=int(id) + 1, limit=1))
+        return found[0] if found and found[0].id == int(id) else None
+
+
+def refused(field: str, value: str, allowed: str) -> HttpError:
+    return HttpError(
+        422,
+        "InvalidValue",
+        f"{field} is {value!r:.100}",
+        hint=f"Allowed: {allowed}.",
+        field=field,
+        allowed=allowed,
+    )
+
+
+def cut(snapshot: Snapshot, principal: Principal) -> Snapshot:
+    """Only what is about queues that the principal may read."""
+    if principal.unlimited("admin"):
+        return snapshot
+    changes: dict[str, Any] = {}
+    for name in ("stats", "finished", "failed", "leases", "errors", "schedules"):
+        rows = getattr(snapshot, name)
+        changes[name] = [row for row in rows if principal.may("read", row.queue)]
+    changes["queues"] = [row for row in snapshot.queues if principal.may("read", row.name)]
+    changes["heartbeats"] = [
+        row
+        for row in snapshot.heartbeats
+        if principal.unlimited("read") or any(principal.may("read", name) for name in row.queues)
+    ]
+    if not principal.unlimited("read"):
+        changes["horizon"] = []
+        changes["lakes"] = []
+    return replace(snapshot, **changes)
+
+
+Handler = Callable[[Visit], Awaitable[View | Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Pages:
+    """The pages of one part of the UI."""
+
+    def __init__(self) -> None:
+        self.routes: list[BaseRoute] = []
+
+    def __call__(self, path: str, scope: Scope = "read") -> Callable[[Handler], Handler]:
+        def register(handler: Handler) -> Handler:
+            twin = "/overview.json" if path == "/" else path.rstrip("/") + ".json"
+            self.routes += [
+                Route(twin, guarded(handler, scope, twin, as_json=True), methods=["GET"]),
+                Route(path, guarded(handler, scope, path), methods=["GET"]),
+            ]
+            return handler
+
+        return register
+
+
+def guarded(handler: Handler, scope: Scope, path: str, *, as_json: bool = False) -> Endpoint:
+    """The handler for who may call it; its errors as pages, or as problems."""
+
+    async def endpoint(request: Request) -> Response:
+        request.scope["exchange"].route = path
+        visit: Visit | None = None
+        try:
+            principal = await _principal(request, as_json)
+            if principal is None:
+                return to_login(request)
+            request.scope["exchange"].actor = principal.name
+            visit = Visit(request, principal, await csrf_token(request))
+            principal.require(scope)
+            found = await handler(visit)
+            return found if isinstance(found, Response) else await respond(visit, found, as_json)
+        except Exception as error:
+            return failure(request, visit, error, as_json)
+
+    return endpoint
+
+
+async def _principal(request: Request, as_json: bool) -> Principal | None:
+    auth = context_of(request).auth
+    authorization = request.headers.get("authorization")
+    if as_json and authorization is not None:
+        return await auth.authenticate(authorization, request.scope["exchange"].peer)
+    found = await auth.session(request.cookies.get(COOKIE))
+    if found is None and as_json:
+        raise AuthenticationError("there is no session", hint="Send an API key, or sign in.")
+    return found
+
+
+def to_login(request: Request) -> Response:
+    query = f"?{request.url.query}" if request.url.query else ""
+    target = f"/login?next={quote(request.url.path + query)}"
+    if request.headers.get("hx-request"):
+        # A part of a page cannot sign in: the whole page goes.
+        return Response(status_code=401, headers={"HX-Redirect": target})
+    return RedirectResponse(target, 303)
+
+
+async def respond(visit: Visit, view: View, as_json: bool = False) -> Response:
+    if as_json:
+        return _json(view.data, view.status)
+    html = render(
+        view.template,
+        visit=visit,
+        view=view,
+        title=view.title,
+        done=await visit.done(),
+        theme=theme_of(visit.request),
+        **view.data,
+    )
+    return Response(html, view.status, HEADERS, "text/html; charset=utf-8")
+
+
+def theme_of(request: Request) -> str:
+    chosen = request.cookies.get("penstock_theme", "auto")
+    return chosen if chosen in THEMES else "auto"
+
+
+def failure(request: Request, visit: Visit | None, error: Exception, as_json: bool) -> Response:
+    """What went wrong, in words, in the form in which the answer was wanted."""
+    reply = problem_reply(error, request.scope["exchange"])
+    headers = {**HEADERS, **reply.headers}
+    if as_json:
+        body = msgspec.json.encode(reply.body)
+        return Response(body, reply.status, headers, reply.media_type)
+    html = render(
+        "error.html",
+        visit=visit,
+        view=View("error.html", "Error"),
+        title=reply.body.title,
+        problem=reply.body,
+        done=None,
+        theme=theme_of(request),
+    )
+    headers.pop("WWW-Authenticate", None)
+    return Response(html, reply.status, headers, "text/html; charset=utf-8")
+
+
+def _json(data: Mapping[str, Any], status: int) -> Response:
+    return Response(msgspec.json.encode(data), status, HEADERS, "application/json")

@@ -1,0 +1,132 @@
+"""A database with much in it: what pages are measured on.
+
+    python tests/ui/scale.py postgresql://... [share]
+
+200 queues, a million messages, a million rows of history, a day of gold; `share` is a fraction of
+it. Messages go in through the front door. History and gold are written as the engine and the lake
+would have written them, since a million acks take longer than anybody wants to wait.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import psycopg
+
+QUEUES = 200
+
+_PAYLOAD = "jsonb_build_object('order', n, 'to', 'ada@example.com', 'note', repeat('x', 100))"
+_PAYLOADS = f"(select array_agg({_PAYLOAD}) from generate_series(1, %s::integer) n)"
+
+HISTORY = f"""
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at,
+    last_claimed_at, finished_at, attempts, max_attempts, priority, payload_bytes_count,
+    headers_bytes_count, worker, key, last_error, headers, payload)
+select pg_sequence_last_value('penstock.history_current'), nextval('penstock.position'),
+    'queue-' || lpad((n %% %(queues)s)::text, 3, '0'),
+    case when n %% 500 = 0 then 'expired' when n %% 1000 = 1 then 'cancelled' else 'done' end,
+    at - interval '3 s', at - interval '1 s', at - interval '1 s', at, 1 + (n %% 50 = 0)::integer,
+    5, 0, 150, 2, 'worker-' || n %% 20, case when n %% 3 = 0 then 'order-' || n end, null, '{{}}',
+    {_PAYLOAD}
+from generate_series(%(first)s::integer, %(last)s::integer) n,
+     lateral (select now() - interval '1 h' * (1 - n::float8 / %(rows)s) as at) t
+"""
+
+GOLD = """
+insert into penstock.queue_minute (queue, minute, finished, done, dead, expired, cancelled,
+    superseded, retried, failed_attempts, wait_seconds_p50, wait_seconds_p95, wait_seconds_p99,
+    work_seconds_p50, work_seconds_p95, work_seconds_p99, end_to_end_seconds_p50,
+    end_to_end_seconds_p95, end_to_end_seconds_p99, backlog_age_seconds, work_seconds,
+    payload_bytes, payload_bytes_max)
+select 'queue-' || lpad(q::text, 3, '0'), date_trunc('minute', now()) - interval '1 min' * m,
+    40, 38, 1, 1, 0, 0, 3, 4, w, w * 3, w * 8, 0.05, 0.2, 0.9, w + 0.05, w * 3 + 0.2, w * 8 + 0.9,
+    w * 9, 2.5, 6000, 300
+from generate_series(0, %(queues)s - 1) q, generate_series(1, %(minutes)s::integer) m,
+     lateral (select 0.5 + abs(sin(m / 200.0 + q)) as w) t
+"""
+
+GOLD_DAY = """
+insert into penstock.queue_day (queue, day, finished, done, dead, expired, cancelled, superseded,
+    retried, failed_attempts, wait_seconds_p50, wait_seconds_p95, wait_seconds_p99,
+    work_seconds_p50, work_seconds_p95, work_seconds_p99, backlog_age_seconds, work_seconds,
+    payload_bytes, payload_bytes_max)
+select 'queue-' || lpad(q::text, 3, '0'), current_date - d, 57600, 54000, 1400, 1000, 1200, 0,
+    3000, 4000, 0.8, 2.5, 6, 0.05, 0.2, 0.9, 9, 3000, 8000000, 300
+from generate_series(0, %(queues)s - 1) q, generate_series(0, 89) d
+"""
+
+GOLD_ERRORS = """
+insert into penstock.error_day (queue, day, error_fingerprint, error_kind, error, retries, dead,
+    first_at, last_at)
+select 'queue-' || lpad(q::text, 3, '0'), current_date - d, 'f' || e,
+    'smtp timeout after <n> s ' || e, 'smtp timeout after 30 s ' || e, 40 * e, e,
+    now() - interval '1 d', now()
+from generate_series(0, %(queues)s - 1) q, generate_series(0, 30) d, generate_series(1, 5) e
+"""
+
+GOLD_WORKERS = """
+insert into penstock.worker_minute (queue, worker, minute, finished, failed_attempts, busy_seconds)
+select 'queue-' || lpad(q::text, 3, '0'), 'worker-' || (q + w) %% 20,
+    date_trunc('minute', now()) - interval '1 min' * m, 20, 1, 12.5
+from generate_series(0, %(queues)s - 1) q, generate_series(1, 60) m, generate_series(0, 1) w
+"""
+
+
+def build(dsn: str, share: float = 1.0, say: Any = lambda text: None) -> None:
+    """Fills a database that has the schema and nothing else."""
+    started = time.monotonic()
+    with psycopg.connect(dsn, autocommit=True) as db:
+        names = [f"queue-{n:03}" for n in range(QUEUES)]
+        for name in names:
+            db.execute("select penstock.create_queue(%s)", [name])
+        for name in names:
+            _enqueue(db, name, int(5000 * share))
+        say(f"messages after {time.monotonic() - started:.0f} s")
+        _others(db, share)
+        say(f"dead, leased and scheduled after {time.monotonic() - started:.0f} s")
+        rows, piece = int(1_000_000 * share), 100_000
+        for first in range(0, rows, piece):
+            last = min(first + piece, rows) - 1
+            db.execute(HISTORY, {"queues": QUEUES, "first": first, "last": last, "rows": rows})
+        say(f"history after {time.monotonic() - started:.0f} s")
+        db.execute(GOLD, {"queues": QUEUES, "minutes": max(60, int(1440 * share))})
+        for text in (GOLD_DAY, GOLD_ERRORS, GOLD_WORKERS):
+            db.execute(text, {"queues": QUEUES})
+        db.execute("vacuum analyze penstock.queue_minute, penstock.queue_day, penstock.history_log")
+        say(f"all after {time.monotonic() - started:.0f} s")
+
+
+def _enqueue(db: psycopg.Connection[Any], queue: str, count: int) -> None:
+    if count:
+        query = f"select count(*) from penstock.enqueue_many(%s, {_PAYLOADS})"
+        db.execute(query, [queue, count])
+
+
+def _others(db: psycopg.Connection[Any], share: float) -> None:
+    """Some that are scheduled, dead, in work, and back after a failure."""
+    db.execute("select penstock.create_queue('mixed', '{\"max_attempts\": 2}')")
+    delays = (
+        "(select array_agg(interval '1 h' + interval '1 s' * n) from generate_series(1, 10000) n)"
+    )
+    db.execute(
+        f"select count(*) from penstock.enqueue_many('mixed', {_PAYLOADS}, delays => {delays})",
+        [10000],
+    )
+    for batch in range(max(1, int(10 * share))):
+        _enqueue(db, "mixed", 1000)
+        leases = db.execute(
+            "select id, token from penstock.claim('mixed', 1000, 30, 'worker-3')"
+        ).fetchall()
+        ids, tokens = [id for id, _ in leases], [token for _, token in leases]
+        errors = [f"smtp timeout after {n % 90} s for order {n}" for n in range(len(ids))]
+        if batch % 2:
+            errors = [f"KeyError: 'address' in message {n}" for n in range(len(ids))]
+        db.execute("select count(*) from penstock.reject_many(%s, %s, %s)", [ids, tokens, errors])
+    _enqueue(db, "mixed", 3000)
+    db.execute("select count(*) from penstock.claim('mixed', 2000, 3600, 'worker-7')")
+
+
+if __name__ == "__main__":
+    build(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 1.0, print)

@@ -1,0 +1,202 @@
+"""Every page, as a person comes to it: by links, with a browser."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+import pytest
+from playwright.sync_api import expect
+from tests.ui.conftest import Site, Visit, twin
+
+PAGES = [
+    "/",
+    "/queues",
+    "/queues/invoices/",
+    "/messages?state=dead",
+    "/dead-letters",
+    "/workers",
+    "/schedules",
+    "/analytics",
+    "/system",
+    "/activity",
+]
+
+
+def test_the_first_page_says_what_is_wrong_worst_first(sick: Site, visit: Visit) -> None:
+    page = visit(sick)
+    expect(page).to_have_title(re.compile(r"\(!\) Overview"))
+    severities = page.locator(".finding .word").all_inner_texts()
+    assert severities == sorted(severities, key=["critical", "warning", "note"].index)
+    assert severities.count("critical") >= 2
+    for words in (
+        "Nobody works on invoices",
+        "imports is full",
+        "reports is paused",
+        "invoices has 20 dead letters",
+        "Worker biller-1 is silent",
+        "Schedule hourly-import does not fire",
+    ):
+        expect(page.get_by_role("link", name=words)).to_be_visible()
+
+
+def test_an_empty_system_says_so_and_offers_the_first_step(empty: Site, visit: Visit) -> None:
+    page = visit(empty)
+    expect(page.get_by_text("All is well.")).to_be_visible()
+    expect(page.get_by_role("link", name="Create a queue")).to_be_visible()
+    for path, words in (
+        ("/queues", "There is no queue yet"),
+        ("/messages", "No message is ready"),
+        ("/dead-letters", "No dead letters"),
+        ("/workers", "No worker was seen"),
+        ("/schedules", "There is no schedule yet"),
+        ("/analytics", "No lake is being filled"),
+        ("/activity", "Nothing has been done"),
+    ):
+        page.goto(path)
+        expect(page.get_by_text(words).first).to_be_visible()
+
+
+def test_a_finding_leads_to_its_queue_and_from_there_to_its_messages(sick: Site, visit: Visit):
+    page = visit(sick)
+    page.get_by_role("link", name="Nobody works on invoices").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("invoices")
+    expect(page.locator(".tile", has_text="Dead letters").locator(".value")).to_have_text("20")
+    page.locator(".tile", has_text="Dead letters").click()
+    expect(page.get_by_text("ValueError: amount … is not payable")).to_be_visible()
+    row = page.get_by_role("row", name=re.compile("ValueError"))
+    row.get_by_role("link", name="12", exact=True).click()
+    expect(page.locator("tbody tr")).to_have_count(12)
+    page.locator("tbody th a").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile(r"Message \d+"))
+    expect(page.locator(".story li")).to_have_count(3)
+    expect(page.get_by_text("at line 77").first).to_be_visible()
+
+
+def test_every_number_of_a_queue_leads_to_the_rows_behind_it(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/queues")
+    row = page.locator("#line-emails")
+    expect(row).to_be_visible()
+    shown = {
+        label: int(row.locator(f"td[data-label='{label}'] a").inner_text())
+        for label in ("Ready", "Leased", "Scheduled")
+    }
+    assert shown == {"Ready": 3, "Leased": 2, "Scheduled": 1}
+    for label, number in shown.items():
+        page.goto("/queues")
+        page.locator(f"#line-emails td[data-label='{label}'] a").click()
+        expect(page.locator("tbody tr")).to_have_count(number)
+
+
+def test_queues_are_found_sorted_and_filtered_by_the_address(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/queues")
+    page.get_by_label("Sort by").select_option("dead")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("tbody th a").first).to_have_text("invoices")
+    assert "sort=dead" in page.url
+    page.get_by_label("Only").select_option("paused")
+    page.get_by_role("button", name="Show").click()
+    assert page.locator("tbody th a").all_inner_texts() == ["reports"]
+    page.goto("/queues?q=voic")
+    assert page.locator("tbody th a").all_inner_texts() == ["invoices"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "leads_to"),
+    [
+        ("invoices", "/queues/invoices/"),
+        ("invoice-3", "key=invoice-3"),
+        ("mail", "/queues/emails/"),
+    ],
+)
+def test_the_box_at_the_top_finds(sick: Site, visit: Visit, typed: str, leads_to: str) -> None:
+    page = visit(sick)
+    page.keyboard.press("/")
+    page.keyboard.type(typed)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{leads_to}*")
+
+
+def test_a_message_is_found_by_its_id_and_its_key_leads_to_the_others(sick: Site, visit: Visit):
+    id = twin(sick, "/messages.json?queue=invoices")["messages"][0]["id"]
+    page = visit(sick)
+    page.get_by_role("searchbox").fill(str(id))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(f"Message {id}")
+    expect(page.get_by_text("Attempt 1 failed")).to_be_visible()
+    expect(page.locator("pre.payload").first).to_contain_text('"invoice"')
+
+
+def test_messages_are_paged_by_place_and_filtered(sick: Site, visit: Visit) -> None:
+    client = sick.client
+    client.create_queue("paged")
+    for n in range(120):
+        client.enqueue("paged", n, key=f"page-{n}")
+    page = visit(sick, "/messages?queue=paged")
+    seen = page.locator("tbody th").all_inner_texts()
+    while page.get_by_role("link", name="Next").count():
+        page.get_by_role("link", name="Next").click()
+        page.wait_for_load_state()
+        seen += page.locator("tbody th").all_inner_texts()
+    assert len(seen) == len(set(seen)) == 120
+    page.get_by_label("Key", exact=True).fill("page-77")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+
+
+def test_workers_and_whoever_else_holds_leases(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/workers")
+    expect(page.get_by_role("row", name=re.compile("biller-1"))).to_contain_text("silent")
+    expect(page.get_by_role("row", name=re.compile("mailer-1"))).to_contain_text("running")
+    page.get_by_role("row", name=re.compile("mailer-1")).get_by_role("link", name="2").click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+
+
+def test_analytics_draw_the_gold_tables(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/analytics")
+    expect(page.locator("figure.chart svg[role=img]")).to_have_count(6)
+    expect(page.get_by_text("smtp timeout after <n> s")).to_be_visible()
+    page.get_by_label("Range").select_option("30 d")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("row", name=re.compile("^emails"))).to_contain_text("103 k")
+    page.get_by_role("link", name="emails").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("of emails")
+
+
+def test_the_system_page_names_who_pins_the_horizon(sick: Site, visit: Visit) -> None:
+    with psycopg.connect(sick.dsn, application_name="nightly report") as forgotten:
+        forgotten.execute("select pg_current_xact_id()")
+        page = visit(sick, "/system")
+        row = page.get_by_role("row", name=re.compile("nightly report"))
+        pid = forgotten.info.backend_pid
+        expect(row).to_contain_text(f"pid {pid}")
+        expect(row).to_contain_text(f"select pg_terminate_backend({pid});")
+        expect(row).to_contain_text("idle in transaction")
+    expect(page.locator("tbody tr", has_text="current")).to_have_count(1)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_has_a_twin_for_scripts(sick: Site, visit: Visit, path: str) -> None:
+    page = visit(sick, path)
+    href = page.get_by_role("link", name="This page as JSON").get_attribute("href")
+    assert href is not None
+    assert twin(sick, href)
+    with sick.http() as http:
+        assert http.get(href).status_code == 401
+
+
+def test_without_scripts_pages_and_acts_work(sick: Site, visit: Visit) -> None:
+    sick.client.create_queue("plain")
+    page = visit(sick, "/queues/plain/", java_script_enabled=False)
+    page.get_by_role("link", name="Pause").click()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("status").filter(has_text="Paused plain")).to_be_visible()
+    page.get_by_role("button", name="dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(sick: Site, visit: Visit) -> None:
+    page = visit(sick, viewport={"width": 390, "height": 844})
+    for path in PAGES:
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path

@@ -1,0 +1,80 @@
+"""What every page owes everybody: readable by all, light, and silent towards other hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from tests.ui.conftest import Site, Visit
+from tests.ui.test_pages import PAGES
+
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text("utf-8")
+FORMS = [
+    "/queues/create",
+    "/queues/invoices/settings",
+    "/queues/invoices/redrive",
+    "/queues/invoices/drop",
+    "/schedules/create",
+    "/messages/999999999",
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(sick: Site, visit: Visit, scheme: str) -> None:
+    page = visit(sick, color_scheme=scheme, bypass_csp=True)
+    (dead,) = sick.db.execute("select min(id) from penstock.dead").fetchone() or (0,)
+    for path in [*PAGES, *FORMS, f"/messages/{dead}", "/login"]:
+        page.goto(path)
+        page.evaluate(AXE)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        serious = [
+            f"{rule['id']}: {rule['nodes'][0]['html'][:200]} {rule['nodes'][0]['failureSummary']}"
+            for rule in found["violations"]
+            if rule["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], path
+
+
+def test_a_dialog_is_accessible_too(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/queues/invoices/", bypass_csp=True)
+    page.get_by_role("link", name="Purge", exact=True).click()
+    page.get_by_role("dialog").wait_for()
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run('#dialog')")
+    assert [r["id"] for r in found["violations"] if r["impact"] in ("serious", "critical")] == []
+    assert page.evaluate("document.activeElement.closest('dialog') !== null")
+
+
+def test_the_overview_weighs_little_and_asks_no_other_host(sick: Site, visit: Visit) -> None:
+    page = visit(sick)
+    page.goto("about:blank")
+    hosts, weight = set(), 0
+    sizes: list[int] = []
+
+    def finished(request: object) -> None:
+        url = urlsplit(request.url)  # type: ignore[attr-defined]
+        hosts.add(url.netloc)
+        if url.path != "/live":
+            body = request.sizes()  # type: ignore[attr-defined]
+            sizes.append(body["responseBodySize"] + body["responseHeadersSize"])
+
+    page.on("requestfinished", finished)
+    page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+    page.goto("/", wait_until="load")
+    page.wait_for_timeout(500)
+    weight = sum(sizes)
+    print(f"overview: {weight} bytes in {len(sizes)} answers")
+    assert hosts == {urlsplit(sick.url).netloc}
+    assert 5_000 < weight < 100 * 1024
+
+
+def test_everything_can_be_reached_by_keyboard(sick: Site, visit: Visit) -> None:
+    page = visit(sick)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    # The first finding: three keys from the bed.
+    inside = "document.activeElement.closest('.finding') !== null"
+    assert page.evaluate(inside)

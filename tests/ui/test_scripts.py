@@ -1,0 +1,50 @@
+"""A script in whatever a user can write is shown as text, everywhere."""
+
+from __future__ import annotations
+
+from tests.ui.conftest import Site, Visit
+from tests.ui.stages import SCRIPT
+
+PATHS = [
+    "/",
+    "/queues",
+    "/queues/scripts/",
+    "/queues/scripts/redrive",
+    "/messages?queue=scripts",
+    "/messages?state=scheduled",
+    "/messages?state=leased",
+    "/messages?state=dead",
+    "/messages?state=finished",
+    "/dead-letters",
+    "/dead-letters?queue=scripts",
+    "/workers",
+    "/schedules",
+    "/schedules/scripts/edit",
+    "/activity",
+    "/system",
+]
+
+
+def test_no_page_runs_what_users_wrote(scripted: tuple[Site, list[int]], visit: Visit) -> None:
+    site, ids = scripted
+    page = visit(site)
+    with_text = 0
+    for path in [*PATHS, *(f"/messages/{id}" for id in ids)]:
+        page.goto(path)
+        assert page.evaluate("window.pwned") is None, path
+        assert page.locator("img[src=x], script:not([src])").count() == 0, path
+        with_text += "<script>window.pwned" in page.locator("body").inner_text()
+    assert with_text > 12, with_text
+
+
+def test_no_page_runs_what_its_address_says(scripted: tuple[Site, list[int]]) -> None:
+    site, _ = scripted
+    with site.http("admin") as http:
+        for field in ("queue", "key", "error", "worker", "place", "older"):
+            answer = http.get("/messages", params={field: SCRIPT})
+            assert "<script>window" not in answer.text, field
+            twin = http.get("/messages.json", params={field: SCRIPT})
+            assert twin.headers["content-type"].startswith("application/")
+            assert twin.headers["x-content-type-options"] == "nosniff"
+        assert http.get("/find", params={"q": SCRIPT}).status_code == 303
+        assert "<script>window" not in http.get("/login", params={"next": SCRIPT}).text
