@@ -18,7 +18,7 @@ from penstock.operations.leases import (
     snooze,
     snooze_many,
 )
-from penstock.operations.messages import cancel, cancel_many, redrive, replay
+from penstock.operations.messages import cancel, redrive, replay
 from penstock.operations.queues import (
     create_queue,
     drop_queue,
@@ -66,7 +66,6 @@ __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "extend_many",
     # by id
     "cancel",
-    "cancel_many",
     "redrive",
     "replay",
     # by themselves

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from penstock import browsing, operations
 from penstock.message import Message
+from penstock.operations.messages import cancel_many
 from penstock.server.problems import HttpError
 from penstock.server.ui.acts import Act, Deed, Field, Question
 from penstock.server.ui.pages.messages import find, possible
@@ -159,7 +160,7 @@ class CancelChosen(Act):
         found = await self._chosen(visit)
         queues = sorted({queue for queue, _ in found.values()})
         return Deed(
-            command=operations.cancel_many(list(found)),
+            command=cancel_many(list(found)),
             act="cancel",
             target=queues[0] if len(queues) == 1 else None,
             to=f"/messages?{urlencode({'queue': queues[0]} if len(queues) == 1 else {})}",
