@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -23,6 +23,7 @@ from penstock.server.database import Database
 from penstock.sighting import DeadError, Heartbeat, HorizonHolder, Pace
 
 LOOK_SECONDS: Final = 2.0
+AT_ONCE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class Board:
         self._answers: dict[str, Any] = {}
         self._read_at: dict[str, float] = {}
         self._looking = asyncio.Lock()
+        # Some at once: who waits for the whole picture waits half as long.
+        self._asking = asyncio.Semaphore(AT_ONCE)
         self._snapshot: Snapshot | None = None
         self._number = 0
 
@@ -80,27 +83,34 @@ class Board:
         """Read everything again at the next look: somebody has changed something."""
         self._read_at.clear()
 
-    async def look(self) -> Snapshot:
-        """The picture, at most two seconds old; those who ask at once share it."""
-        if self._snapshot is None or self._stale():
+    async def look(self, *parts: str) -> Snapshot:
+        """The picture, at most as old as each part may be; those who ask at once share it.
+
+        With `parts`, only these are sure to be fresh: a page asks for what it shows.
+        """
+        wanted = parts or tuple(PARTS)
+        if self._snapshot is None or self._stale(wanted):
             async with self._looking:
-                if stale := self._stale():
+                if stale := self._stale(wanted):
                     await self._read(stale)
         assert self._snapshot is not None
         return self._snapshot
 
-    def _stale(self) -> list[str]:
+    def _stale(self, wanted: Sequence[str]) -> list[str]:
         now = time.monotonic()
         return [
             name
-            for name, part in PARTS.items()
+            for name in wanted
             # A little early is not too early: else a look that comes each 2 s sees every other.
-            if now - self._read_at.get(name, -1e9) >= part.seconds - 0.1
+            if now - self._read_at.get(name, -1e9) >= PARTS[name].seconds - 0.1
         ]
 
-    async def _read(self, names: list[str]) -> None:
-        for name in names:
-            self._answers[name] = await self._database.run(PARTS[name].ask())
-            self._read_at[name] = time.monotonic()
+    async def _read(self, names: Sequence[str]) -> None:
+        await asyncio.gather(*(self._ask(name) for name in names))
         self._number += 1
         self._snapshot = Snapshot(self._number, datetime.now(UTC), **self._answers)
+
+    async def _ask(self, name: str) -> None:
+        async with self._asking:
+            self._answers[name] = await self._database.run(PARTS[name].ask())
+            self._read_at[name] = time.monotonic()

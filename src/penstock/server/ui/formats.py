@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -35,6 +36,15 @@ def size(value: float | None) -> str:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"
+
+
+def setting(found: Mapping[str, Any]) -> str:
+    """A setting of PostgreSQL, with its unit; memory in units that people use."""
+    value, unit = found["setting"], found["unit"]
+    bytes_each = {"8kB": 8192, "kB": 1024, "MB": 2**20}.get(unit or "")
+    if bytes_each is not None and str(value).isdigit():
+        return size(int(value) * bytes_each)
+    return f"{value} {unit}" if unit else str(value)
 
 
 def duration(seconds: float | None) -> str:

@@ -27,6 +27,7 @@ def environment() -> Environment:
         count=formats.count,
         short=formats.short,
         size=formats.size,
+        setting=formats.setting,
         duration=formats.duration,
         moment=formats.moment,
         ago=formats.ago,

@@ -78,9 +78,9 @@ class Visit:
     async def run(self, command: Command[T]) -> T:
         return await self.context.database.run(command)
 
-    async def look(self) -> Snapshot:
-        """The board, cut to the queues that this visitor may read."""
-        return cut(await self.context.board.look(), self.principal)
+    async def look(self, *parts: str) -> Snapshot:
+        """The board, cut to the queues that this visitor may read; or some parts of it."""
+        return cut(await self.context.board.look(*parts), self.principal)
 
     def asked(self, name: str) -> str | None:
         """A parameter of the form, or else of the address; None if it is empty."""

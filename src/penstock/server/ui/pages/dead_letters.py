@@ -15,7 +15,7 @@ SHOWN: Final = 100
 @pages("/dead-letters")
 async def dead_letters(visit: Visit) -> View:
     queue = visit.asked("queue")
-    snapshot = await visit.look()
+    snapshot = await visit.look("stats", "errors")
     errors = snapshot.errors
     if queue is not None:
         queue = queue.removesuffix(".dlq")

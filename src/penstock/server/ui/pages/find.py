@@ -18,7 +18,7 @@ async def find(visit: Visit) -> Response:
     wanted = visit.asked("q") or ""
     if wanted.isascii() and wanted.isdigit():
         return RedirectResponse(f"/messages/{wanted}", 303)
-    names = [stats.queue for stats in (await visit.look()).stats]
+    names = [queue.name for queue in (await visit.look("queues")).queues]
     if wanted in names:
         return RedirectResponse(queue_path(wanted), 303)
     found = [name for name in names if wanted.lower() in name]

@@ -42,7 +42,7 @@ async def messages(visit: Visit) -> View:
             place=visit.asked("place"),
         )
     )
-    snapshot = await visit.look()
+    snapshot = await visit.look("queues")
     data = {
         "state": state,
         "queue": queue,
@@ -53,7 +53,7 @@ async def messages(visit: Visit) -> View:
         "looked": found.looked,
         "next": found.next,
         "place": visit.asked("place"),
-        "queues": [stats.queue for stats in snapshot.stats],
+        "queues": [queue.name for queue in snapshot.queues],
     }
     return View("messages.html", "Messages", data)
 
@@ -67,7 +67,7 @@ async def readable(visit: Visit, queue: str | None) -> list[str] | None:
         return [name]
     if visit.principal.unlimited("admin"):
         return None
-    return [stats.queue for stats in (await visit.look()).stats]
+    return [queue.name for queue in (await visit.look("queues")).queues]
 
 
 def _filter(visit: Visit) -> SightFilter:

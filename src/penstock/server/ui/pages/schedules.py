@@ -13,7 +13,7 @@ pages: Final = Pages()
 
 @pages("/schedules")
 async def schedules(visit: Visit) -> View:
-    snapshot = await visit.look()
+    snapshot = await visit.look("schedules")
     data = {
         "at": snapshot.at,
         "schedules": [_shown(each, visit.redacts) for each in snapshot.schedules],

@@ -11,7 +11,7 @@ pages: Final = Pages()
 
 @pages("/workers")
 async def workers(visit: Visit) -> View:
-    snapshot = await visit.look()
+    snapshot = await visit.look("heartbeats", "leases")
     reporting = {beat.worker for beat in snapshot.heartbeats}
     held: dict[str | None, int] = {}
     for lease in snapshot.leases:

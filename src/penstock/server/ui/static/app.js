@@ -81,6 +81,9 @@ document.body.addEventListener("htmx:responseError", (event) => {
 });
 document.body.addEventListener("htmx:sendError", () => stale("The server does not answer."));
 
+// On a phone the pages are in a strip: the one that is shown is in sight.
+$("nav.main [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, textarea, select, dialog");
   if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {

@@ -1,0 +1,187 @@
+"""How long pages take, and what they ask of the database, on much data.
+
+    python tests/ui/scale.py DSN && python tests/ui/measure.py DSN [--json FILE] [--times 15]
+
+Each page is fetched in turn, round after round, from a server in this process; every query of the
+server is timed. Prints the machine, its load, and for each page: the median and the best time of
+the server, how many queries it made, and its slowest query: each query at the best of its rounds,
+since what else runs on the machine makes any round slower and none faster.
+
+First as somebody comes who was not there for long: everything is read anew (`first`). Then as pages
+are looked at one after the other, with what the server remembers for some seconds (`next`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import uvloop
+
+from penstock.connections import Connections
+from penstock.server.keys import new_key
+from penstock.server.serving import listen, make_server, url_of
+from penstock.server.settings import ServerSettings
+
+PAGES = (
+    "/",
+    "/queues",
+    "/queues?sort=ready",
+    "/queues/queue-007/",
+    "/queues/mixed/",
+    "/messages",
+    "/messages?state=ready&queue=queue-150",
+    "/messages?state=scheduled",
+    "/messages?state=leased",
+    "/messages?state=dead&queue=mixed",
+    "/messages?state=finished",
+    "/messages?state=done&queue=queue-199",
+    "/messages?state=expired",
+    "/messages?error=boom",
+    "/messages?key=order-3",
+    "/messages?state=finished&error=nowhere",
+    "/messages/500000",
+    "/dead-letters",
+    "/dead-letters?queue=mixed",
+    "/workers",
+    "/schedules",
+    "/analytics",
+    "/analytics?range=6+h",
+    "/analytics?range=24+h",
+    "/analytics?range=90+d",
+    "/analytics?range=24+h&queue=queue-007",
+    "/system",
+    "/activity",
+    "/queues/mixed/redrive",
+    "/queues/queue-007/purge",
+    "/queues/queue-007/settings",
+)
+
+
+Round = tuple[float, dict[str, float]]
+
+
+def measure(dsn: str, times: int) -> dict[str, Any]:
+    settings = ServerSettings(port=0, access_log="off", upkeep="off")
+    listening, ready = listen(settings), threading.Event()
+    server = make_server(dsn, settings, ready.set)
+    thread = threading.Thread(target=lambda: uvloop.run(server.serve([listening])))
+    thread.start()
+    ready.wait(60)
+    context = server.context
+    queries = _watch(context)
+    found: dict[str, dict[str, list[Round]]] = {page: {"first": [], "next": []} for page in PAGES}
+    try:
+        with httpx.Client(base_url=url_of(listening), timeout=120) as http:
+            http.get("/login", params={"key": _key(dsn)})
+            for round in range(times + 1):
+                for page, kind in itertools.product(PAGES, ("first", "next")):
+                    if kind == "first":
+                        context.board.forget()
+                        context.remembered._answers.clear()
+                    queries.clear()
+                    started = time.perf_counter()
+                    answer = http.get(page)
+                    taken = (time.perf_counter() - started) * 1000
+                    assert answer.status_code == 200, (page, answer.status_code)
+                    if round:  # the first warms up
+                        found[page][kind].append((taken, dict(queries)))
+    finally:
+        server.should_exit = True
+        thread.join()
+    return {page: _summary(**kinds) for page, kinds in found.items()}
+
+
+def _watch(context: Any) -> dict[str, float]:
+    """The queries that the server makes from now on, with the longest time of each."""
+    queries: dict[str, float] = {}
+    run = context.database.run
+
+    async def timed(command: Any, *arguments: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return await run(command, *arguments)
+        finally:
+            taken = (time.perf_counter() - started) * 1000
+            text = command.sql.strip()
+            queries[text] = max(taken, queries.get(text, 0))
+
+    context.database.run = timed
+    return queries
+
+
+def _summary(first: list[Round], next: list[Round]) -> dict[str, Any]:
+    best: dict[str, float] = {}
+    for _, queries in first:
+        for text, taken in queries.items():
+            best[text] = min(taken, best.get(text, taken))
+    slowest = max(best, key=lambda text: best[text], default="")
+    return {
+        "first_median_ms": round(statistics.median(taken for taken, _ in first), 1),
+        "first_best_ms": round(min(taken for taken, _ in first), 1),
+        "next_median_ms": round(statistics.median(taken for taken, _ in next), 1),
+        "queries": max(len(queries) for _, queries in first),
+        "slowest_query_ms": round(best.get(slowest, 0), 1),
+        "slowest_query": " ".join(slowest.split("\n")[-1].split())[:60]
+        if slowest.startswith("--")
+        else slowest[:60],
+    }
+
+
+def _key(dsn: str) -> str:
+    made = new_key(f"measure-{os.getpid()}", ["admin"])
+    connections = Connections(dsn, None, min_size=1, max_size=1, timeout=30, prepare_threshold=None)
+    connections.run(made.command)
+    connections.close()
+    return made.token
+
+
+def machine(dsn: str) -> dict[str, Any]:
+    with psycopg.connect(dsn) as db:
+        row = db.execute(
+            "select version(), current_setting('shared_buffers'), "
+            "(select count(*) from penstock.queue), (select count(*) from penstock.history_log), "
+            "(select sum(ready + scheduled + leased + dead) from penstock.all_stats())"
+        ).fetchone()
+    assert row is not None
+    return {
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "postgresql": row[0],
+        "shared_buffers": row[1],
+        "queues": row[2],
+        "history_rows": row[3],
+        "messages": int(row[4]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dsn")
+    parser.add_argument("--times", type=int, default=15)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    result = {"machine": machine(chosen.dsn), "pages": measure(chosen.dsn, chosen.times)}
+    result["machine"]["load_after"] = os.getloadavg()[0]
+    print(json.dumps(result["machine"], indent=2))
+    heads = ("first_median_ms", "first_best_ms", "next_median_ms", "queries", "slowest_query_ms")
+    print("".join(f"{head:>18}" for head in heads), " page")
+    for page, row in result["pages"].items():
+        print("".join(f"{row[head]:18}" for head in heads), "", page)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
