@@ -56,6 +56,10 @@ class Site:
     def url(self) -> str:
         return self.running.url
 
+    def fresh(self) -> None:
+        """What the server read at its start, of an empty database, would do for ten seconds."""
+        self.running.server.context.board.forget()
+
     @contextmanager
     def http(self, role: str | None = None) -> Iterator[httpx.Client]:
         """A client without a browser; with a session, if a role is given."""
@@ -102,6 +106,7 @@ def sick(make_site: MakeSite) -> Iterator[Site]:
     with make_site() as made:
         stages.sick(made.client, made.db)
         stages.gold(made.db)
+        made.fresh()
         yield made
 
 
@@ -109,7 +114,9 @@ def sick(make_site: MakeSite) -> Iterator[Site]:
 def scripted(make_site: MakeSite) -> Iterator[tuple[Site, list[int]]]:
     """Scripts wherever a user can put text."""
     with make_site() as made:
-        yield made, stages.scripted(made.client, made.db)
+        ids = stages.scripted(made.client, made.db)
+        made.fresh()
+        yield made, ids
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,7 @@ def scripted(client: Client, db: psycopg.Connection[Any]) -> list[int]:
     (lease,) = [each for each in client.claim("scripts", 5, worker=SCRIPT) if each.id == ids[-1]]
     client.ack(lease)
     ids.append(client.enqueue("scripts", SCRIPT, key=SCRIPT + "4", delay=3600))
+    ids.append(client.enqueue("scripts", SCRIPT, key=SCRIPT + "5"))
     client.create_schedule("scripts", "scripts", "0 3 * * *", {SCRIPT: SCRIPT})
     db.execute("update penstock.schedule set last_error = %s where name = 'scripts'", [SCRIPT])
     beat(db, SCRIPT, scripts=(1, 5))
