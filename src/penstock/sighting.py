@@ -105,3 +105,16 @@ class HorizonHolder:
     age_seconds: float | None
     query_start: datetime | None
     name: str | None
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        if self.kind == "session":
+            return f"Let it commit, or end it: select pg_terminate_backend({self.pid});"
+        if self.kind == "prepared transaction":
+            return f"Finish it: commit prepared '{self.name}'; or rollback prepared '{self.name}';"
+        if self.kind == "replication slot" and not self.pid:
+            return f"If nobody needs it any more: select pg_drop_replication_slot('{self.name}');"
+        if self.kind == "replication slot":
+            return "Let its consumer catch up."
+        return "Look for a long query on the standby, or turn hot_standby_feedback off there."

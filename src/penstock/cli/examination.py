@@ -9,6 +9,7 @@ from typing import Any
 from penstock.cli.screen import cell, duration
 from penstock.lake.java import Java
 from penstock.migrations import MigrationStatus
+from penstock.sighting import HorizonHolder
 
 OLDEST_VERSION, NEWEST_VERSION = 15, 18
 # A transaction this old is no longer one that is just passing through.
@@ -70,7 +71,7 @@ def horizon(server: Mapping[str, Any], holders: Sequence[Mapping[str, Any]]) -> 
         yield Finding("horizon", "hint", "other users' sessions are hidden from us", advice)
     old = [holder for holder in holders if _is_old(holder)]
     for holder in old:
-        yield Finding("horizon", "warning", _held_by(holder), _release(holder))
+        yield Finding("horizon", "warning", _held_by(holder), HorizonHolder(**holder).remedy)
     if not old:
         yield Finding("horizon", "ok", "no old transaction pins it")
 
@@ -96,19 +97,6 @@ def _held_by(holder: Mapping[str, Any]) -> str:
     if holder["query_start"]:
         words.append(f"(query started {cell(holder['query_start'])})")
     return " ".join(word for word in words if word)
-
-
-def _release(holder: Mapping[str, Any]) -> str:
-    kind, name = holder["kind"], holder["name"]
-    if kind == "session":
-        return f"Let it commit, or end it: select pg_terminate_backend({holder['pid']});"
-    if kind == "prepared transaction":
-        return f"Finish it: commit prepared '{name}'; or rollback prepared '{name}';"
-    if kind == "replication slot" and not holder["pid"]:
-        return f"If nobody needs it any more: select pg_drop_replication_slot('{name}');"
-    if kind == "replication slot":
-        return "Let its consumer catch up."
-    return "Look for a long query on the standby, or turn hot_standby_feedback off there."
 
 
 def settings(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:

@@ -226,16 +226,3 @@ def holder_name(holder: HorizonHolder) -> str:
     if holder.application:
         words.append(f"in {holder.application}")
     return " ".join(words)
-
-
-def remedy(holder: HorizonHolder) -> str:
-    """What to do about a holder of the horizon."""
-    if holder.kind == "session":
-        return f"Let it commit, or end it: select pg_terminate_backend({holder.pid});"
-    if holder.kind == "prepared transaction":
-        return f"Finish it: commit prepared '{holder.name}'; or rollback prepared '{holder.name}';"
-    if holder.kind == "replication slot" and not holder.pid:
-        return f"If nobody needs it any more: select pg_drop_replication_slot('{holder.name}');"
-    if holder.kind == "replication slot":
-        return "Let its consumer catch up."
-    return "Look for a long query on the standby, or turn hot_standby_feedback off there."

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from penstock import browsing, insights
 from penstock.errors import PermissionDeniedError
-from penstock.server.ui.diagnosis import PINNED_SECONDS, PINNED_XIDS, holder_name, remedy
+from penstock.server.ui.diagnosis import PINNED_SECONDS, PINNED_XIDS, holder_name
 from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()
@@ -31,7 +31,7 @@ async def system(visit: Visit) -> View:
             {
                 "holder": each,
                 "name": holder_name(each),
-                "remedy": remedy(each),
+                "remedy": each.remedy,
                 "long": (each.age_seconds or 0) >= PINNED_SECONDS or each.xids >= PINNED_XIDS,
             }
             for each in holders
