@@ -115,6 +115,7 @@ def test_a_database_without_the_schema_gets_it_only_for_the_time_of_the_benchmar
 
 def test_ctrl_c_ends_it_and_leaves_nothing_behind(dsn: str) -> None:
     command = [sys.executable, "-m", "penstock.cli", "bench", "engine", "--dsn", dsn]
+    command += ["--seconds", "100"]  # so that the plain table has its turn soon
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     with psycopg.connect(dsn, autocommit=True) as connection:
         until = monotonic() + 60
