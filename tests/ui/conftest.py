@@ -119,7 +119,9 @@ def scripted(make_site: MakeSite) -> Iterator[tuple[Site, list[int]]]:
         yield made, ids
 
 
-@pytest.fixture(scope="session")
+# No longer than a module: until it is stopped, Playwright's event loop counts as running in this
+# thread, and an asynchronous test that came later in the same process could not start its own.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
