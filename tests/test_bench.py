@@ -55,7 +55,7 @@ SHORTEST = [
         ["http", "--seconds", "6", "--clients", "2", "--consumers", "20"], HTTP, id="http"
     ),
     pytest.param(
-        ["contracts", "--seconds", "6", "--clients", "2", "--messages", "1000"],
+        ["contracts", "--seconds", "4", "--clients", "2", "--messages", "200"],
         CONTRACTS,
         id="contracts",
     ),

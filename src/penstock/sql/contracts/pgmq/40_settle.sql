@@ -28,13 +28,28 @@ begin
     return query select e.msg_id from pgmq._end(queue_name, msg_ids, false) e;
   end if;
 end $$;
-$unroll$);
 
 create or replace function pgmq.delete(queue_name text, msg_id bigint) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  ring text := translate(pg_sequence_last_value('penstock.ring')::text, '9', '');
+  slot integer;
 begin
-  return exists (select from pgmq.delete(queue_name, array[msg_id]));
+  for i in reverse length(ring) .. 1 loop
+    slot := substr(ring, i, 1);
+    --[ slot
+    delete from penstock.leased_{slot} l using penstock.queue q
+    where l.token < 0 and l.token & 16 = 0 and l.id = delete.msg_id and q.id = l.queue_id and q.name = lower(queue_name)
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null;
+    --]
+    if found then
+      return true;
+    end if;
+  end loop;
+  return exists (select from pgmq._end(queue_name, array[delete.msg_id], false));
 end $$;
+$unroll$);
 
 create or replace function pgmq.archive(queue_name text, msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
