@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
+from decimal import Decimal
 from typing import Any
 
 import psycopg
 import pytest
+from pyspark.sql.types import VariantVal
 from tests.conftest import Connect
 from tests.lake.conftest import Follow
 from tests.lake.following import batch
@@ -191,6 +193,15 @@ def test_bytes_and_large_payloads_arrive_whole(db: Any, history: Any) -> None:
     small, large = sorted(batch(**history), key=lambda row: row["id"])
     assert (small["payload"], small["payload_bytes"]) == (None, b"\x00\xff\x10")
     assert large["payload"] == '"' + "é" * 100_000 + '"'
+
+
+def test_a_payload_may_be_a_variant(db: Any, history: Any) -> None:
+    db.execute("select penstock.enqueue('orders', '{\"amount\": 3.5}')")
+    db.execute("select penstock.enqueue('orders', payload_bytes => '\\x01')")
+    db.execute("select penstock.ack(id, token) from penstock.claim('orders', 2)")
+    json, binary = sorted(batch(**history, payload="variant"), key=lambda row: row["id"])
+    assert VariantVal(**json["payload"]).toPython() == {"amount": Decimal("3.5")}
+    assert binary["payload"] is None
 
 
 def test_several_services_are_one_stream(
