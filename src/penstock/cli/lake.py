@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -97,7 +98,7 @@ def run(
             refresh_seconds=refresh_every.total_seconds(),
             keep=keeping(keep),
         )
-        with Watch(session, work, metrics_file) as watch:
+        with closing(work), Watch(session, work, metrics_file) as watch:
             work.begin(anew=begin_anew)
             tally = work.once() if once else work.forever(every.total_seconds(), watch.stopped)
     session.show({"lake": place.path, **asdict(tally)}, lambda s: show_summary(s, tally))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
 import tempfile
@@ -129,6 +130,7 @@ def _opening(
     about: Mapping[str, str | None] | None = None,
 ) -> Iterator[Callable[[Any], Lake]]:
     from penstock.lake.failures import explained
+    from penstock.lake.formats import PARQUET, check_format
     from penstock.lake.lake import Lake
     from penstock.lake.storage import local_path
 
@@ -138,6 +140,7 @@ def _opening(
         return Lake.open(place.path, started, guard)
 
     with explained(place.path):
+        check_format((about or {}).get("format") or PARQUET, place.path)
         is_local = local_path(place.path) is not None
         if is_local:
             # Looked at, or made, at once: a wrong path need not wait for Spark.
@@ -176,6 +179,8 @@ def start_spark(session: Session, place: Place) -> Any:
 
     if session.debug:
         return start()
+    # What is wrong with a query is said once, by us.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     with session.screen.err.status("starting Spark"), _stderr_in_a_file():
         return start()
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from pyspark.sql import functions as sf
+
 from penstock.errors import LakeError, LakeMismatchError, SchemaNewerError
 from penstock.lake import columns
 from penstock.lake.formats import FORMATS, PARQUET, check_format, publisher
@@ -18,6 +20,7 @@ from penstock.lake.storage import Storage, open_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +132,17 @@ class Lake:
         """Files of a table by their paths in the lake, or in a staging directory."""
         schema = columns.schema(table)
         if not paths:
-            return self.spark.createDataFrame([], schema)
+            return self._nothing(schema)
         prefix = f"{below}/" if below else ""
         base = self.storage.address(f"{prefix}{table.path}")
         reader = self.spark.read.schema(schema).option("basePath", base)
         frame = reader.parquet(*(self.storage.address(f"{prefix}{path}") for path in paths))
         return frame.select(*schema.fieldNames())
+
+    def _nothing(self, schema: StructType) -> DataFrame:
+        """No rows, in a form that the optimizer knows to leave out."""
+        none = (sf.lit(None).cast(field.dataType).alias(field.name) for field in schema)
+        return self.spark.range(1).limit(0).select(*none)
 
     def _is_staged(self, state: State, file: DataFile) -> bool:
         """Whether the last step was decided, and its file not moved to its place yet."""

@@ -108,7 +108,6 @@ class Run:
             self.tally.seconds = time.monotonic() - started
             self.events.idle()
             stop.wait(max(turn + pause - time.monotonic(), 0.0))
-        self.close()
         return self.tally
 
     def land(self, stop: threading.Event | None = None) -> None:

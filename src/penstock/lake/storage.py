@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
+from py4j.protocol import Py4JJavaError
+
 from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -165,8 +167,14 @@ class HadoopStorage:
                 f"a lake at {root} cannot be written over Spark Connect",
                 hint="Run it where the Spark driver runs (spark.master), or use a local path.",
             ) from None
-        self._configuration: Any = configuration
-        self._files: Any = self._path("").getFileSystem(configuration)
+        try:
+            self._files: Any = self._path("").getFileSystem(configuration)
+        except Py4JJavaError as error:
+            raise ConfigurationError(
+                f"Spark cannot reach {root}: {error.java_exception.getMessage()}",
+                hint="A file system needs its jars (spark.jars.packages) and its settings "
+                "(spark.hadoop...); name a directory for a lake on this machine.",
+            ) from None
 
     def address(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root

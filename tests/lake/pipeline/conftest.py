@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.cli.program import run
 from penstock.client import Client
 from penstock.lake.bronze import Landing
 from penstock.lake.lake import Lake
@@ -105,3 +108,21 @@ def registry(dsn: str, root: str) -> Iterator[Registry]:
     registry.register(root, "parquet")
     yield registry
     registry.close()
+
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(dsn: str, root: str, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Cli:
+    """Runs a command line on the test's own database and lake: exit code, stdout, stderr."""
+    monkeypatch.setenv("PENSTOCK_DSN", dsn)
+    monkeypatch.setenv("PENSTOCK_LAKE", root)
+
+    def call(*argv: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+        capsys.readouterr()
+        code = run([str(word) for word in argv])
+        return code, *capsys.readouterr()
+
+    return call

@@ -13,7 +13,7 @@ from penstock.errors import LakeConflictError
 from penstock.lake.bronze import Landing
 from penstock.lake.layout import BRONZE_ATTEMPTS, BRONZE_HISTORY, STAGING
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 
 def test_finished_messages_and_failed_attempts_land_once(

@@ -18,7 +18,7 @@ from penstock.lake.layout import (
 )
 from penstock.lake.publish import publish
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

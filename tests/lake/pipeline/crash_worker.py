@@ -1,0 +1,58 @@
+"""One worker of the crash test: enqueues, claims and settles until it or the server is killed.
+
+Run as `python crash_worker.py DSN JOURNAL SEED BATCH`. Some of its transactions are slow to commit,
+some roll back, some messages fail first. Every id whose enqueue was committed goes, as a line, to a
+file that no crash of the server touches.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+
+import psycopg
+
+ENQUEUE = """select penstock.enqueue_many(%s, array(
+    select jsonb_build_object('n', i, 'text', repeat('x', 100)) from generate_series(1, %s) i))"""
+CLAIM = "select id, token from penstock.claim(%s, %s, 5, 'crash')"
+NACK = """select id from penstock.nack_many(
+    %s::bigint[], %s::bigint[], array_fill('boom 1'::text, array[cardinality(%s::bigint[])]),
+    array_fill(interval '0', array[cardinality(%s::bigint[])]))"""
+ACK = "select penstock.ack_many(%s::bigint[], %s::bigint[])"
+QUEUES = ("one", "two", "three")
+
+
+def work(dsn: str, journal: int, chance: random.Random, batch: int) -> None:
+    with psycopg.connect(dsn) as connection:
+        while True:
+            queue = chance.choice(QUEUES)
+            rows = connection.execute(ENQUEUE, [queue, batch]).fetchall()
+            leases = connection.execute(CLAIM, [queue, batch]).fetchall()
+            settle(connection, leases, chance)
+            if chance.random() < 0.1:
+                time.sleep(chance.random())  # its rows come behind those of later transactions
+            if chance.random() < 0.1:
+                connection.rollback()
+                continue
+            connection.commit()
+            os.write(journal, "".join(f"{row[0]}\n" for row in rows).encode())
+
+
+def settle(connection: psycopg.Connection, leases: list[tuple[int, int]], chance: object) -> None:
+    if not leases:
+        return
+    ids, tokens = (list(part) for part in zip(*leases, strict=True))
+    if chance.random() < 0.1:  # type: ignore[attr-defined]
+        connection.execute(NACK, [ids, tokens, ids, ids])
+    else:
+        connection.execute(ACK, [ids, tokens])
+
+
+if __name__ == "__main__":
+    file = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        work(sys.argv[1], file, random.Random(int(sys.argv[3])), int(sys.argv[4]))
+    except psycopg.Error as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)

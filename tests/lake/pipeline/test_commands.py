@@ -1,0 +1,122 @@
+"""`penstock lake`, as a person types it; Spark is the one that the tests share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lake.pipeline.conftest import Cli
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def ask(cli: Cli) -> Callable[..., Any]:
+    def call(*argv: object) -> Any:
+        code, out, err = cli("--json", *argv)
+        assert (code, err) == (0, ""), err
+        return json.loads(out)
+
+    return call
+
+
+def test_a_day_with_a_lake(
+    traffic: Any, cli: Cli, ask: Callable[..., Any], sql: Any, root: str, tmp_path: Path
+) -> None:
+    traffic.done("orders", 120, {"amount": 5})
+    traffic.fails("mail", "smtp 421", attempts=2)
+    metrics = tmp_path / "lake.prom"
+
+    first = ask("lake", "run", "--once", "--name", "main", "--metrics-file", metrics)
+    assert (first["landed_rows"], first["batches"], first["silver_rows"]) == (123, 1, 123)
+    assert 'penstock_lake_landed_rows_total{lake="main"} 123' in metrics.read_text()
+    assert 'penstock_lake_lag_rows{lake="main"} 0' in metrics.read_text()
+    assert ask("lake", "run", "--once")["landed_rows"] == 0
+
+    traffic.done("orders", 5)
+    status = ask("lake", "status")
+    assert (status["name"], status["registered"], status["lag_rows"]) == ("main", True, 5)
+    rows = {table["table"]: table["rows"] for table in status["tables"]}
+    assert (rows["bronze/history"], rows["silver/messages"]) == (121, 121)
+
+    assert ask("lake", "verify")["agrees"]
+    code, out, _ = cli("lake", "run", "--once")
+    assert code == 0
+    assert out.startswith("5 rows landed in ")
+    joined = ask("lake", "compact")
+    assert joined["joined"] > joined["into"] > 0
+    assert ask("lake", "verify")["agrees"]
+    found = ask("lake", "query", "SELECT queue, sum(finished) n FROM gold_queue_day GROUP BY 1;")
+    assert sorted((row["queue"], row["n"]) for row in found["rows"]) == [
+        ("mail", 1),
+        ("orders", 125),
+    ]
+
+    dropped = ask("lake", "drop-landed", "--all", "--yes")
+    assert dropped["slots"] == 1
+    assert sql("select count(*) from penstock.history_log") == [(0,)]
+    assert ask("lake", "verify")["agrees"]
+    traffic.done("orders", 3)
+    assert ask("lake", "run", "--once")["landed_rows"] == 3
+    assert ask("lake", "verify")["compared"][0]["lake"]["rows"] == 3
+
+
+def test_messages_are_replayed_once_for_a_job(
+    traffic: Any, client: Any, ask: Callable[..., Any], cli: Cli
+) -> None:
+    traffic.done("orders", 20, {"amount": 5})
+    traffic.done("orders", 10, {"amount": 500})
+    client.create_queue("again")
+    ask("lake", "run", "--once")
+    large = (
+        "--where",
+        "parse_json(payload):amount::double > 100",
+        "--queue",
+        "orders",
+        "--into",
+        "again",
+    )
+    dry = ask("lake", "replay", "--job", "j1", *large, "--dry-run")
+    assert (dry["matched"], dry["enqueued"]) == (10, 0)
+    assert ask("lake", "replay", "--job", "j1", *large, "--max-count", 4, "--yes")["enqueued"] == 4
+    assert ask("lake", "replay", "--job", "j1", *large, "--yes")["enqueued"] == 6
+    assert ask("lake", "replay", "--job", "j1", *large, "--yes")["enqueued"] == 0
+    leases = client.claim("again", 100)
+    assert [lease.payload for lease in leases] == [{"amount": 500}] * 10
+    slow = ask("lake", "replay", "--job", "j2", *large, "--per-second", 0.01, "--yes")
+    assert slow["enqueued"] == 10
+    assert client.stats("again").scheduled == 9
+    code, _, err = cli("lake", "replay", "--job", "j3", "--where", "nonsense >", "--dry-run")
+    assert code == 2
+    assert err.startswith("error: the condition cannot be used")
+
+
+def test_a_query_reads_and_nothing_else(traffic: Any, cli: Cli, ask: Any, root: str) -> None:
+    traffic.done("orders", 1)
+    ask("lake", "run", "--once")
+    for statement in (
+        "DROP VIEW silver_messages",
+        f"INSERT OVERWRITE DIRECTORY '{root}/x' USING parquet SELECT 1",
+        "SELECT * FROM nowhere",
+        "",
+    ):
+        code, out, err = cli("lake", "query", statement)
+        assert (code, out) == (2, ""), statement
+        assert err.startswith("error: the query is not one that can be run: ")
+        assert len(err.splitlines()) == 1
+    assert not Path(root, "x").exists()
+
+
+def test_release(cli: Cli, ask: Any, sql: Any) -> None:
+    sql("select penstock.register_lake('old', '/gone', 'parquet')")
+    assert ask("lake", "release", "--lake", "old", "--yes")["lake"] == "old"
+    code, _, err = cli("lake", "release", "--lake", "old", "--yes")
+    assert (code, err) == (1, "error: no lake is called old\n")
+    sql("select penstock.spark_attach('etl')")
+    assert ask("lake", "release", "--consumer", "etl", "--yes")["returned"] == 0
+    code, _, err = cli("lake", "release", "--yes")
+    assert code == 2
+    assert "say which" in err

@@ -1,0 +1,268 @@
+"""kill -9 of the driver, an executor, PostgreSQL and everything: the lake still has all, once.
+
+Processes of its own: the run that is killed, its Spark, the workers, the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.embedded import EmbeddedPostgres, postmaster
+from penstock.migrations import Migrator
+
+WORKER = Path(__file__).with_name("crash_worker.py")
+COMMAND = [sys.executable, "-m", "penstock.cli", "lake"]
+LIMIT = 600.0
+WORKERS = 2
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + LIMIT
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {LIMIT} s: {what}"
+        time.sleep(0.1)
+    return found
+
+
+class Stage:
+    """Everything that can be killed."""
+
+    def __init__(self, place: Path, conf: list[str], batch: int) -> None:
+        self.place = place
+        self.home = place / "home"
+        self.lake = place / "lake"
+        self.conf = conf
+        self.batch = batch
+        self.chance = random.Random(4)
+        self.server = EmbeddedPostgres.start(self.home)
+        self.run: subprocess.Popen[bytes] | None = None
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.started = 0
+
+    def lake_command(self, *argv: str) -> list[str]:
+        words = [*COMMAND, *argv, "--path", str(self.lake)]
+        return [*words, *(word for each in self.conf for word in ("--conf", each))]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PENSTOCK_DSN": self.server.dsn}
+
+    def ensure(self) -> None:
+        """The run and the workers are there."""
+        with (self.place / "errors").open("ab") as errors:
+            if self.run is None or self.run.poll() is not None:
+                self.run = subprocess.Popen(
+                    self.lake_command("run", "--every", "1s", "--refresh-every", "2s"),
+                    env=self.environment(),
+                    stderr=errors,
+                    start_new_session=True,
+                )
+            self.workers = [worker for worker in self.workers if worker.poll() is None]
+            while len(self.workers) < WORKERS:
+                self.started += 1
+                program = [sys.executable, str(WORKER), self.server.dsn]
+                arguments = [f"{self.place}/journal-{self.started}", str(self.started)]
+                self.workers.append(
+                    subprocess.Popen([*program, *arguments, str(self.batch)], stderr=errors)
+                )
+
+    def enqueued(self) -> set[int]:
+        texts = [journal.read_text() for journal in self.place.glob("journal-*")]
+        return {int(line) for text in texts for line in text.split("\n")[:-1]}
+
+    def descendants(self, pid: int) -> list[tuple[int, str]]:
+        """Of a process: each with its command line."""
+        found = []
+        listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True)
+        children: dict[int, list[tuple[int, str]]] = {}
+        for line in listed.stdout.splitlines()[1:]:
+            number, parent, args = line.split(None, 2)
+            children.setdefault(int(parent), []).append((int(number), args))
+        todo = [pid]
+        while todo:
+            for child in children.get(todo.pop(), []):
+                found.append(child)
+                todo.append(child[0])
+        return found
+
+    def kill(self, what: str) -> None:
+        assert self.run is not None
+        family = self.descendants(self.run.pid)
+        if what in ("driver", "everything"):
+            _kill(self.run.pid)
+        if what == "everything":
+            for pid, _ in family:
+                _kill(pid)
+            for worker in self.workers:
+                worker.kill()
+        if what == "executor":
+            # A JVM of its own on a cluster; in one process with the driver, its Python.
+            own = [pid for pid, args in family if "CoarseGrainedExecutorBackend" in args]
+            _kill(self.chance.choice(own or [p for p, a in family if "pyspark.daemon" in a] or [0]))
+        if what in ("postgres", "everything"):
+            self.kill_server()
+        if what in ("driver", "everything"):
+            self.run.wait()
+
+    def kill_server(self) -> None:
+        pid = self.server.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        again = EmbeddedPostgres.start(self.home)
+        self.server.stop()
+        self.server = again
+
+    def end(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+        if self.run is not None:
+            for pid, _ in [*self.descendants(self.run.pid), (self.run.pid, "")]:
+                _kill(pid)
+            self.run.wait()
+
+
+def _kill(pid: int) -> None:
+    if pid > 0:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Short, and open to the user that the server runs as."""
+    place = Path(tempfile.mkdtemp(prefix="pens-", dir="/tmp"))
+    place.chmod(0o711)
+    yield place
+    for data in place.glob("**/server/postgres"):
+        postmaster.stop(data)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def crash(place: Path, kills: list[str], conf: list[str], batch: int, messages: int) -> None:
+    stage = Stage(place, conf, batch)
+    with psycopg.connect(stage.server.dsn, autocommit=True) as connection:
+        Migrator(connection).up()
+        for queue in ("one", "two", "three"):
+            connection.execute("select penstock.create_queue(%s)", [queue])
+    try:
+        for number, what in enumerate(kills, 1):
+            stage.ensure()
+            goal = number * messages // len(kills)
+            landed = landed_rows(stage)
+            wait_for(lambda g=goal: busy(stage) and len(stage.enqueued()) >= g, "work")
+            wait_for(lambda n=landed: busy(stage) and landed_rows(stage) > n, "landing")
+            time.sleep(stage.chance.random() * 2)
+            stage.kill(what)
+            print(
+                f"{number}. killed {what}: {len(stage.enqueued())} messages, "
+                f"{landed_rows(stage)} rows landed",
+                flush=True,
+            )
+    finally:
+        stage.end()
+    drain(stage)
+    done = subprocess.run(stage.lake_command("run", "--once"), env=stage.environment(), check=False)
+    assert done.returncode == 0, (place / "errors").read_text()
+    check(stage)
+    stage.server.stop()
+
+
+def busy(stage: Stage) -> bool:
+    """Keeps all going: a server that was killed takes its workers along."""
+    stage.ensure()
+    return True
+
+
+def landed_rows(stage: Stage) -> int:
+    try:
+        with psycopg.connect(stage.server.dsn) as connection:
+            query = "select coalesce(sum(landed_rows), 0)::bigint from penstock.lake"
+            return int(connection.execute(query).fetchone()[0])  # type: ignore[index]
+    except psycopg.OperationalError:
+        return 0
+
+
+def drain(stage: Stage) -> None:
+    """Every message that is left comes to its end."""
+    with psycopg.connect(stage.server.dsn, autocommit=True) as connection:
+
+        def empty() -> bool:
+            for queue in ("one", "two", "three", "one.dlq", "two.dlq", "three.dlq"):
+                leases = connection.execute(
+                    "select id, token from penstock.claim(%s, 1000)", [queue]
+                ).fetchall()
+                if leases:
+                    ids, tokens = (list(part) for part in zip(*leases, strict=True))
+                    connection.execute(
+                        "select penstock.ack_many(%s::bigint[], %s::bigint[])", [ids, tokens]
+                    )
+            query = "select not exists (select from penstock.messages)"
+            return bool(connection.execute(query).fetchone()[0])  # type: ignore[index]
+
+        wait_for(empty, "all that is left is delivered")
+
+
+RECOUNT = """
+select queue, date_trunc('minute', finished_at at time zone 'UTC') at time zone 'UTC', count(*),
+       sum(payload_bytes_count)::bigint
+from penstock.history_log group by 1, 2 order by 1, 2
+"""
+GOLD = """
+select queue, minute, finished, payload_bytes
+from penstock.gold_queue_minute where finished > 0 order by 1, 2
+"""
+
+
+def check(stage: Stage) -> None:
+    import pyarrow.dataset as ds
+
+    bronze = ds.dataset(stage.lake / "bronze/history", partitioning="hive")
+    landed = bronze.to_table(columns=["id"])["id"].to_pylist()
+    attempts_path = stage.lake / "bronze/attempts"
+    attempts = ds.dataset(attempts_path, partitioning="hive").count_rows()
+    with psycopg.connect(stage.server.dsn) as connection:
+        finished = [row[0] for row in connection.execute("select id from penstock.history_log")]
+        tried = connection.execute("select count(*) from penstock.attempt_log").fetchone()
+        gold, recount = connection.execute(GOLD).fetchall(), connection.execute(RECOUNT).fetchall()
+    print(
+        f"{len(stage.enqueued())} messages, {len(finished)} finished, {len(landed)} landed, "
+        f"{len(set(landed))} of them distinct, {attempts} failed attempts"
+    )
+    assert stage.enqueued() <= set(finished)
+    assert len(set(finished)) == len(finished)
+    assert sorted(landed) == sorted(finished)
+    assert attempts == tried[0]  # type: ignore[index]
+    assert gold == recount
+
+
+@pytest.mark.timeout(900)
+def test_the_lake_has_everything_once_after_the_driver_and_everything_were_killed(
+    place: Path,
+) -> None:
+    crash(place, ["driver", "everything"], ["spark.master=local[1]"], batch=20, messages=4_000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_the_lake_has_everything_once_after_many_crashes(place: Path) -> None:
+    """Twenty rounds and a million messages, with executors of their own."""
+    rounds = int(os.environ.get("PENSTOCK_CRASH_ROUNDS", "20"))
+    messages = int(os.environ.get("PENSTOCK_CRASH_MESSAGES", "1000000"))
+    kinds = ["driver", "executor", "postgres", "everything"]
+    kills = [kinds[number % len(kinds)] for number in range(rounds)]
+    conf = ["spark.master=local-cluster[2,1,1024]", "spark.driver.memory=1g"]
+    crash(place, kills, conf, batch=500, messages=messages)
