@@ -236,6 +236,43 @@ async def test_as_many_run_at_once_as_the_handler_says_and_no_more(
     assert most == 7
 
 
+async def test_only_quick_handlers_have_messages_claimed_ahead(
+    dsn: str, client: AsyncClient
+) -> None:
+    await client.create_queue("work")
+    app = App()
+    handled = waiting = 0
+    pause, go_on = 0, asyncio.Event()
+
+    @app.handler("work", concurrency=4)
+    async def work(message: Delivery) -> None:
+        nonlocal handled, waiting
+        if handled >= pause:
+            waiting += 1
+            await go_on.wait()
+            waiting -= 1
+        handled += 1
+
+    async def far_ahead() -> bool:
+        stats = await client.stats("work")
+        settled = 2000 - stats.ready - stats.leased
+        return settled == handled >= 1000 and stats.leased > 12
+
+    await client.enqueue_many("work", range(2000))
+    async with Worker(app, dsn):
+        # Nothing is known of the handler yet: another worker may have the rest.
+        await until(lambda: waiting == 4, "four to begin")
+        assert (await client.stats("work")).leased == 4
+
+        pause = 1000
+        go_on.set()
+        go_on = asyncio.Event()
+        await until(far_ahead, "more to be claimed than can be begun at once")
+        pause = 2000
+        go_on.set()
+        await until(lambda: handled == 2000, "all of them")
+
+
 @pytest.mark.parametrize("commits", [True, False])
 async def test_a_handler_acks_in_its_own_transaction(
     dsn: str, client: AsyncClient, commits: bool, caplog: pytest.LogCaptureFixture

@@ -25,6 +25,8 @@ logger = logging.getLogger("penstock.worker")
 
 # What is claimed ahead should be begun within this time, by the pace of late.
 _AHEAD_SECONDS: Final = 0.02
+# More would not make claims cheaper, and it all waits for its lease if the process is killed.
+_AHEAD_MOST: Final = 500
 
 
 class Runner:
@@ -79,12 +81,12 @@ class Runner:
 
         Not when they are slow: another worker could have begun them.
         """
-        return min(self.concurrency, int(self.concurrency * _AHEAD_SECONDS / self._pace))
+        return min(_AHEAD_MOST, int(self.concurrency * _AHEAD_SECONDS / self._pace))
 
     def reserve(self) -> Want | None:
         """Room to be filled by a claim; `take` or `release` must follow."""
         # Not all of it at once: the next claim should be under way while these are worked on.
-        room = min(self.room, self.concurrency, 1000)
+        room = min(self.room, max(self.concurrency, self._ahead), 1000)
         if room <= 0:
             return None
         self._reserved += room
