@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,10 @@ def server(pg_bin: Path, testrun_uid: str) -> Iterator[EmbeddedPostgres]:
     """One server, shared by the workers of a run as any processes share one."""
     place = _fastest_place()
     for left in place.glob("penstock-test-*/use.lock"):
-        _clear(left.parent)
+        with contextlib.suppress(OSError):
+            # A young one may be of a run that is about to take its lock.
+            if time.time() - left.stat().st_mtime > 600:
+                _clear(left.parent)
     home = place / f"penstock-test-{testrun_uid}"
     with EmbeddedPostgres.start(home, bin_dir=pg_bin, settings=FAST) as server:
         yield server

@@ -272,7 +272,7 @@ ERRORS: Final = (
     ErrorRow(None, DatabaseUnavailableError, 503, 6),
     ErrorRow(None, ConfigurationError, 500, 2),
     ErrorRow(None, LakeConflictError, 409, 4),
-    ErrorRow(None, LakeMismatchError, 409, 4),
+    ErrorRow(None, LakeMismatchError, 409, 9),
     ErrorRow(None, LakeError, 500, 9),
     ErrorRow(None, PenstockError, 500, 1),
 )

@@ -1,13 +1,12 @@
 """The client processes, and the windows they run in."""
 
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -99,13 +98,18 @@ def crew(
             ours, theirs = context.Pipe()
             names = sessions_for or dict.fromkeys(System, f"bench-{number}")
             process = context.Process(target=client_main, args=(theirs, dsn, names), daemon=True)
-            with interrupts_ignored():
+            with interrupts_held():
                 process.start()
             # Ours alone, so that a client that dies is an end of file and not a wait for ever.
             theirs.close()
             pipes.append(ours)
             processes.append(process)
         yield Crew(pipes)
+    except BaseException:
+        # In the middle of a turn a client does not look at its pipe for a minute.
+        for process in processes:
+            process.terminate()
+        raise
     finally:
         for pipe in pipes:
             pipe.close()
@@ -117,16 +121,17 @@ def crew(
 
 
 @contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """Clients inherit this: Ctrl-C goes to the whole group, and is the parent's to handle."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def interrupts_held() -> Iterator[None]:
+    """Clients inherit this: Ctrl-C goes to the whole group, and is the parent's to handle.
+
+    One that comes meanwhile is not lost: the parent has it at the end of the block.
+    """
+    resource_tracker.ensure_running()  # as it starts it lets them through again
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _add_up(work: Work, seconds: float, tallies: list[Tally]) -> Window:

@@ -57,7 +57,7 @@ class Phase:
         """Rates in units of the machine's pace around each window."""
         # The control runs before the first pair and after each, so every pair lies between two.
         paces = [(before + after) / 2 for before, after in pairwise(self.control)]
-        return [rate / pace for rate, pace in zip(self.rates(system), paces, strict=True)]
+        return [r / p for r, p in zip(self.rates(system), paces, strict=True) if p > 0]
 
     @property
     def messages(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from penstock.bench.crew import interrupts_ignored
+from penstock.bench.crew import interrupts_held
 from penstock.bench.errors import BenchError
 from penstock.client_async import AsyncClient
 from penstock.listener import Listener
@@ -79,7 +79,7 @@ def subject(dsn: str) -> Iterator[Subject]:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=process_main, args=(theirs, dsn), daemon=True)
-    with interrupts_ignored():
+    with interrupts_held():
         process.start()
     theirs.close()
     try:
