@@ -24,6 +24,7 @@ from penstock.sighting import (
     SightFilter,
     Sighting,
     Sightings,
+    Times,
 )
 
 _ALL_STATS: Final = call("all_stats")
@@ -96,6 +97,31 @@ def recent_attempts(seconds: float = 300, sample: int = SAMPLE) -> Command[list[
         params,
         lambda rows: [Pace(queue, "failed", count, seconds) for queue, count, seconds in rows],
     )
+
+
+def recent_lost_leases(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Pace]]:
+    """The leases that ran out within the last seconds, likewise."""
+    params = {"seconds": seconds, "sample": sample}
+    return Command(
+        _text("recent_lost_leases"),
+        params,
+        lambda rows: [Pace(queue, "lost", count, seconds) for queue, count, seconds in rows],
+    )
+
+
+def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Times]]:
+    """How long messages waited and were worked on, of what finished within the last seconds."""
+    params = {"seconds": seconds, "sample": sample}
+    return Command(
+        _text("recent_times"),
+        params,
+        lambda rows: [Times(queue, tuple(w), tuple(worked)) for queue, w, worked in rows],
+    )
+
+
+def ids_given() -> Command[int]:
+    """The last id that was given out: about how many messages were ever enqueued."""
+    return Command(_text("ids_given"), {}, scalar)
 
 
 def dead_errors(queue: str | None = None, sample: int = SAMPLE) -> Command[list[DeadError]]:

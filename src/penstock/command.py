@@ -28,9 +28,18 @@ class Command(Generic[T]):
 
         `await connection.fetchval(*operations.enqueue("emails", payload).numbered())`
         """
-        names = list(dict.fromkeys(_PLACEHOLDER.findall(self.sql)))
-        sql = _PLACEHOLDER.sub(lambda match: f"${names.index(match[1]) + 1}", self.sql)
-        return sql, *(self.params[name] for name in names)
+        return self.numbered_text(self.sql), *(self.params[name] for name in self.names(self.sql))
+
+    @staticmethod
+    def names(sql: str) -> tuple[str, ...]:
+        """The parameters of a statement, each once."""
+        return tuple(dict.fromkeys(_PLACEHOLDER.findall(sql)))
+
+    @staticmethod
+    def numbered_text(sql: str) -> str:
+        """The statement with `$1` for the first of its `names`, and so on."""
+        names = Command.names(sql)
+        return _PLACEHOLDER.sub(lambda match: f"${names.index(match[1]) + 1}", sql)
 
     def then(self, more: Callable[[T], U]) -> Command[U]:
         """The same statement, with its answer read further."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Shelf: TypeAlias = Literal[
     "ready", "scheduled", "leased", "dead", "finished", "done", "expired", "cancelled", "superseded"
@@ -61,6 +61,18 @@ class Pace:
     state: str
     count: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds until the first claim, and in work, at `QUANTILES` of what a queue finished."""
+
+    queue: str
+    waited: tuple[float, ...]
+    worked: tuple[float, ...]
+
+
+QUANTILES: Final = (0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True)

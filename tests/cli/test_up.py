@@ -149,6 +149,12 @@ def test_two_share_one_server_and_the_last_one_stops_it(start: Start, home: Path
 def test_a_database_that_is_named_is_migrated_and_left_running(
     start: Start, home: Path, empty_dsn: str
 ) -> None:
+    refused = start("--json", PENSTOCK_DSN=empty_dsn)
+    out, err = refused.communicate()
+    assert refused.returncode == 2
+    assert "no API key" in out + err, "none is made unasked in somebody's own database"
+    create_key = [*COMMAND, "key", "create", "admin", "--scope", "admin", "--dsn", empty_dsn]
+    subprocess.run(create_key, check=True, capture_output=True)
     process = start("--json", PENSTOCK_DSN=empty_dsn)
     found = ready(process)
     assert (found["embedded"], found["dsn"]) == (False, empty_dsn)

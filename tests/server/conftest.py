@@ -117,7 +117,6 @@ class Process:
 
     popen: subprocess.Popen[str]
     url: str
-    key: str | None
 
     def kill(self) -> None:
         self.popen.kill()
@@ -148,12 +147,13 @@ def _start_process(dsn: str, *argv: str, **environment: str) -> Process:
     )
     assert popen.stdout is not None
     found: dict[str, Any] = json.loads(popen.stdout.readline())
-    return Process(popen, found["url"], found["admin_key"])
+    return Process(popen, found["url"])
 
 
 @pytest.fixture
-def start_process(dsn: str) -> Iterator[Callable[..., Process]]:
+def start_process(dsn: str, make_key: Callable[..., str]) -> Iterator[Callable[..., Process]]:
     """Starts servers as processes on the test's database, and ends what is left of them."""
+    make_key("somebody", "read")  # none starts without a key
     started: list[Process] = []
 
     def start(*argv: str, **environment: str) -> Process:

@@ -21,7 +21,6 @@ from penstock.errors import (
 )
 from penstock.operations.keys import revoke_key
 from penstock.server.app import endpoints
-from penstock.server.auth import FAILURES
 from penstock.server.first_key import FILE, admin_key
 from penstock.server.keys import key_id, new_key
 from penstock.server.settings import ServerSettings
@@ -131,12 +130,12 @@ def test_failures_are_counted_by_address_whatever_the_headers_say(
 ) -> None:
     good = open_client(make_key("reader", "read"))
     assert good.get("/api/stats").status_code == 200
-    statuses = []
-    for number in range(FAILURES + 1):
+    statuses, failures = [], ServerSettings().auth_failures
+    for number in range(failures + 1):
         spoofed = {"X-Forwarded-For": f"10.0.0.{number}", "Authorization": f"Bearer {number}"}
         answer = open_client().get("/api/stats", headers=spoofed)
         statuses.append(answer.status_code)
-    assert statuses == [401] * FAILURES + [429]
+    assert statuses == [401] * failures + [429]
     assert int(answer.headers["retry-after"]) > 0
     # Who was known before is not locked out by somebody else's failures.
     assert good.get("/api/stats").status_code == 200
@@ -182,9 +181,16 @@ def test_the_first_key_is_made_on_loopback_and_kept_for_the_owner(run: Any, tmp_
     assert admin_key(run, settings, tmp_path) not in (None, made)
 
 
-def test_no_other_address_is_served_without_a_key(run: Any) -> None:
-    with pytest.raises(ConfigurationError, match="no API key"):
-        admin_key(run, ServerSettings(host="0.0.0.0"), None)
+def test_no_other_address_is_served_without_a_key(run: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no API key.* other machines"):
+        admin_key(run, ServerSettings(host="0.0.0.0"), tmp_path)
+
+
+def test_no_key_is_made_unasked_in_a_database_that_was_named(run: Any, make_key: MakeKey) -> None:
+    with pytest.raises(ConfigurationError, match=r"no API key.* your own"):
+        admin_key(run, ServerSettings(), None)
+    make_key("mine", "read")
+    assert admin_key(run, ServerSettings(), None) is None
 
 
 def test_pages_want_a_session_and_a_session_ends_with_its_key(

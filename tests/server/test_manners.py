@@ -1,9 +1,8 @@
-"""Idempotency keys, settling many, reapers, activity, settings, metrics."""
+"""Idempotency keys, settling many, reapers, activity, settings."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -150,17 +149,6 @@ def test_every_act_of_an_operator_is_on_record(
     page = http.get("/api/admin/activity", params={"limit": 2}).json()
     rest = http.get("/api/admin/activity", params={"cursor": page["next"]}).json()
     assert [item["act"] for item in rest["items"]] == ["resume", "pause", "set queue"]
-
-
-def test_metrics_tell_of_requests_and_queues(http: httpx.Client) -> None:
-    for _ in range(3):
-        http.post("/api/messages", json={"topic": "orders", "json": 1}).raise_for_status()
-    page = http.get("/metrics").text
-    assert re.search(
-        r'penstock_http_requests_total\{.*route="/api/messages",status="201"\} 3', page
-    )
-    assert 'penstock_queue_messages{queue="orders",state="ready"} 3.0' in page
-    assert "penstock_http_request_seconds_bucket" in page
 
 
 def test_settings_come_from_the_environment_and_are_checked() -> None:

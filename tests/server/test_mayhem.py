@@ -6,13 +6,11 @@ import contextlib
 import json
 import resource
 import socket
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
-import psycopg
 import pytest
 
 MEMORY = 300 * 2**20
@@ -210,50 +208,3 @@ def test_nasty_text_in_every_field_is_refused_or_stored_faithfully(
         with contextlib.suppress(UnicodeEncodeError, httpx.LocalProtocolError):
             answer = shared.get("/api/stats", headers={header: text})
             assert answer.status_code < 500, header
-
-
-def test_a_database_that_stops_is_503_and_its_return_the_end_of_it(
-    pg_bin: Any, start_process: Start, tmp_path_factory: Any
-) -> None:
-    """The server of the tests goes on: this one has a database of its own to stop."""
-    import shutil
-    import tempfile
-    from pathlib import Path
-
-    from penstock.connections import Connections
-    from penstock.embedded import EmbeddedPostgres
-    from penstock.migrations import Migrator
-    from penstock.server.keys import new_key
-
-    home = Path(tempfile.mkdtemp(prefix="penstock-mayhem-"))
-    home.chmod(0o755)
-    try:
-        with EmbeddedPostgres.start(home, bin_dir=pg_bin) as database:
-            with psycopg.connect(database.dsn, autocommit=True) as connection:
-                Migrator(connection).up()
-            made = new_key("admin", ["admin"])
-            connections = Connections(
-                database.dsn, None, min_size=1, max_size=1, timeout=10, prepare_threshold=None
-            )
-            connections.run(made.command)
-            connections.close()
-            process = start_process("--dsn", database.dsn)
-            headers = {"Authorization": f"Bearer {made.token}"}
-            with httpx.Client(
-                base_url=process.url, headers=headers, timeout=60, verify=False
-            ) as client:
-                body = {"topic": "orders", "json": 1}
-                assert client.post("/api/messages", json=body).status_code == 201
-                database.stop()
-                away = client.post("/api/messages", json=body)
-                assert (away.status_code, "retry-after" in away.headers) == (503, True), away.text
-                assert client.get("/healthz/ready").status_code == 503
-                assert client.get("/healthz/live").status_code == 200
-                with EmbeddedPostgres.start(home, bin_dir=pg_bin):
-                    while client.post("/api/messages", json=body).status_code != 201:
-                        time.sleep(0.1)
-                    assert client.get("/healthz/ready").status_code == 200
-                    assert process.popen.poll() is None
-                    process.kill()
-    finally:
-        shutil.rmtree(home, ignore_errors=True)

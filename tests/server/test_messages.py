@@ -203,6 +203,10 @@ BAD = [
     ({"topic": "orders", "messages": []}, 422, "messages"),
     ({"topic": "orders", "messages": [{"json": 1}] * 1001}, 422, "messages"),
     ({"topic": "orders", "messages": [{"json": 1}, {}]}, 422, "messages[1].payload"),
+    ({"topic": "orders", "messages": [{"json": 1}], "key": "all"}, 422, "messages"),
+    ({"topic": "orders", "messages": [{"json": 1}], "priority": 1}, 422, "messages"),
+    ({"topic": "orders", "json": 1, "delay_seconds": 1.5}, 400, "delay_seconds"),
+    ({"topic": "orders", "json": 1, "priority": 10.0}, 422, "priority"),
     ({"topic": "orders", "json": 1, "on_conflict": "explode"}, 422, "on_conflict"),
     ([], 400, None),
 ]
@@ -217,6 +221,22 @@ def test_a_bad_message_is_refused_and_says_why(
     assert (answer.status_code, problem.get("field")) == (status, field), problem
     assert answer.headers["content-type"] == "application/problem+json"
     assert db.execute("select count(*) from penstock.messages").fetchone() == (0,)
+
+
+def test_a_whole_number_may_be_written_with_a_point(http: httpx.Client) -> None:
+    messages = [{"json": 1.5, "delay_seconds": 60.0}, {"json": [2.0], "priority": -1.0}]
+    ids = http.post("/api/messages", json={"topic": "orders", "messages": messages}).json()["ids"]
+    first, second = (http.get(f"/api/messages/{id}").json() for id in ids)
+    assert (first["json"], first["state"]) == (1.5, "scheduled")
+    assert (second["json"], second["priority"]) == ([2.0], -1)
+    found = http.post("/api/messages/dequeue", json={"topic": "orders", "count": 10.0})
+    assert [each["id"] for each in found.json()["messages"]] == ids[1:]
+
+
+def test_the_word_null_is_no_number(http: httpx.Client) -> None:
+    answer = http.get("/api/messages", params={"younger_than_seconds": "null"})
+    assert (answer.status_code, answer.json()["field"]) == (400, "younger_than_seconds")
+    assert http.get("/api/messages", params={"key": "null"}).status_code == 200
 
 
 @pytest.mark.parametrize(

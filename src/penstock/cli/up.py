@@ -41,9 +41,16 @@ class Stopped(BaseException):
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="The port; 8080 unless told, 0 is any free one."
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    help="Server processes that share the port, for a machine with several cores; 1 unless told.",
+)
 @click.option("--no-server", is_flag=True, help="The database alone, without HTTP.")
 @pass_session
-def up(session: Session, host: str | None, port: int | None, no_server: bool) -> None:
+def up(
+    session: Session, host: str | None, port: int | None, processes: int | None, no_server: bool
+) -> None:
     """Start a database with the schema in it and the server, until Ctrl-C.
 
     It is the embedded PostgreSQL, or the one that --dsn or the environment
@@ -51,7 +58,8 @@ def up(session: Session, host: str | None, port: int | None, no_server: bool) ->
     is left running.
     """
     no_server = no_server or _server_is_missing(session)
-    server = None if no_server else ServerSettings.from_environment(host=host, port=port)
+    chosen: dict[str, Any] = {"host": host, "port": port, "processes": processes}
+    server = None if no_server else ServerSettings.from_environment(**chosen)
     try:
         with _raising_on_signals(), _database(session.settings()) as dsn:
             with connect(dsn) as connection:
@@ -86,10 +94,12 @@ def _run(
         threading.Event().wait()
         return
     # Only here: importing the web framework takes longer than most commands.
-    from penstock.server.serving import serve
+    from penstock.server.processes import serve_many
+    from penstock.server.serving import serve as serve_one
 
     home = session.settings().home if session.settings().dsn is None else None
     key = admin_key(lambda command: run_once(dsn, command), server, home)
+    serve = serve_one if server.processes == 1 else serve_many
     serve(dsn, server, lambda url: ready({"url": url, "admin_key": key}))
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The application: all routes, in the order in which they are tried."""
+"""The application: all endpoints, the pages behind them, and what opens and closes with them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from penstock.server import health, openapi, ui
+from penstock.server.access_log import AccessLog
 from penstock.server.context import Context
 from penstock.server.control import queues, services
 from penstock.server.data import admin, enqueueing, finding, leases, settling, topics, verbs
-from penstock.server.exchange import AccessLog, Exchange, Exchanges
+from penstock.server.entrance import Entrance
+from penstock.server.exchange import Exchange
+from penstock.server.matching import Paths
 from penstock.server.problems import HttpError
-from penstock.server.routing import Endpoint, problem_reply, routes
+from penstock.server.routing import Endpoint, problem_reply
 
 FLUSH_SECONDS = 0.25
 
 
 def endpoints() -> list[Endpoint]:
-    """Every endpoint; those that are called most come first."""
+    """Every endpoint, in the order in which they are documented."""
     return [
         *enqueueing.endpoint.all,
         *leases.endpoint.all,
@@ -41,7 +44,7 @@ def endpoints() -> list[Endpoint]:
     ]
 
 
-def create_app(context: Context) -> Exchanges:
+def create_app(context: Context) -> Entrance:
     """The whole server as one ASGI application; its lifespan opens and closes the database."""
     access_log = AccessLog() if context.settings.access_log == "json" else None
 
@@ -64,13 +67,13 @@ def create_app(context: Context) -> Exchanges:
             await context.close()
 
     app = Starlette(
-        routes=[*routes(endpoints()), *ui.routes()],
+        routes=ui.routes(),
         exception_handlers={HTTPException: _refused, Exception: _failed},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.state.context = context
-    return Exchanges(app, finished)
+    return Entrance(context, Paths(endpoints()), app, finished)
 
 
 async def _flush(log: AccessLog) -> None:

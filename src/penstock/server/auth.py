@@ -16,7 +16,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -31,9 +31,9 @@ from penstock.server.problems import HttpError
 RELOAD_SECONDS: Final = 5.0
 INTERNAL: Final = "penstock."
 SESSION_SECONDS: Final = 12 * 3600
-FAILURES: Final = 10
 FAILURES_SECONDS: Final = 60.0
 _REMEMBERED: Final = 10_000
+_ANSWERS: Final = 1000
 _HOW: Final = "Send `Authorization: Bearer <key>`, or the key's name and the key by Basic."
 
 
@@ -44,12 +44,24 @@ class Principal:
     key_id: str
     name: str
     grants: tuple[Grant, ...]
+    # What was found out before: a caller asks about the same few queues again and again.
+    _answers: dict[tuple[Scope, str | None], bool] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def may(self, scope: Scope, queue: str | None = None) -> bool:
         """`penstock.` begins the names of the server's own queues: they are for admins."""
+        known = self._answers.get((scope, queue))
+        if known is not None:
+            return known
+        needed: Scope = scope
         if queue is not None and queue.startswith(INTERNAL):
-            scope = "admin"
-        return any(grant.covers(scope, queue) for grant in self.grants)
+            needed = "admin"
+        if len(self._answers) >= _ANSWERS:
+            self._answers.clear()
+        answer = any(grant.covers(needed, queue) for grant in self.grants)
+        self._answers[scope, queue] = answer
+        return answer
 
     def require(self, scope: Scope, queue: str | None = None) -> None:
         """PermissionDeniedError unless this scope was granted, for this queue."""
@@ -75,7 +87,8 @@ class Principal:
 class Failures:
     """How often each peer failed lately. Holds at most as many as failed within a minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._times: dict[str, list[float]] = {}
 
     def wait(self, peer: str) -> int:
@@ -86,7 +99,7 @@ class Failures:
             self._times.pop(peer, None)
             return 0
         self._times[peer] = lately
-        return 0 if len(lately) < FAILURES else int(lately[0] + FAILURES_SECONDS - now) + 1
+        return 0 if len(lately) < self._most else int(lately[0] + FAILURES_SECONDS - now) + 1
 
     def add(self, peer: str) -> None:
         now = time.monotonic()
@@ -98,7 +111,7 @@ class Failures:
 class Authenticator:
     """Recognises the holders of keys and of sessions."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, failures: int) -> None:
         self._database = database
         self._by_id: dict[str, KeyHash] = {}
         self._by_name: dict[str, KeyHash] = {}
@@ -106,10 +119,10 @@ class Authenticator:
         self._loading = asyncio.Lock()
         # Proofs by keyed digest: a leak of this process's memory would not give secrets away.
         self._digest_key = secrets.token_bytes(32)
-        self._proven: dict[bytes, KeyHash] = {}
+        self._proven: dict[bytes, tuple[KeyHash, Principal]] = {}
         self._proving: dict[bytes, asyncio.Task[KeyHash | None]] = {}
         self._hashing = asyncio.Semaphore(2)
-        self._failures = Failures()
+        self._failures = Failures(failures)
         self._secret: bytes | None = None
 
     def forget(self) -> None:
@@ -122,9 +135,9 @@ class Authenticator:
             raise AuthenticationError("no credentials were given", hint=_HOW)
         await self._load()
         digest = hmac.digest(self._digest_key, authorization.encode(errors="replace"), "sha256")
-        key = self._proven.get(digest)
-        if key is not None and self._by_id.get(key.id) == key and _is_live(key):
-            return Principal(key.id, key.name, key.grants)
+        proven = self._proven.get(digest)
+        if proven is not None and self._is_current(proven[0]):
+            return proven[1]
         if wait := self._failures.wait(peer):
             raise HttpError(
                 429,
@@ -133,24 +146,30 @@ class Authenticator:
                 hint=f"Wait {wait} s.",
                 headers={"Retry-After": str(wait)},
             )
-        key = await self._proof(digest, authorization)
-        if key is None:
+        found = await self._proof(digest, authorization)
+        if found is None:
             self._failures.add(peer)
             raise AuthenticationError("these credentials are not known", hint=_HOW)
-        return Principal(key.id, key.name, key.grants)
+        return found
 
-    async def _proof(self, digest: bytes, authorization: str) -> KeyHash | None:
+    def _is_current(self, key: KeyHash) -> bool:
+        known = self._by_id.get(key.id)
+        return (known is key or known == key) and _is_live(key)
+
+    async def _proof(self, digest: bytes, authorization: str) -> Principal | None:
         """Hundreds of connections may come with one new key at once: it is hashed once."""
         begun = self._proving.get(digest)
         if begun is None:
             begun = self._proving[digest] = asyncio.create_task(self._prove(authorization))
             begun.add_done_callback(lambda _: self._proving.pop(digest, None))
         key = await asyncio.shield(begun)
-        if key is not None:
-            if len(self._proven) >= _REMEMBERED:
-                self._proven.clear()
-            self._proven[digest] = key
-        return key
+        if key is None:
+            return None
+        if len(self._proven) >= _REMEMBERED:
+            self._proven.clear()
+        principal = Principal(key.id, key.name, key.grants)
+        self._proven[digest] = key, principal
+        return principal
 
     async def _prove(self, authorization: str) -> KeyHash | None:
         user, secret = _credentials(authorization)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 
 from starlette.types import Receive, Scope
 
@@ -25,18 +24,21 @@ class Bodies:
         self._seconds = settings.body_seconds
         self._held = 0
 
-    @asynccontextmanager
-    async def read(self, scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
-        """The whole body, unpacked; its bytes are counted until the block ends."""
+    def read(self, scope: Scope, receive: Receive) -> Reading:
+        """`async with` it: the whole body, unpacked; its bytes are counted until the block ends."""
         encoding, length = _headers(scope)
         if length > self._one:
             raise self._too_large()
-        taken = [0]
-        try:
-            packed = await self._in_time(receive, taken)
-            yield self._unpacked(packed, encoding, taken) if encoding else packed
-        finally:
-            self._held -= taken[0]
+        return Reading(self, receive, encoding)
+
+    async def begin(self, reading: Reading) -> bytes:
+        packed = await self._in_time(reading.receive, reading.taken)
+        if reading.encoding:
+            return self._unpacked(packed, reading.encoding, reading.taken)
+        return packed
+
+    def end(self, reading: Reading) -> None:
+        self._held -= reading.taken[0]
 
     async def _in_time(self, receive: Receive, taken: list[int]) -> bytes:
         try:
@@ -107,6 +109,33 @@ class Bodies:
             headers=_CLOSE,
             limit=self._one,
         )
+
+
+class Reading:
+    """One body, while it is held. Not a generator: that costs more than the reading."""
+
+    __slots__ = ("_bodies", "encoding", "receive", "taken")
+
+    def __init__(self, bodies: Bodies, receive: Receive, encoding: str) -> None:
+        self._bodies = bodies
+        self.receive = receive
+        self.encoding = encoding
+        self.taken = [0]
+
+    async def __aenter__(self) -> bytes:
+        try:
+            return await self._bodies.begin(self)
+        except BaseException:
+            self._bodies.end(self)
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bodies.end(self)
 
 
 class Disconnected(Exception):  # noqa: N818 - no error of ours

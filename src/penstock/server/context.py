@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from os import getpid
+from pathlib import Path
 from socket import gethostname
 
 from penstock.command import Command
@@ -28,12 +29,12 @@ from penstock.server.upkeep import Upkeep
 class Context:
     """The database, the settings, and what the routes share."""
 
-    def __init__(self, dsn: str, settings: ServerSettings) -> None:
+    def __init__(self, dsn: str, settings: ServerSettings, notes: Path | None = None) -> None:
         self.settings = settings
         self.database = Database(dsn, settings.pool)
-        self.auth = Authenticator(self.database)
+        self.auth = Authenticator(self.database, settings.auth_failures)
         self.bodies = Bodies(settings)
-        self.metrics = Metrics(self.database)
+        self.metrics = Metrics(self.database, notes)
         self.draining = asyncio.Event()
         self.board = Board(self.database)
         self.pulse = Pulse(self.board)
@@ -50,6 +51,7 @@ class Context:
         self.dispatcher.start()
         self.runner.start()
         self.pulse.start()
+        self.metrics.start()
         if self.settings.upkeep == "on":
             self.upkeep.start()
 
@@ -59,6 +61,7 @@ class Context:
         self.dispatcher.drain()
 
     async def close(self) -> None:
+        await self.metrics.stop()
         await self.pulse.stop()
         await self.upkeep.stop()
         await self.dispatcher.stop()

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-_NO_NUL = {"pattern": "^[^\\u0000\\ud800-\\udfff]*$"}
+_NO_NUL = {"pattern": "^[^\\u0000]*$"}
 
 
 def _text(low: int, high: int, what: str) -> Meta:
@@ -33,7 +33,8 @@ NewName: TypeAlias = Annotated[
     Meta(
         pattern="^[a-z0-9._-]{1,128}$",
         description="1 to 128 lowercase letters, digits and - _ .; not ending in .dlq",
-        extra_json_schema={"pattern": r"^(?!.*\.dlq$)(?!penstock\.)[a-z0-9._-]{1,128}$"},
+        # The database refuses reserved names, with better words than a pattern has.
+        extra_json_schema={"x-pattern": r"^(?!.*\.dlq$)(?!penstock\.)[a-z0-9._-]{1,128}$"},
     ),
 ]
 Id: TypeAlias = Annotated[str, Meta(pattern="^[1-9][0-9]{0,17}$", description="the message's id")]

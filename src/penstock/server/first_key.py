@@ -1,4 +1,7 @@
-"""The first key: made unasked where only this machine can call, demanded everywhere else."""
+"""The first key: made unasked in the embedded database, where only this machine can call.
+
+A database that was named is somebody's own: what opens it is made by who runs it, and asked for.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +29,23 @@ def admin_key(run: Run, settings: ServerSettings, home: Path | None) -> str | No
     if live:
         kept = _kept(home)
         return kept if kept and any(key.id == key_id(kept) for key in live) else None
-    if not settings.is_loopback:
+    if home is None or not settings.is_loopback:
+        reason = (
+            f"{settings.host} can be reached from other machines"
+            if home is not None
+            else "the database is your own"
+        )
         raise ConfigurationError(
-            f"there is no API key, and {settings.host} can be reached from other machines",
-            hint="Make one first: `penstock key create admin --scope admin`.",
+            f"there is no API key, and none is made unasked where {reason}",
+            hint="Make one first: `penstock key create admin --scope admin`, "
+            "with the same --dsn or environment.",
         )
     made = new_key("admin", ["admin"], created_by="penstock up")
     try:
         run(made.command)
     except ApiKeyExistsError:  # another server of the same moment was first
         return _kept(home)
-    if home is not None:
-        _keep(home / FILE, made.token)
+    _keep(home / FILE, made.token)
     return made.token
 
 

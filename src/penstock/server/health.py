@@ -35,5 +35,5 @@ async def ready(call: Call) -> Health:
 
 @endpoint("GET", "/metrics", scope="read", answers={200: str}, media_type="text/plain")
 async def metrics(call: Call) -> Reply:
-    """Numbers for Prometheus, of this process and of all queues."""
+    """Numbers for Prometheus, of the server and of all queues."""
     return Reply(await call.context.metrics.page(), media_type=CONTENT_TYPE)

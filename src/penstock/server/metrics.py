@@ -1,101 +1,114 @@
-"""Numbers for Prometheus: what this process answered, and what the queues hold.
-
-The queues are looked at when they are asked about, at most every few seconds; `penstock.stats`
-estimates what is too much to count, so that a look stays cheap at millions of messages.
-"""
+"""Numbers for Prometheus: what the server answered, and what the queues hold."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
-from penstock import insights
 from penstock.server.database import Database
 from penstock.server.exchange import Exchange
+from penstock.server.numbers import BUCKETS, Answers, Notes, Numbers
+from penstock.server.queue_metrics import QueueMetrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_LOOK_SECONDS: Final = 5.0
-_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_NAMES: Final = [*map(str, BUCKETS), "+Inf"]
 
 
-class Metrics:
+class Metrics(Collector):
     """One registry for each process, so that tests and several servers do not share numbers."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._looked_at = -1e9
-        self._queues: set[str] = set()
-        self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "penstock_http_requests_total",
-            "Requests answered.",
-            ["method", "route", "status"],
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "penstock_http_request_seconds",
-            "How long requests took, without the time that long polls waited.",
-            ["method", "route"],
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
-        self._messages = Gauge(
-            "penstock_queue_messages",
-            "Messages in each state.",
-            ["queue", "state"],
-            registry=self.registry,
-        )
-        self._oldest = Gauge(
-            "penstock_queue_oldest_ready_seconds",
-            "Age of the oldest ready message.",
-            ["queue"],
-            registry=self.registry,
-        )
-        self._up = Gauge(
-            "penstock_database_up", "1 while the database answers.", registry=self.registry
-        )
-        # Labels are found by a lock and a lookup: their children are kept.
-        self._children: dict[tuple[str, str, int], tuple[Callable[[], None], Histogram]] = {}
+    def __init__(self, database: Database, notes: Path | None = None) -> None:
+        self._numbers = Numbers()
+        self._notes = Notes(notes)
+        self._noting: asyncio.Task[None] | None = None
+        self._queues = QueueMetrics(database)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        self._registry.register(self._queues)
+
+    def start(self) -> None:
+        self._noting = asyncio.create_task(self._notes.keep(self._numbers))
+
+    async def stop(self) -> None:
+        if self._noting is not None:
+            self._noting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._noting
+        self._numbers.waiting = 0
+        self._notes.write(self._numbers)
 
     def count(self, method: str, exchange: Exchange) -> None:
         """One request more."""
         key = (method, exchange.route, exchange.status)
-        found = self._children.get(key)
-        if found is None:
-            route = exchange.route or "other"
-            found = (
-                self._requests.labels(method, route, str(exchange.status)).inc,
-                self._seconds.labels(method, route),
-            )
-            self._children[key] = found
-        found[0]()
-        found[1].observe(time.perf_counter() - exchange.started - exchange.waited)
+        answers = self._numbers.answers.get(key)
+        if answers is None:
+            answers = self._numbers.answers[key] = Answers()
+        answers.add(perf_counter() - exchange.started - exchange.waited)
+
+    def moved(self, how: str, count: int) -> None:
+        """So many were enqueued, delivered, settled; or lost: not settled for want of the lease."""
+        self._numbers.messages[how] = self._numbers.messages.get(how, 0) + count
+
+    def waits(self, more: int) -> None:
+        """So many consumers more wait for a message; or fewer."""
+        self._numbers.waiting += more
 
     async def page(self) -> bytes:
         """The numbers, in the format of Prometheus."""
-        if time.monotonic() - self._looked_at > _LOOK_SECONDS:
-            await self._look()
-        return generate_latest(self.registry)
+        await self._queues.look()
+        return generate_latest(self._registry)
 
-    async def _look(self) -> None:
-        self._looked_at = time.monotonic()
-        try:
-            queues = await self._database.run(insights.queues())
-            found = [await self._database.run(insights.stats(queue.name)) for queue in queues]
-        except Exception:
-            self._up.set(0)
-            return
-        self._up.set(1)
-        for stats in found:
-            for state in ("ready", "scheduled", "leased", "dead"):
-                self._messages.labels(stats.queue, state).set(getattr(stats, state))
-            self._oldest.labels(stats.queue).set(stats.oldest_ready_seconds or 0)
-        names = {stats.queue for stats in found}
-        for gone in self._queues - names:
-            self._oldest.remove(gone)
-            for state in ("ready", "scheduled", "leased", "dead"):
-                self._messages.remove(gone, state)
-        self._queues = names
+    def collect(self) -> Iterator[Metric]:
+        total = self._notes.sum(self._numbers)
+        yield from _answered(total)
+        messages = CounterMetricFamily(
+            "penstock_http_messages",
+            "Messages enqueued, delivered and settled over HTTP; lost: their lease was.",
+            labels=["how"],
+        )
+        for how, count in total.messages.items():
+            messages.add_metric([how], count)
+        yield messages
+        yield GaugeMetricFamily(
+            "penstock_http_long_polls", "Consumers that wait for a message.", total.waiting
+        )
+
+
+def _answered(total: Numbers) -> Iterator[Metric]:
+    requests = CounterMetricFamily(
+        "penstock_http_requests", "Requests answered.", labels=["method", "route", "status"]
+    )
+    seconds = HistogramMetricFamily(
+        "penstock_http_request_seconds",
+        "How long requests took, without the time that long polls waited.",
+        labels=["method", "route"],
+    )
+    by_route: dict[tuple[str, str], Answers] = {}
+    for (method, route, status), each in total.answers.items():
+        requests.add_metric([method, route or "other", str(status)], each.count)
+        by_route.setdefault((method, route or "other"), Answers()).add_all(each)
+    for labels, each in by_route.items():
+        seconds.add_metric(labels, _cumulative(each.buckets), each.seconds)
+    yield requests
+    yield seconds
+
+
+def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
+    total, found = 0, []
+    for name, count in zip(_NAMES, buckets, strict=True):
+        total += count
+        found.append((name, float(total)))
+    return found

@@ -1,7 +1,7 @@
 """The last hours of the queues, kept in memory: what a chart shows to who comes late.
 
-Every 15 seconds the board is looked at, whether anybody is there or not, and a few numbers of each
-queue are kept. They go with the process: what has to last is in the lake.
+Every 15 seconds two parts of the board are looked at, whether anybody is there or not, and a few
+numbers of each queue are kept. They go with the process: what has to last is in the lake.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Pulse:
     async def beat(self) -> None:
         """Note how things are now; a database that is away leaves a gap."""
         try:
-            self.beats.append(beat_of(await self._board.look()))
+            self.beats.append(beat_of(await self._board.look("stats", "finished")))
         except Exception as error:
             log.debug("no beat: %s", error)
 

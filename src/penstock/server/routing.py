@@ -17,11 +17,11 @@ from typing import Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.routing import Route
-from starlette.types import Receive, Send
+from starlette.types import Receive
 from starlette.types import Scope as AsgiScope
 
 from penstock.access import Scope
+from penstock.errors import LeaseLostError
 from penstock.operations import Command
 from penstock.server.auth import Principal
 from penstock.server.bodies import Disconnected
@@ -29,6 +29,7 @@ from penstock.server.context import Context
 from penstock.server.exchange import Exchange, log
 from penstock.server.invalid import invalid
 from penstock.server.problems import MEDIA_TYPE, HttpError, describe
+from penstock.server.whole_numbers import Shape
 
 T = TypeVar("T")
 Handler = Callable[["Call"], Awaitable[Any]]
@@ -97,7 +98,7 @@ class Call:
 
 
 class Endpoint:
-    """One route: an ASGI application of its own, so that Starlette puts nothing around it."""
+    """One method of one path."""
 
     def __init__(
         self,
@@ -129,25 +130,27 @@ class Endpoint:
         self.hidden = hidden
         self.status = next(iter(answers))
         self._decoder = None if body is None else msgspec.json.Decoder(body)
+        self._shape: Shape | None = None
 
     @property
     def name(self) -> str:
         return self.handler.__name__
 
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+    async def answer(self, context: Context, scope: AsgiScope, receive: Receive) -> Reply | None:
+        """The reply; None if the caller has gone."""
         exchange: Exchange = scope["exchange"]
         exchange.route = self.path
         try:
-            reply = await self._answer(scope, receive)
+            return await self._answer(context, scope, receive)
         except Disconnected:
             exchange.status = 499
-            return
+            return None
         except Exception as error:
-            reply = problem_reply(error, exchange)
-        await send_reply(send, reply)
+            if isinstance(error, LeaseLostError):
+                context.metrics.moved("lost", 1)
+            return problem_reply(error, exchange)
 
-    async def _answer(self, scope: AsgiScope, receive: Receive) -> Reply:
-        context: Context = scope["app"].state.context
+    async def _answer(self, context: Context, scope: AsgiScope, receive: Receive) -> Reply:
         call = Call(context, scope, receive, await self._principal(context, scope))
         if self.query is not None:
             call.query = _query(self.query, scope["query_string"])
@@ -158,7 +161,7 @@ class Endpoint:
         check_json(scope)
         async with context.bodies.read(scope, receive) as raw:
             call.raw = raw
-            call.body = _decoded(self._decoder, raw)
+            call.body = self._decoded(self._decoder, raw)
             return self._reply(await self.handler(call))
 
     async def _principal(self, context: Context, scope: AsgiScope) -> Principal:
@@ -170,6 +173,19 @@ class Endpoint:
         if self.scope != "any":
             found.require(self.scope)
         return found
+
+    def _decoded(self, decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
+        try:
+            try:
+                return decoder.decode(raw)
+            except msgspec.ValidationError as error:
+                if "got `float`" not in str(error):
+                    raise
+            if self._shape is None:
+                self._shape = Shape(self.body)
+            return decoder.decode(self._shape.rewritten(raw))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise invalid(error, "body", raw) from None
 
     def _reply(self, answer: Any) -> Reply:
         return answer if isinstance(answer, Reply) else Reply(answer, self.status)
@@ -207,35 +223,17 @@ class Endpoints:
         return register
 
 
-def routes(endpoints: list[Endpoint]) -> list[Route]:
-    """One route for each path, which knows all its methods: another one is a 405."""
-    by_path: dict[str, dict[str, Endpoint]] = {}
-    for each in endpoints:
-        by_path.setdefault(each.path, {})[each.method] = each
-        if each.method == "GET":
-            # The server below us leaves the body of the answer out.
-            by_path[each.path]["HEAD"] = each
-    return [Route(path, _Methods(methods)) for path, methods in by_path.items()]
-
-
-class _Methods:
-    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
-        self._endpoints = endpoints
-
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        found = self._endpoints.get(scope["method"])
-        if found is not None:
-            await found(scope, receive, send)
-            return
-        allowed = ", ".join(self._endpoints)
-        error = HttpError(
-            405,
-            "MethodNotAllowed",
-            f"{scope['method']} is not for this path",
-            hint=f"Allowed: {allowed}.",
-            headers={"Allow": allowed},
-        )
-        await send_reply(send, problem_reply(error, scope["exchange"]))
+def other_method(allowed: Mapping[str, Endpoint], scope: AsgiScope) -> Reply:
+    """To a path that is there, but not for this method."""
+    names = ", ".join(allowed)
+    error = HttpError(
+        405,
+        "MethodNotAllowed",
+        f"{scope['method']} is not for this path",
+        hint=f"Allowed: {names}.",
+        headers={"Allow": names},
+    )
+    return problem_reply(error, scope["exchange"])
 
 
 def problem_reply(error: Exception, exchange: Exchange) -> Reply:
@@ -248,13 +246,14 @@ def problem_reply(error: Exception, exchange: Exchange) -> Reply:
     return Reply(problem, problem.status, headers, MEDIA_TYPE)
 
 
-async def send_reply(send: Send, reply: Reply) -> None:
+def encoded(reply: Reply) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Its headers and its body, ready to send."""
     body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
     kind = _JSON if reply.media_type == "application/json" else _content_type(reply.media_type)
-    headers = [kind, (b"content-length", str(len(body)).encode())]
-    headers += [(name.lower().encode(), value.encode()) for name, value in reply.headers.items()]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    headers = [kind, (b"content-length", b"%d" % len(body))]
+    if reply.headers:
+        headers += [(name.lower().encode(), v.encode()) for name, v in reply.headers.items()]
+    return headers, body
 
 
 def _content_type(media_type: str) -> tuple[bytes, bytes]:
@@ -281,21 +280,18 @@ def check_json(scope: AsgiScope) -> None:
         )
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
-    try:
-        return decoder.decode(raw)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise invalid(error, "body", raw) from None
-
-
 def _query(kind: Any, text: bytes) -> Any:
     try:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict")
         found = dict(pairs)
         if len(found) < len(pairs):
             raise HttpError(400, "MalformedQuery", "a parameter is given more than once")
-        return msgspec.convert(found, kind, strict=False)
+        query = msgspec.convert(found, kind, strict=False)
     except UnicodeDecodeError:
         raise HttpError(400, "MalformedQuery", "the query is not UTF-8, percent-encoded") from None
     except msgspec.ValidationError as error:
         raise invalid(error, "query") from None
+    for name in found:
+        if getattr(query, name) is None:  # msgspec takes the word null for nothing
+            raise HttpError(400, "MalformedQuery", f"{name} is {found[name]!r:.100}", field=name)
+    return query

@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -29,9 +30,8 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def serve(dsn: str, settings: ServerSettings, ready: Callable[[str], None]) -> None:
     """Serve until a signal comes; `ready` is told the address, once it answers."""
-    listening = listen(settings)
-    raise_file_limit()
-    with listening:
+    with listen(settings) as listening:
+        raise_file_limit()
         server = make_server(dsn, settings, lambda: ready(url_of(listening)))
         uvloop.run(server.serve([listening]))
 
@@ -69,9 +69,14 @@ def raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def make_server(dsn: str, settings: ServerSettings, ready: Callable[[], None]) -> Server:
-    """A server that `await server.serve([socket])` runs, until its `should_exit` is set."""
-    context = Context(dsn, settings)
+def make_server(
+    dsn: str, settings: ServerSettings, ready: Callable[[], None], notes: Path | None = None
+) -> Server:
+    """A server that `await server.serve([socket])` runs, until its `should_exit` is set.
+
+    `notes` is the directory in which servers that share a port note their numbers.
+    """
+    context = Context(dsn, settings, notes)
     config = uvicorn.Config(
         create_app(context),
         http=Guarded.limited(settings),

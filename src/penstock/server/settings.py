@@ -4,12 +4,14 @@
 |---|---|---|
 | `PENSTOCK_HTTP_HOST` | the address to listen on | 127.0.0.1 |
 | `PENSTOCK_HTTP_PORT` | the port; 0 takes any free one | 8080 |
+| `PENSTOCK_HTTP_PROCESSES` | server processes on this machine, which share the port | 1 |
 | `PENSTOCK_HTTP_POOL` | connections to the database, for each process | 10 |
 | `PENSTOCK_HTTP_MAX_BODY_BYTES` | the largest body that is read | 16 MiB |
 | `PENSTOCK_HTTP_BODIES_BYTES` | all bodies that are held at a moment, together | 64 MiB |
 | `PENSTOCK_HTTP_BODY_SECONDS` | how long a body may take to arrive | 30 |
 | `PENSTOCK_HTTP_IDLE_SECONDS` | how long a connection may wait for its next request | 60 |
 | `PENSTOCK_HTTP_MAX_CONNECTIONS` | open connections, for each process | 20000 |
+| `PENSTOCK_HTTP_AUTH_FAILURES` | failed credentials an address has in a minute | 10 |
 | `PENSTOCK_HTTP_DRAIN_SECONDS` | how long requests may go on after SIGTERM | 20 |
 | `PENSTOCK_HTTP_ACCESS_LOG` | `json` lines on stderr, or `off` | json |
 | `PENSTOCK_HTTP_UPKEEP` | `off` leaves expiry and schedules to workers and claims | on |
@@ -30,12 +32,14 @@ from penstock.errors import ConfigurationError
 _PREFIX: Final = "PENSTOCK_HTTP_"
 _RANGES: Final = {
     "port": (0, 65535),
+    "processes": (1, 64),
     "pool": (1, 1000),
     "max_body_bytes": (1024, 2**30),
     "bodies_bytes": (1024, 2**36),
     "body_seconds": (1, 3600),
     "idle_seconds": (1, 3600),
     "max_connections": (1, 1_000_000),
+    "auth_failures": (1, 1_000_000),
     "drain_seconds": (0, 3600),
 }
 _WORDS: Final = {
@@ -52,12 +56,14 @@ class ServerSettings:
 
     host: str = "127.0.0.1"
     port: int = 8080
+    processes: int = 1
     pool: int = 10
     max_body_bytes: int = 16 * 2**20
     bodies_bytes: int = 64 * 2**20
     body_seconds: int = 30
     idle_seconds: int = 60
     max_connections: int = 20_000
+    auth_failures: int = 10
     drain_seconds: int = 20
     access_log: str = "json"
     upkeep: str = "on"

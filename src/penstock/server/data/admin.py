@@ -41,7 +41,7 @@ class NewSchedule(Struct, forbid_unknown_fields=True):
         Meta(
             max_length=200,
             description="minute, hour, day of month, month, day of week",
-            extra_json_schema={"enum": ["", "0 3 * * *", "*/15 * * * *", "@daily"]},
+            extra_json_schema={"format": "cron", "examples": ["0 3 * * *", "@daily", ""]},
         ),
     ]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
@@ -27,10 +28,14 @@ from penstock.server.data.rendering import claimed
 from penstock.server.database import Database
 
 log: Final = logging.getLogger("penstock.server")
-LOOK_SECONDS: Final = 1.25
+LOOK_SECONDS: Final = 1.5
 MAX_COUNT: Final = 1000
 # A look for a lane is over in milliseconds; a consumer whose time is up waits for it this long.
 LAST_LOOK_SECONDS: Final = 2.0
+# Consumers that came together, as after a restart, would all come back together, every 20 s: where
+# many wait, each one's time is cut by up to this share, by chance.
+SPREAD: Final = 0.1
+MANY: Final = 20
 
 
 class LaneKey(NamedTuple):
@@ -113,6 +118,8 @@ class Dispatcher:
         if alone or strict:
             self._woke(key.topic)
         try:
+            if len(lane.waiters) > MANY:
+                seconds *= 1 - random.random() * SPREAD
             return await self._await(lane, waiter, 0 if self._draining else seconds, gone)
         finally:
             if waiter in lane.waiters:

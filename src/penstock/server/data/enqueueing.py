@@ -14,6 +14,7 @@ from penstock.message import NewMessage
 from penstock.operations import create_queue, enqueue, enqueue_many
 from penstock.payload import JsonText
 from penstock.server.data import documents as d
+from penstock.server.data.enqueue_schema import SCHEMA, is_silent
 from penstock.server.data.together import Kind
 from penstock.server.database import Database
 from penstock.server.idempotency import HEADER, once
@@ -29,6 +30,7 @@ endpoint: Final = Endpoints("messages")
     "/api/messages",
     scope="enqueue",
     body=d.Enqueue,
+    body_schema=SCHEMA,
     answers={201: d.Enqueued | d.EnqueuedMany},
     problems=(404, 409, 429),
 )
@@ -44,6 +46,7 @@ async def enqueue_messages(call: Call) -> Any:
 
     async def work(connection: AnyConnection | None) -> d.Enqueued | d.EnqueuedMany:
         ids = await _run(call.context.database, commands, connection)
+        call.context.metrics.moved("enqueued", len(ids))
         if body.messages is UNSET:
             return d.Enqueued(str(ids[0]))
         return d.EnqueuedMany([str(id) for id in ids])
@@ -66,12 +69,14 @@ async def _enqueue_one(call: Call, body: d.Enqueue) -> d.Enqueued:
     kind = Kind(topic, body.on_conflict, body.unique, _is_plain(message))
     enqueues = call.context.together.enqueues
     try:
-        return d.Enqueued(str(await enqueues.submit(kind, message)))
+        id = await enqueues.submit(kind, message)
     except QueueNotFoundError:
         if is_strict(call):
             raise
-    await call.run(create_queue(topic, exist_ok=True))
-    return d.Enqueued(str(await enqueues.submit(kind, message)))
+        await call.run(create_queue(topic, exist_ok=True))
+        id = await enqueues.submit(kind, message)
+    call.context.metrics.moved("enqueued", 1)
+    return d.Enqueued(str(id))
 
 
 def _is_plain(message: NewMessage) -> bool:
@@ -99,6 +104,8 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
         return [_Part(topic, [0], _one(topic, _message(body, ""), body))]
     if (body.payload, body.json) != (UNSET, UNSET):
         raise _refused("messages", "either `messages`, or one message with `payload` or `json`")
+    if not is_silent(body):
+        raise _refused("messages", "beside `messages`: topic, on_conflict, unique")
     by_topic: dict[str, list[tuple[int, NewMessage]]] = {}
     for number, each in enumerate(body.messages):
         message = _message(each, f"messages[{number}].")

@@ -38,20 +38,28 @@ async def dequeue_messages(call: Call) -> d.Messages:
     call.require("consume", body.topic)
     worker = body.worker or call.principal.name
     if body.wait_seconds:
-        return d.Messages(await _wait(call, body, worker))
+        found = await _wait(call, body, worker)
+    else:
+        found = await _claim(call, body, worker)
+    call.context.metrics.moved("delivered", len(found))
+    return d.Messages(found)
+
+
+async def _claim(call: Call, body: d.Dequeue, worker: str) -> list[d.Message]:
     want = Want(body.topic, body.visibility_timeout_seconds, worker)
     try:
-        return d.Messages(await call.context.together.claims.submit(want, body.count))
+        return await call.context.together.claims.submit(want, body.count)
     except QueueNotFoundError:
         if is_strict(call):
             raise
-        return d.Messages([])
+        return []
 
 
 async def _wait(call: Call, body: d.Dequeue, worker: str) -> list[d.Message]:
     """Until there is a message, the time is over, or the caller has gone."""
     gone = asyncio.ensure_future(_disconnected(call))
     began = perf_counter()
+    call.context.metrics.waits(1)
     try:
         return await call.context.dispatcher.wait(
             LaneKey(body.topic, body.visibility_timeout_seconds, worker),
@@ -61,6 +69,7 @@ async def _wait(call: Call, body: d.Dequeue, worker: str) -> list[d.Message]:
             gone,
         )
     finally:
+        call.context.metrics.waits(-1)
         call.exchange.waited = perf_counter() - began
         gone.cancel()
 
@@ -83,6 +92,7 @@ async def ack_message(call: Call) -> d.Settled:
     """Done: the message is finished. 409 if the lease is no longer held."""
     lease = await _held(call, call.body)
     await call.context.together.acks.submit(None, lease)
+    call.context.metrics.moved("settled", 1)
     return d.Settled(id=call.path["id"], status="deleted", state="done")
 
 
@@ -174,6 +184,7 @@ async def require_queues(call: Call, ids: Sequence[int]) -> None:
 
 
 async def _settled(call: Call, state: SettledState) -> d.Settled:
+    call.context.metrics.moved("settled", 1)
     status: Status = STATUS[state]
     if state == "dead":
         # Whether it went to the dead letters, or its queue has none.

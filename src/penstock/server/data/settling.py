@@ -79,6 +79,9 @@ async def settle_messages(call: Call) -> SettledMany:
                 )
                 for number in numbers
             }
+    settled = sum(each.settled for each in results.values())
+    call.context.metrics.moved("settled", settled)
+    call.context.metrics.moved("lost", len(wanted) - settled)
     return SettledMany([results[number] for number in range(len(wanted))])
 
 

@@ -49,7 +49,7 @@ class Together:
         self, kind: Kind, messages: Sequence[NewMessage]
     ) -> Sequence[int | Exception]:
         try:
-            return await self._database.run(_command(kind, messages))
+            return await self._database.run_quick(_command(kind, messages))
         except DatabaseUnavailableError:
             raise
         except (PenstockError, psycopg.Error) as error:
@@ -70,7 +70,7 @@ class Together:
     async def _claim(self, want: Want, counts: Sequence[int]) -> Sequence[list[d.Message]]:
         total = min(sum(counts), MAX_CLAIM)
         command = claim_documents(want.topic, total, want.lease_seconds, want.worker)
-        found = await self._database.run(command)
+        found = await self._database.run_quick(command)
         shares = []
         for count in counts:  # in the order in which they came
             shares.append(found[:count])
@@ -82,9 +82,9 @@ class Together:
             # Two proofs for one message: which of them was right, only one by one can tell.
             return [await self._ack_one(lease) for lease in leases]
         if len(leases) == 1:
-            await self._database.run(ack(leases[0]))
+            await self._database.run_quick(ack(leases[0]))
             return [None]
-        settled = await self._database.run(ack_many(leases))
+        settled = await self._database.run_quick(ack_many(leases))
         return [None if id in settled else _lost(id) for id, _ in leases]
 
     async def _ack_one(self, lease: tuple[int, int]) -> Exception | None:
