@@ -36,7 +36,8 @@ WORKER = {
     *("idle_queries_per_second", "enqueue_wakeups_on_over_off"),
 }
 CONTRACTS = {
-    *("pgmq_cycle", "pgmq_cycle_pinned", "pgmq_cycle_scheduled_1m", "mdb_claim_over_native"),
+    *("pgmq_cycle", "pgmq_cycle_batch", "pgmq_cycle_pinned", "pgmq_cycle_scheduled_1m"),
+    "mdb_claim_over_native",
 }
 HTTP = {
     *("enqueue_1_over_static", "dequeue_ack_1_over_static", "batch_100_over_sql"),

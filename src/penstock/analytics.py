@@ -73,6 +73,12 @@ def minutes(since: datetime, until: datetime, step: int, queues: Queues) -> Comm
     return Command(_text("gold_minutes"), params, _steps)
 
 
+def quarters(since: datetime, until: datetime, queues: Queues) -> Command[list[GoldStep]]:
+    """In quarters of an hour; the first is whole, even if it began earlier."""
+    params = {"since": since, "until": until, "queues": queues}
+    return Command(_text("gold_quarters"), params, _steps)
+
+
 def days(since: datetime, until: datetime, queues: Queues) -> Command[list[GoldStep]]:
     return Command(_text("gold_days"), {"since": since, "until": until, "queues": queues}, _steps)
 

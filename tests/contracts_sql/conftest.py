@@ -12,19 +12,20 @@ from psycopg import RawCursor, sql
 from penstock.embedded import EmbeddedPostgres
 from penstock.migrations import Migrator
 
-from .sessions import Connection
+from .sessions import Connection, rows
+from .work import Session
 
 Fill = Callable[[Connection], object]
 
 
 @pytest.fixture
-def session(connect: Callable[..., Connection]) -> Callable[..., Connection]:
+def session(connect: Callable[..., Connection]) -> Session:
     """Opens sessions, of the test's database or another, that take $1 as libpq does."""
     return lambda dsn=None, **options: connect(dsn, cursor_factory=RawCursor, **options)
 
 
 @pytest.fixture
-def db(session: Callable[..., Connection]) -> Connection:
+def db(session: Session) -> Connection:
     return session()
 
 
@@ -64,3 +65,12 @@ def pgmq_dsn(make_database: Callable[[str], str], pgmq_template: str) -> str:
 @pytest.fixture
 def real_pgmq_dsn(make_database: Callable[[str], str], real_pgmq_template: str) -> str:
     return make_database(real_pgmq_template)
+
+
+@pytest.fixture(params=["penstock", "pgmq"])
+def mq(request: pytest.FixtureRequest, session: Session) -> Connection:
+    """A session with a queue `work`, on our functions and on PGMQ's own."""
+    name = {"penstock": "pgmq_dsn", "pgmq": "real_pgmq_dsn"}[request.param]
+    connection = session(request.getfixturevalue(name))
+    rows(connection, "select pgmq.create('work')")
+    return connection

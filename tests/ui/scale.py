@@ -94,7 +94,8 @@ def build(dsn: str, share: float = 1.0, say: Any = lambda text: None) -> None:
         db.execute(GOLD, {"queues": QUEUES, "minutes": max(60, int(1440 * share))})
         for text in (GOLD_DAY, GOLD_ERRORS, GOLD_WORKERS):
             db.execute(text, {"queues": QUEUES})
-        db.execute("vacuum analyze penstock.queue_minute, penstock.queue_day, penstock.history_log")
+        for table in ("queue_minute", "queue_quarter", "queue_day", "history_log"):
+            db.execute(f"vacuum analyze penstock.{table}")
         say(f"all after {time.monotonic() - started:.0f} s")
 
 

@@ -10,6 +10,8 @@ from playwright.sync_api import expect
 from tests.ui import stages
 from tests.ui.conftest import MakeSite, Site, Visit, twin
 
+from penstock.server.ui.pages import queues
+
 PAGES = [
     "/",
     "/queues",
@@ -104,6 +106,42 @@ def test_queues_are_found_sorted_and_filtered_by_the_address(sick: Site, visit: 
     assert page.locator("tbody th a").all_inner_texts() == ["reports"]
     page.goto("/queues?q=voic")
     assert page.locator("tbody th a").all_inner_texts() == ["invoices"]
+
+
+@pytest.mark.parametrize("sort", queues.SORTS)
+def test_queues_are_paged_by_place(
+    sick: Site, visit: Visit, monkeypatch: pytest.MonkeyPatch, sort: str
+) -> None:
+    everything = [each["name"] for each in twin(sick, f"/queues.json?sort={sort}")["queues"]]
+    monkeypatch.setattr(queues, "PAGE", 2)
+    page = visit(sick, f"/queues?sort={sort}")
+    seen = page.locator("tbody th a").all_inner_texts()
+    while page.get_by_role("link", name="Next").count():
+        page.get_by_role("link", name="Next").click()
+        page.wait_for_load_state()
+        seen += page.locator("tbody th a").all_inner_texts()
+    assert seen == everything
+
+
+def test_a_queue_that_comes_or_goes_moves_no_other_to_another_page(
+    sick: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sick.client.create_queue("a-first")
+    sick.fresh()
+    monkeypatch.setattr(queues, "PAGE", 3)
+    first = twin(sick, "/queues.json")
+    second = twin(sick, f"/queues.json?after={first['next']}")["queues"]
+    sick.client.drop_queue("a-first")
+    sick.fresh()
+    again = twin(sick, f"/queues.json?after={first['next']}")["queues"]
+    assert [each["name"] for each in again] == [each["name"] for each in second]
+
+
+def test_a_place_that_is_none_is_refused(sick: Site) -> None:
+    with sick.http("admin") as http:
+        answer = http.get("/queues.json?after=last")
+    assert answer.status_code == 422
+    assert "12:emails" in answer.text
 
 
 @pytest.mark.parametrize(

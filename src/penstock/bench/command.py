@@ -64,6 +64,16 @@ def _messages(default: int, text: str) -> Callable[[Command], Command]:
     return click.option("--messages", type=kind, default=default, show_default=True, help=text)
 
 
+def _only(figures: tuple[str, ...]) -> Callable[[Command], Command]:
+    return click.option(
+        "--only",
+        multiple=True,
+        type=click.Choice(figures),
+        metavar="FIGURE",
+        help=f"Measure only this: {', '.join(figures)}; may be given several times.",
+    )
+
+
 @click.group()
 def bench() -> None:
     """Measure Penstock beside a plain SKIP LOCKED table, on your own database.
@@ -133,10 +143,20 @@ def worker(**chosen: Any) -> None:
     _run("worker", **chosen)
 
 
+CONTRACT_FIGURES = (
+    "pgmq_cycle",
+    "pgmq_cycle_batch",
+    "pgmq_cycle_pinned",
+    "pgmq_cycle_scheduled_1m",
+    "mdb_claim_over_native",
+)
+
+
 @bench.command()
 @_shared
 @_clients
 @_messages(500_000, "How many have to pass pinned; twice as many are delayed.")
+@_only(CONTRACT_FIGURES)
 def contracts(**chosen: Any) -> None:
     """PGMQ's functions beside a table of PGMQ's shape, and the claim of mdb_queue."""
     _run("contracts", **chosen)
@@ -163,13 +183,7 @@ LAKE_FIGURES = ("land_over_jdbc", "claim_over_log", "sink_over_jdbc")
 @bench.command()
 @_json
 @_messages(2_000_000, "Rows of history to land; a fifth of it is claimed, followed and enqueued.")
-@click.option(
-    "--only",
-    multiple=True,
-    type=click.Choice(LAKE_FIGURES),
-    metavar="FIGURE",
-    help=f"Measure only this: {', '.join(LAKE_FIGURES)}; may be given several times.",
-)
+@_only(LAKE_FIGURES)
 @click.option(
     "--jdbc-jar",
     metavar="FILE",

@@ -14,6 +14,7 @@ PAYLOAD_BYTES = 200
 
 class Kind(StrEnum):
     CYCLE = "cycle"
+    CYCLE_BY_ONE = "cycle_by_one"
     ENQUEUE = "enqueue"
     CONTROL = "control"
 
@@ -70,11 +71,14 @@ def client_main(pipe: Connection, dsn: str, sessions_for: Mapping[StrEnum, str])
 def _serve(pipe: Connection, session: Session, work: Work) -> None:
     session.synchronous_commit(work.synchronous_commit)
     payloads = [wire.json_payload(PAYLOAD_BYTES, number) for number in range(work.batch)]
-    enqueue = enqueue_step(session, work.queue, payloads)
+    if work.kind is Kind.CYCLE_BY_ONE:
+        enqueue = one_by_one([enqueue_step(session, work.queue, [each]) for each in payloads])
+    else:
+        enqueue = enqueue_step(session, work.queue, payloads)
     pipe.send(None)
     span: Span = pipe.recv()
     time.sleep(max(0.0, span.start - time.monotonic()))
-    if work.kind is Kind.CYCLE:
+    if work.kind in (Kind.CYCLE, Kind.CYCLE_BY_ONE):
         pipe.send(cycles(session, work, enqueue, span))
     else:
         pipe.send(repeats(enqueue if work.kind is Kind.ENQUEUE else session.control, work, span))
@@ -89,13 +93,22 @@ def enqueue_step(session: Session, queue: str, payloads: list[bytes]) -> Step:
     return lambda: session.enqueue_many(name, whole)
 
 
+def one_by_one(steps: list[Step]) -> Step:
+    def step() -> None:
+        for each in steps:
+            each()
+
+    return step
+
+
 def cycles(session: Session, work: Work, enqueue: Step, span: Span) -> Tally:
-    """Enqueue n, claim n, ack n, each its own commit.
+    """Enqueue n, claim n, ack n, each its own commit; or enqueue and ack one by one.
 
     What counts is what was settled: a claim may come back short when another client was
     quicker, and then so is the count.
     """
     queue, count, clock = work.queue.encode(), wire.int4(work.batch), time.monotonic
+    ack = session.ack_by_one if work.kind is Kind.CYCLE_BY_ONE else session.ack
     tally = Tally()
     begun = clock()
     while begun < span.stop:
@@ -103,7 +116,7 @@ def cycles(session: Session, work: Work, enqueue: Step, span: Span) -> Tally:
         enqueued = clock()
         claimed = session.claim(queue, count)
         received = clock()
-        settled = session.ack(claimed)
+        settled = ack(claimed)
         ended = clock()
         # A cycle belongs to the window that it ends in, so both edges lose and win alike.
         if span.count_from <= ended < span.stop:

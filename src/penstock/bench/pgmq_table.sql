@@ -17,7 +17,13 @@ create table penstock_bench.q_standin (
 );
 create index q_standin_vt on penstock_bench.q_standin (vt);
 
-create function penstock_bench.standin_send(queue text, msgs jsonb[], delay interval default '0')
+create function penstock_bench.standin_send(queue text, msg jsonb) returns setof bigint language plpgsql as $$
+begin
+    return query execute format('insert into penstock_bench.%I (vt, message) values ($2, $1) returning msg_id', 'q_' || queue)
+    using msg, clock_timestamp();
+end $$;
+
+create function penstock_bench.standin_send_batch(queue text, msgs jsonb[], delay interval default '0')
 returns setof bigint language plpgsql as $$
 begin
     return query execute format(
@@ -42,6 +48,14 @@ begin
                    for update skip locked))
          returning m.msg_id, m.message, m.read_ct, m.enqueued_at', 'q_' || queue)
     using make_interval(secs => vt_seconds), qty;
+end $$;
+
+create function penstock_bench.standin_delete(queue text, id bigint) returns boolean language plpgsql as $$
+declare
+    gone bigint;
+begin
+    execute format('delete from penstock_bench.%I m where m.msg_id = $1 returning m.msg_id', 'q_' || queue) into gone using id;
+    return gone is not null;
 end $$;
 
 create function penstock_bench.standin_delete(queue text, ids bigint[])

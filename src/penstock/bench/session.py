@@ -81,25 +81,34 @@ class Session:
             )
         return settled
 
+    def ack_by_one(self, claimed: PGresult) -> int:
+        """Settle everything that a claim returned, with a call for each; how many were."""
+        return sum(self._ack_one(claimed, row) for row in range(claimed.ntuples))
+
     def control(self) -> None:
         """Something that has nothing to do with queues, to see how fast the machine is."""
         self._call(b"control", [])
 
     def _ack_by_token(self, claimed: PGresult, count: int) -> int:
         if count == 1:
-            self._call(b"ack", [_value(claimed, 0, 0), _value(claimed, 0, 1)])
-            return 1
+            return self._ack_one(claimed, 0)
         ids, tokens = _column(claimed, 0), _column(claimed, 1)
         settled = self._call(b"ack_many", [wire.int8_array(ids), wire.int8_array(tokens)])
         return settled.ntuples
 
     def _ack_by_worker(self, claimed: PGresult, count: int) -> int:
         if count == 1:
-            settled = self._call(b"ack", [_value(claimed, 0, 0), self._worker])
-        else:
-            ids = wire.int8_array(_column(claimed, 0))
-            settled = self._call(b"ack_many", [ids, self._worker])
+            return self._ack_one(claimed, 0)
+        ids = wire.int8_array(_column(claimed, 0))
+        settled = self._call(b"ack_many", [ids, self._worker])
         return int.from_bytes(_value(settled, 0, 0))
+
+    def _ack_one(self, claimed: PGresult, row: int) -> int:
+        id = _value(claimed, row, 0)
+        if self.system is System.PENSTOCK:
+            self._call(b"ack", [id, _value(claimed, row, 1)])
+            return 1
+        return int.from_bytes(_value(self._call(b"ack", [id, self._worker]), 0, 0))
 
     def _run(self, query: str) -> None:
         self._check(self._connection.exec_(query.encode()))

@@ -65,17 +65,17 @@ select count(*) from pgmq.delete($2::text, $1::bigint[])
 set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off
 
 -- name: standin.enqueue
-select * from penstock_bench.standin_send('standin', array[$2::jsonb]) where $1::text is not null
+select * from penstock_bench.standin_send('standin', $2::jsonb) where $1::text is not null
 
 -- name: standin.enqueue_many
-select * from penstock_bench.standin_send('standin', $2::jsonb[]) where $1::text is not null
+select * from penstock_bench.standin_send_batch('standin', $2::jsonb[]) where $1::text is not null
 
 -- name: standin.claim
 select msg_id, message, read_ct, enqueued_at from penstock_bench.standin_read('standin', 30, $2::integer)
  where $1::text is not null and $3::text is not null
 
 -- name: standin.ack
-select count(*) from penstock_bench.standin_delete('standin', array[$1::bigint]) where $2::text is not null
+select penstock_bench.standin_delete('standin', $1::bigint)::integer::bigint where $2::text is not null
 
 -- name: standin.ack_many
 select count(*) from penstock_bench.standin_delete('standin', $1::bigint[]) where $2::text is not null
@@ -121,7 +121,7 @@ select pgmq.create(%(queue)s)
 select count(*) from pgmq.send_batch(%(queue)s, array_fill(%(payload)s::jsonb, array[%(count)s::integer]), 21600)
 
 -- name: standin.load_scheduled
-select count(*) from penstock_bench.standin_send('standin', array_fill(%(payload)s::jsonb, array[%(count)s::integer]), interval '6 hours')
+select count(*) from penstock_bench.standin_send_batch('standin', array_fill(%(payload)s::jsonb, array[%(count)s::integer]), interval '6 hours')
 
 -- name: pgmq.purge
 select pgmq.purge_queue(%(queue)s)

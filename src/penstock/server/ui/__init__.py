@@ -18,6 +18,7 @@ from penstock.server.ui.pages import (
     messages,
     overview,
     queue_acts,
+    queue_settings,
     queues,
     schedule_acts,
     schedules,
@@ -27,7 +28,7 @@ from penstock.server.ui.pages import (
 )
 
 _PAGES = (overview, queues, messages, dead_letters, workers, schedules, analytics, system, activity)
-_ACTS = (queue_acts, message_acts, schedule_acts, system_acts)
+_ACTS = (queue_settings, queue_acts, message_acts, schedule_acts, system_acts)
 
 
 def routes() -> list[BaseRoute]:

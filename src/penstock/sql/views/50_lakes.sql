@@ -6,6 +6,7 @@ from penstock.lake l cross join lateral penstock.lake_lag(l.name) lag;
 
 -- Gold, as the lake published it last.
 create or replace view penstock.gold_queue_minute as select * from penstock.queue_minute;
+create or replace view penstock.gold_queue_quarter as select * from penstock.queue_quarter;
 create or replace view penstock.gold_queue_day as select * from penstock.queue_day;
 create or replace view penstock.gold_error_day as select * from penstock.error_day;
 create or replace view penstock.gold_worker_minute as select * from penstock.worker_minute;

@@ -13,16 +13,17 @@ from penstock.server.ui.pages.messages import readable
 from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()
+QUARTER: Final = 900
 # Range: how long, and the step of its charts in seconds; None is by the day.
 RANGES: Final[dict[str, tuple[timedelta, int | None]]] = {
     "1 h": (timedelta(hours=1), 60),
     "6 h": (timedelta(hours=6), 300),
-    "24 h": (timedelta(hours=24), 900),
+    "24 h": (timedelta(hours=24), QUARTER),
     "7 d": (timedelta(days=7), None),
     "30 d": (timedelta(days=30), None),
     "90 d": (timedelta(days=90), None),
 }
-# A day by the minute, of all queues, is asked for in parts, two at a time: each is quick.
+# Hours by the minute, of all queues, are asked for in parts, two at a time: each is quick.
 PART: Final = timedelta(hours=3)
 # Gold is published once in a while: nobody misses a minute.
 KEPT_SECONDS: Final = 60.0
@@ -61,6 +62,8 @@ async def _read(visit: Visit, chosen: str, queues: list[str] | None) -> dict[str
     since = until - length
     if step is None:
         steps = await visit.run(gold.days(since, until, queues))
+    elif step == QUARTER:
+        steps = _filled(await visit.run(gold.quarters(since, until, queues)), since, until, step)
     else:
         two = asyncio.Semaphore(2)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 from penstock import browsing, insights
@@ -11,10 +13,12 @@ from penstock.server.ui.diagnosis import diagnose
 from penstock.server.ui.errors import kinds_of
 from penstock.server.ui.lines import QueueLine, queue_lines
 from penstock.server.ui.pages.overview import series
-from penstock.server.ui.visits import Pages, View, Visit
+from penstock.server.ui.visits import Pages, View, Visit, refused
 
 pages: Final = Pages()
 PAGE: Final = 200
+_NEVER: Final = -100_000_000_000
+Place = tuple[float, str]
 SORTS: Final = ("name", "ready", "oldest", "leased", "scheduled", "dead", "done", "failed")
 
 
@@ -26,15 +30,18 @@ async def queues(visit: Visit) -> View:
     only = visit.asked_one("only", ("all", "trouble", "paused", "dead"))
     lines = queue_lines(snapshot, diagnose(snapshot), visit.context.pulse)
     found = [line for line in lines if _fits(line, wanted, only)]
-    found.sort(key=lambda line: _key(line, sort))
-    start = visit.asked_whole("from", 0, 0, 1_000_000)
+    places = {line.name: _place(line, sort, snapshot.at) for line in found}
+    found.sort(key=lambda line: places[line.name])
+    after = _asked_place(visit, places)
+    rest = [line for line in found if after is None or places[line.name] > after]
+    page = rest[:PAGE]
     data = {
         "at": snapshot.at,
-        "queues": found[start : start + PAGE],
+        "queues": page,
         "found": len(found),
         "all": len(lines),
-        "from": start,
-        "next": start + PAGE if start + PAGE < len(found) else None,
+        "after": visit.asked("after"),
+        "next": _text(places[page[-1].name]) if len(rest) > PAGE else None,
         "q": wanted,
         "sort": sort,
         "only": only,
@@ -53,11 +60,18 @@ def _fits(line: QueueLine, wanted: str | None, only: str) -> bool:
     }[only]
 
 
-def _key(line: QueueLine, sort: str) -> Any:
+def _place(line: QueueLine, sort: str, at: datetime) -> Place:
+    """Where a queue stands in the list: the largest number first, then by name.
+
+    A page begins after a place, not at a number of queues: whatever came or went in between, no
+    queue that stayed where it was is left out, or shown twice.
+    """
+    waiting = line.oldest_ready_seconds
     value = {
         "name": 0,
         "ready": line.ready,
-        "oldest": line.oldest_ready_seconds or 0,
+        # Since when, which unlike for how long stays as it is.
+        "oldest": _NEVER if waiting is None else round(waiting - at.timestamp(), 3),
         "leased": line.leased,
         "scheduled": line.scheduled,
         "dead": line.dead,
@@ -65,6 +79,24 @@ def _key(line: QueueLine, sort: str) -> Any:
         "failed": line.failed_per_minute or 0,
     }[sort]
     return (-value, line.name)
+
+
+def _text(place: Place) -> str:
+    return f"{-place[0]}:{place[1]}"
+
+
+def _asked_place(visit: Visit, places: Mapping[str, Place]) -> Place | None:
+    text = visit.asked("after")
+    if text is None:
+        return None
+    value, _, name = text.partition(":")
+    try:
+        asked = (-float(value), name)
+    except ValueError:
+        raise refused("after", text, "what `next` says, such as 12:emails") from None
+    # Since when is told by two clocks, which agree within a second: it is the same place.
+    now = places.get(name)
+    return now if now is not None and 0 < abs(now[0] - asked[0]) < 1 else asked
 
 
 @pages("/queues/{name}/")

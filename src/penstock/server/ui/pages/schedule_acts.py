@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from penstock import insights, operations
 from penstock.schedule import Schedule
-from penstock.server.problems import HttpError
 from penstock.server.ui.acts import Act, Deed, Field, Question
 from penstock.server.ui.formats import moment
+from penstock.server.ui.forms import name_field, require_changes, typed
 from penstock.server.ui.pages.queue_acts import check_there
 from penstock.server.ui.visits import Visit, refused
 
@@ -102,11 +102,6 @@ class DropSchedule(_Plain):
 
 
 def _fields(visit: Visit, found: Schedule | None) -> list[Field]:
-    def value(name: str, current: Any) -> str:
-        if name in visit.form:
-            return visit.form[name][0]
-        return "" if current is None else str(current)
-
     payload = None if found is None else json.dumps(found.payload, indent=2, ensure_ascii=False)
     zone, missed = ("UTC", "once") if found is None else (found.time_zone, found.missed)
     fields = [
@@ -114,22 +109,22 @@ def _fields(visit: Visit, found: Schedule | None) -> list[Field]:
             name="queue",
             label="Queue",
             required=True,
-            value=value("queue", found and found.queue) or visit.asked("queue") or "",
+            value=typed(visit, "queue", found and found.queue) or visit.asked("queue") or "",
         ),
         Field(
             name="cron",
             label="Rule",
             required=True,
-            value=value("cron", found and found.cron),
+            value=typed(visit, "cron", found and found.cron),
             hint="minute hour day month weekday, such as 30 3 * * mon-fri; or @daily",
         ),
-        Field(name="time_zone", label="Time zone", value=value("time_zone", zone)),
+        Field(name="time_zone", label="Time zone", value=typed(visit, "time_zone", zone)),
         Field(
             name="missed",
             label="Fires that nobody was there for",
             kind="select",
             options=MISSED,
-            value=value("missed", missed),
+            value=typed(visit, "missed", missed),
         ),
     ]
     if not visit.redacts:
@@ -138,7 +133,7 @@ def _fields(visit: Visit, found: Schedule | None) -> list[Field]:
                 name="payload",
                 label="Payload, as JSON",
                 kind="textarea",
-                value=value("payload", payload or "{}"),
+                value=typed(visit, "payload", payload or "{}"),
             )
         )
     return fields
@@ -164,19 +159,12 @@ class CreateSchedule(Act):
     path = "/schedules/create"
 
     async def ask(self, visit: Visit) -> Question:
-        name = Field(
-            name="name",
-            label="Name",
-            value=visit.asked("name") or "",
-            required=True,
-            hint="1 to 128 lowercase letters, digits, and - _ .",
-        )
         return Question(
             title="Create a schedule",
             button="Create",
             back="/schedules",
             text=["A message is enqueued whenever the rule says so, exactly once."],
-            fields=[name, *_fields(visit, None)],
+            fields=[name_field(visit, "name"), *_fields(visit, None)],
         )
 
     async def do(self, visit: Visit) -> Deed:
@@ -212,8 +200,7 @@ class EditSchedule(ScheduleAct):
         visit.principal.require("operate", wanted["queue"])
         await check_there(visit, wanted["queue"])
         changes: Any = {n: value for n, value in wanted.items() if value != getattr(found, n)}
-        if not changes:
-            raise HttpError(422, "NothingToChange", "nothing was changed")
+        require_changes(changes)
         return Deed(
             command=operations.set_schedule(found.name, changes),
             act="set schedule",

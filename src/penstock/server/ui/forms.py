@@ -1,0 +1,70 @@
+"""What forms of several acts share: their inputs, and how what was typed is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from penstock.server.problems import HttpError
+from penstock.server.ui.acts import Field
+from penstock.server.ui.formats import count
+from penstock.server.ui.visits import Visit, refused
+
+T = TypeVar("T")
+LIMITS: Final = ("1000", "100", "10000", "100000")
+
+
+def typed(visit: Visit, name: str, current: object) -> str:
+    """What an input shows: what was typed, if the form comes again, or else what is there."""
+    if name in visit.form:
+        return visit.form[name][0]
+    return "" if current is None else str(current)
+
+
+def name_field(visit: Visit, name: str) -> Field:
+    """The name of something that is to be made."""
+    return Field(
+        name=name,
+        label="Name",
+        value=visit.asked(name) or "",
+        required=True,
+        hint="1 to 128 lowercase letters, digits, and - _ .",
+    )
+
+
+def limit_field(visit: Visit) -> Field:
+    return Field(
+        name="limit",
+        label="At most",
+        kind="select",
+        value=visit.asked("limit") or LIMITS[0],
+        options=[(each, count(int(each))) for each in sorted(LIMITS, key=int)],
+        hint="The rest stays; it can be done again.",
+    )
+
+
+def limit_of(visit: Visit) -> int:
+    return int(visit.asked_one("limit", LIMITS))
+
+
+def whole_of(field: str, text: str | None, allowed: str) -> int | None:
+    """The whole number that was typed; None, if nothing was."""
+    if text is None or not text.strip():
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise refused(field, text, allowed)
+    return int(text)
+
+
+def decimal_of(visit: Visit, name: str, default: T) -> float | T:
+    """The number that was typed; the default, if nothing was."""
+    text = visit.asked(name)
+    try:
+        return default if text is None else float(text)
+    except ValueError:
+        raise refused(name, text or "", "a number") from None
+
+
+def require_changes(changes: Mapping[str, Any]) -> None:
+    if not changes:
+        raise HttpError(422, "NothingToChange", "nothing was changed")
