@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,10 @@ def start(home: Path) -> Iterator[Start]:
     """Starts `penstock up` with a home of its own; ends what is left of it."""
     started: list[subprocess.Popen[str]] = []
 
-    def call(*argv: str, **environment: str) -> subprocess.Popen[str]:
+    def call(*argv: str, lake: bool = False, **environment: str) -> subprocess.Popen[str]:
         without = {k: v for k, v in os.environ.items() if k not in ("PENSTOCK_DSN", "DATABASE_URL")}
         process = subprocess.Popen(
-            [*COMMAND, "up", *argv],
+            [*COMMAND, "up", *([] if lake else ["--no-lake"]), *argv],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -189,3 +190,42 @@ def test_bad_input_is_one_line_and_starts_nothing(
     assert (process.returncode, out, err.count("\n")) == (code, "", 1)
     assert says in err
     assert not server_runs(home)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "end", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
+def test_finished_messages_are_in_the_lake_without_being_asked(
+    start: Start, home: Path, end: signal.Signals
+) -> None:
+    process = start("--json", "--no-server", lake=True)
+    found = ready(process)
+    assert found["lake"] == str(home / "lake")
+    with psycopg.connect(found["dsn"], autocommit=True) as connection:
+        connection.execute("select penstock.create_queue('hello')")
+        connection.execute("select penstock.enqueue('hello', '1')")
+        connection.execute("select penstock.ack(id, token) from penstock.claim('hello')")
+        published = "select sum(finished) from penstock.gold_queue_day"
+        while connection.execute(published).fetchone() != (1,):
+            assert process.poll() is None
+            time.sleep(0.2)
+    lakes = [pid for pid in children(process.pid) if "up_lake" in command_line(pid)]
+    assert len(lakes) == 1
+    process.send_signal(end)
+    process.communicate()
+    while command_line(lakes[0]) or server_runs(home):
+        time.sleep(0.1)
+    assert process.returncode == (0 if end is signal.SIGINT else -end)
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""

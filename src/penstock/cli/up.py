@@ -22,6 +22,7 @@ from rich.text import Text
 from penstock.cli.commands import Verb
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, connect, pass_session, run_once
+from penstock.cli.up_lake import running_lake, why_not
 from penstock.embedded import EmbeddedPostgres
 from penstock.migrations import Migrator
 from penstock.server.first_key import admin_key
@@ -47,18 +48,17 @@ class Stopped(BaseException):
     help="Server processes that share the port, for a machine with several cores; 1 unless told.",
 )
 @click.option("--no-server", is_flag=True, help="The database alone, without HTTP.")
+@click.option("--no-lake", is_flag=True, help="Without the lake.")
 @pass_session
-def up(
-    session: Session, host: str | None, port: int | None, processes: int | None, no_server: bool
-) -> None:
+def up(session: Session, no_server: bool, no_lake: bool, **chosen: Any) -> None:
     """Start a database with the schema in it and the server, until Ctrl-C.
 
     It is the embedded PostgreSQL, or the one that --dsn or the environment
     names. Ctrl-C or SIGTERM stops what was started; a database that was named
-    is left running.
+    is left running. Where Spark is installed, history of the embedded one is
+    landed in a lake every minute, which the analytics of the UI come from.
     """
     no_server = no_server or _server_is_missing(session)
-    chosen: dict[str, Any] = {"host": host, "port": port, "processes": processes}
     server = None if no_server else ServerSettings.from_environment(**chosen)
     try:
         with _raising_on_signals(), _database(session.settings()) as dsn:
@@ -69,7 +69,8 @@ def up(
             shown = without_password(dsn)
             embedded = session.settings().dsn is None
             ready = {"dsn": shown, "schema_version": version, "embedded": embedded}
-            _run(session, dsn, server, lambda extra: _announce(session, ready | extra))
+            with _lake(session, dsn, wanted=embedded and not no_lake) as lake:
+                _run(session, dsn, server, lambda extra: _announce(session, ready | lake | extra))
     except Stopped:
         if not session.json:
             session.screen.err.print("stopped")
@@ -80,6 +81,17 @@ def _server_is_missing(session: Session) -> bool:
         return False
     session.screen.err.print("without HTTP: that needs `pip install penstock[server]`")
     return True
+
+
+@contextmanager
+def _lake(session: Session, dsn: str, *, wanted: bool) -> Iterator[dict[str, str]]:
+    if not wanted:
+        yield {}
+    elif missing := why_not():
+        yield {"lake_missing": missing}
+    else:
+        with running_lake(dsn, session.settings().home) as path:
+            yield {"lake": path}
 
 
 def _run(
@@ -170,6 +182,10 @@ def _welcome(screen: Screen, ready: Mapping[str, Any], commands: list[str]) -> N
         sign_in = f"/login?key={ready['admin_key']}" if ready["admin_key"] else ""
         screen.line(f"Server: {ready['url']}{sign_in}")
         screen.line(f"HTTP interface: {ready['url']}/docs")
+    if "lake" in ready:
+        screen.line(f"Lake, brought up to date every minute: {ready['lake']}")
+    elif "lake_missing" in ready:
+        screen.line(f"Without a lake, and its charts: {ready['lake_missing']}")
     text = "\n".join(commands)
     if screen.interactive:
         screen.out.print(Panel.fit(Text(text), title="try, in another terminal"))
