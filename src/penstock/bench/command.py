@@ -177,7 +177,10 @@ def http(**chosen: Any) -> None:
     _run("http", **chosen)
 
 
-LAKE_FIGURES = ("land_over_jdbc", "claim_over_log", "sink_over_jdbc")
+LAKE_FIGURES = (
+    *("land_over_jdbc", "claim_over_log", "sink_over_jdbc", "queue_while_landing"),
+    *("longest_snapshot_seconds", "lake_latency_p50_seconds"),
+)
 
 
 @bench.command()
@@ -191,8 +194,25 @@ LAKE_FIGURES = ("land_over_jdbc", "claim_over_log", "sink_over_jdbc")
     show_default=True,
     help="PostgreSQL's JDBC driver, for the other side.",
 )
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=4,
+    show_default=True,
+    help="How often the two sides of a figure take turns.",
+)
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Spark for the figures with two sides, such as spark.master=...",
+)
+@click.option("--short", is_flag=True, help="A minute to see that it runs; its figures say little.")
 def lake(json_file: TextIO | None, **chosen: Any) -> None:
-    """Spark on Penstock beside Spark's JDBC, on a PostgreSQL that is thrown away."""
+    """Spark on Penstock beside Spark's JDBC, and what landing costs the queue.
+
+    On a PostgreSQL of its own, which is thrown away.
+    """
     from penstock.bench.tcp_server import tcp_server
 
     with tcp_server() as dsn:

@@ -1,43 +1,24 @@
-"""`bench lake`: Spark on Penstock beside Spark's own JDBC, in turns."""
+"""The figures of `bench lake` that have two sides, each with Spark."""
 
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from penstock.bench.command import LAKE_FIGURES as FIGURES
 from penstock.bench.comparison import Comparison
 from penstock.bench.errors import BenchError
+from penstock.bench.lake_history import QUEUE, fill_history, in_pieces
 from penstock.bench.lake_jdbc import Jdbc
-from penstock.bench.options import Options
 from penstock.bench.progress import Progress
-from penstock.bench.report import Findings, Row, rate_text, ratio_text
-from penstock.bench.scratch import HISTORY_ON, Scratch
+from penstock.bench.scratch import Scratch
 from penstock.bench.session import System
-from penstock.lake.session import spark_session
+from penstock.lake.bronze import Landing
+from penstock.lake.lake import Lake
 
-QUEUE = "bench-lake"
-QUEUES = {QUEUE: HISTORY_ON}
-ROUNDS = 4
-HEADINGS = ("Penstock", "beside it", "Penstock / beside")
 ROWS_PER_PARTITION = 50_000
 # Claiming and enqueuing write, and need fewer rows to be measured well.
 WRITE_SHARE = 5
-_PIECE = 10_000
-_METHOD = (
-    "Rows a second from the call to its return, Spark with all cores of the machine in one "
-    "process, a PostgreSQL that is thrown away beside it, messages of about 200 bytes. land: "
-    "history into Parquet, by `lake run` into bronze (by day and queue, with its ledger), and by "
-    "spark.read.jdbc and write.parquet (as it comes) in as many partitions. claim: a stream that "
-    "claims a queue, into Parquet, and a stream of as many rows of history, both with "
-    "availableNow and the same batches. sink: a DataFrame into a queue, and by write.jdbc into a "
-    "table with a primary key and nothing else, in as many partitions. In turns A B B A after "
-    "one turn that does not count; each figure is the median of the ratios of neighbours."
-)
 
 
 @dataclass
@@ -52,40 +33,15 @@ class Pair:
         return Comparison(tuple(self.left), tuple(self.right)).ratio
 
 
-def run(place: Scratch, options: Options, progress: Progress) -> Findings:
-    chosen = options.only or FIGURES
-    jdbc = Jdbc(place.dsn, Path(options.jdbc_jar))
-    notes = [] if jdbc.jar.exists() else [jdbc.missing]
-    if not jdbc.jar.exists():
-        chosen = tuple(figure for figure in chosen if not figure.endswith("_over_jdbc"))
-    progress.say("starting Spark")
-    with _session(jdbc) as spark, tempfile.TemporaryDirectory(prefix="penstock-bench-") as home:
-        bench = _Bench(place, spark, jdbc, Path(home), progress, options.messages)
-        progress.plan(len(chosen) * (2 * ROUNDS + 2))
-        pairs = {figure: bench.compare(figure) for figure in chosen}
-    return _findings(pairs, notes)
-
-
-@contextmanager
-def _session(jdbc: Jdbc) -> Iterator[Any]:
-    settings = {"spark.driver.memory": "3g", "spark.log.level": "ERROR"}
-    if jdbc.jar.exists():
-        settings["spark.driver.extraClassPath"] = str(jdbc.jar)
-    spark = spark_session("penstock bench lake", settings)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
 @dataclass
-class _Bench:
+class Pairs:
     place: Scratch
     spark: Any
     jdbc: Jdbc
     home: Path
     progress: Progress
     messages: int
+    rounds: int
     _runs: int = 0
 
     def compare(self, figure: str) -> Pair:
@@ -95,9 +51,9 @@ class _Bench:
             "sink_over_jdbc": (self.enqueue, self.insert_by_jdbc),
         }[figure]
         if figure == "land_over_jdbc":
-            self._fill_history(self.messages)
+            fill_history(self.place, self.progress, self.messages)
         pair = Pair()
-        for number in range(-1, ROUNDS):
+        for number in range(-1, self.rounds):
             sides = [(pair.left, left), (pair.right, right)]
             for rates, side in sides if number % 2 == 0 else reversed(sides):
                 self.progress.say(f"{figure}: {side.__name__.replace('_', ' ')}")
@@ -118,9 +74,6 @@ class _Bench:
     # Landing
 
     def land(self) -> tuple[int, float]:
-        from penstock.lake.bronze import Landing
-        from penstock.lake.lake import Lake
-
         started, rows = time.monotonic(), 0
         lake = Lake.open_or_create(self._path("lake"), self.spark)
         with Landing(lake, {"dsn": self.place.dsn}, 500_000) as landing:
@@ -142,12 +95,12 @@ class _Bench:
     def claim(self) -> tuple[int, float]:
         self.place.run("lake.forget")
         count = self._write_count()
-        self._in_pieces("lake.enqueue", count)
+        in_pieces(self.place, "lake.enqueue", count)
         return self._stream({"queue": QUEUE}, count)
 
     def follow(self) -> tuple[int, float]:
         count = self._write_count()
-        self._fill_history(count)
+        fill_history(self.place, self.progress, count)
         return self._stream({"table": "history"}, count)
 
     def _stream(self, options: dict[str, str], count: int) -> tuple[int, float]:
@@ -196,18 +149,6 @@ class _Bench:
         frame = self.spark.range(0, count, 1, partitions)
         return frame.selectExpr(f"to_json(named_struct({fields})) as payload")
 
-    # What is there to begin with
-
-    def _fill_history(self, count: int) -> None:
-        self.progress.say(f"{count:,} rows of history")
-        self.place.run("lake.forget")
-        self._in_pieces("lake.finished", count)
-        self.place.run("lake.analyze")
-
-    def _in_pieces(self, name: str, count: int) -> None:
-        for first in range(1, count + 1, _PIECE):
-            self.place.run(name, queue=QUEUE, first=first, last=min(first + _PIECE - 1, count))
-
     def _write_count(self) -> int:
         return max(self.messages // WRITE_SHARE, 1)
 
@@ -215,25 +156,3 @@ class _Bench:
         if rows != wanted:
             raise BenchError(f"{wanted:,} rows were there, and {rows:,} arrived")
         return rows
-
-
-_TITLES = {
-    "land_over_jdbc": "land history / spark.read.jdbc to Parquet",
-    "claim_over_log": "claim a queue / follow history",
-    "sink_over_jdbc": "enqueue a DataFrame / df.write.jdbc",
-}
-
-
-def _findings(pairs: dict[str, Pair], notes: list[str]) -> Findings:
-    rows = [
-        Row(
-            _TITLES[figure],
-            rate_text(median(pair.left)),
-            rate_text(median(pair.right)),
-            ratio_text(pair.ratio),
-        )
-        for figure, pair in pairs.items()
-    ]
-    figures = {figure: pairs[figure].ratio if figure in pairs else None for figure in FIGURES}
-    samples = {figure: {"left": p.left, "right": p.right} for figure, p in pairs.items()}
-    return Findings(_METHOD, figures, rows, notes, samples, HEADINGS)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -49,13 +50,15 @@ def machine() -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str]:
+def versions(packages: Sequence[str] = ()) -> dict[str, str]:
+    """Of everything that takes part, and of these packages."""
     return {
         "penstock": metadata.version("penstock"),
         "python": platform.python_version(),
         "psycopg": psycopg.__version__,
         "libpq": str(psycopg.pq.version()),
         "psycopg_implementation": psycopg.pq.__impl__,
+        **{package: metadata.version(package) for package in packages},
     }
 
 

@@ -15,3 +15,6 @@ class Options:
     only: tuple[str, ...] = ()
     vacuum_plain: bool = False
     jdbc_jar: str = "/usr/share/java/postgresql.jar"
+    rounds: int = 4
+    short: bool = False
+    conf: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 Figures = dict[str, float | None]
+_SAID = ("penstock", "python", "psycopg", "psycopg_implementation", "libpq")
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def _show_surroundings(console: Console, surroundings: Surroundings) -> None:
         f"load {machine['load_average'][0]} at the start",
         surroundings.server["version"],
         f"Penstock {versions['penstock']}, Python {versions['python']}, "
-        f"psycopg {versions['psycopg']} ({versions['psycopg_implementation']})",
+        f"psycopg {versions['psycopg']} ({versions['psycopg_implementation']})"
+        + "".join(f", {name} {version}" for name, version in versions.items() if name not in _SAID),
         ", ".join(f"{name} {value}" for name, value in surroundings.server["settings"].items()),
         ", ".join(f"{name} {value}" for name, value in surroundings.options.items() if value),
     ]

@@ -2,21 +2,26 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, TextIO
 
 from rich.console import Console
 
-from penstock.bench import contracts, depth, engine, lake, machine, steady, wal, worker
+from penstock.bench import contracts, depth, engine, machine, steady, wal, worker
+from penstock.bench.lake_history import QUEUE as LAKE_QUEUE
 from penstock.bench.options import Options
 from penstock.bench.progress import Progress, progress
 from penstock.bench.report import Findings, Surroundings, show, write_json
-from penstock.bench.scratch import HISTORY_OFF, Scratch, scratch
+from penstock.bench.scratch import HISTORY_OFF, HISTORY_ON, Scratch, scratch
+from penstock.errors import ConfigurationError
+from penstock.lake.session import MISSING
 
 
 @dataclass(frozen=True)
 class _Bench:
     run: Callable[[Scratch, Options, Progress], Findings]
     queues: Mapping[str, Mapping[str, Any]]
+    packages: tuple[str, ...] = ()
 
 
 def _http(place: Scratch, options: Options, progress: Progress) -> Findings:
@@ -26,7 +31,17 @@ def _http(place: Scratch, options: Options, progress: Progress) -> Findings:
     return http.run(place, options, progress)
 
 
+def _lake(place: Scratch, options: Options, progress: Progress) -> Findings:
+    if find_spec("pyspark") is None:
+        raise ConfigurationError("Spark is not installed", hint=MISSING)
+    from penstock.bench import lake
+
+    return lake.run(place, options, progress)
+
+
 HTTP_QUEUES = dict.fromkeys(("bench-http", "bench-http-sql", "bench-http-polled"), HISTORY_OFF)
+LAKE_QUEUES = {LAKE_QUEUE: HISTORY_ON}
+LAKE_PACKAGES = ("pyspark", "pyarrow", "adbc-driver-postgresql")
 _BENCHES = {
     "engine": _Bench(engine.run, engine.QUEUES),
     "steady": _Bench(steady.run, steady.QUEUES),
@@ -34,7 +49,7 @@ _BENCHES = {
     "wal": _Bench(wal.run, wal.QUEUES),
     "worker": _Bench(worker.run, worker.QUEUES),
     "contracts": _Bench(contracts.run, contracts.QUEUES),
-    "lake": _Bench(lake.run, lake.QUEUES),
+    "lake": _Bench(_lake, LAKE_QUEUES, LAKE_PACKAGES),
     "http": _Bench(_http, HTTP_QUEUES),
 }
 # An idle server's own transactions are younger than this; a pinned horizon soon is not.
@@ -54,7 +69,7 @@ def run(
         server = machine.server(place.connection)
     findings.notes[:0] = warning
     surroundings = Surroundings(
-        name, started_at, machine.now(), chosen, before, machine.versions(), server
+        name, started_at, machine.now(), chosen, before, machine.versions(bench.packages), server
     )
     show(Console(stderr=to_stderr), surroundings, findings)
     if json_file is not None:

@@ -299,3 +299,7 @@ truncate penstock_bench.sink
 
 -- name: lake.plain_count
 select count(*) from penstock_bench.sink
+
+-- name: lake.oldest_transaction
+select coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0)::float8 from pg_stat_activity
+where datname = current_database() and application_name = %(application)s

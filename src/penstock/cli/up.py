@@ -50,7 +50,7 @@ class Stopped(BaseException):
 @click.option("--no-server", is_flag=True, help="The database alone, without HTTP.")
 @click.option("--no-lake", is_flag=True, help="Without the lake.")
 @pass_session
-def up(session: Session, no_server: bool, no_lake: bool, **chosen: Any) -> None:
+def up(session: Session, /, no_server: bool, no_lake: bool, **chosen: Any) -> None:
     """Start a database with the schema in it and the server, until Ctrl-C.
 
     It is the embedded PostgreSQL, or the one that --dsn or the environment
