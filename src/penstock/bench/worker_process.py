@@ -134,6 +134,12 @@ class _Process:
         worker = Worker(_app(order, self._starts), self._dsn)
         await worker.start()
         self._worker, self._end = worker, worker.drain
+        # It looks at all its queues when it begins to listen: on a disk that is still busy with the
+        # load before, that may be seconds after its start.
+        with suppress(TimeoutError):  # never, behind a pooler
+            async with asyncio.timeout(10):
+                while not worker.is_listening:  # noqa: ASYNC110 - once, in a benchmark
+                    await asyncio.sleep(0.01)
 
     async def _attend(self, order: Attend) -> None:
         client = AsyncClient(self._dsn, max_size=1)
