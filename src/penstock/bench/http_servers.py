@@ -67,7 +67,7 @@ def _serve_static() -> None:
         listening = listen(ServerSettings(port=0))
         app = Starlette(routes=[Route("/{size:int}", answer, methods=["POST"])])
         config = uvicorn.Config(app, loop="none", http="httptools", log_level="error",
-                                access_log=False)  # fmt: skip
+                                access_log=False, timeout_keep_alive=60)  # fmt: skip
         print(json.dumps({"url": url_of(listening)}), flush=True)
         await uvicorn.Server(config).serve([listening])
 

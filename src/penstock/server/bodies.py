@@ -9,6 +9,7 @@ from types import TracebackType
 from starlette.types import Receive, Scope
 
 from penstock.server.problems import HttpError
+from penstock.server.protocol import is_whole
 from penstock.server.settings import ServerSettings
 
 # What is left of a refused body is not waited for.
@@ -29,10 +30,13 @@ class Bodies:
         encoding, length = _headers(scope)
         if length > self._one:
             raise self._too_large()
-        return Reading(self, receive, encoding)
+        return Reading(self, receive, encoding, is_whole(scope))
 
     async def begin(self, reading: Reading) -> bytes:
-        packed = await self._in_time(reading.receive, reading.taken)
+        if reading.is_whole:
+            packed = await self._receive(reading.receive, reading.taken)
+        else:
+            packed = await self._in_time(reading.receive, reading.taken)
         if reading.encoding:
             return self._unpacked(packed, reading.encoding, reading.taken)
         return packed
@@ -114,9 +118,10 @@ class Bodies:
 class Reading:
     """One body, while it is held. Not a generator: that costs more than the reading."""
 
-    __slots__ = ("_bodies", "encoding", "receive", "taken")
+    __slots__ = ("_bodies", "encoding", "is_whole", "receive", "taken")
 
-    def __init__(self, bodies: Bodies, receive: Receive, encoding: str) -> None:
+    def __init__(self, bodies: Bodies, receive: Receive, encoding: str, is_whole: bool) -> None:
+        self.is_whole = is_whole
         self._bodies = bodies
         self.receive = receive
         self.encoding = encoding

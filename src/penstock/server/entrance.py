@@ -16,9 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.server.context import Context
 from penstock.server.exchange import Exchange, log
 from penstock.server.matching import Paths
+from penstock.server.protocol import send_whole
 from penstock.server.routing import Endpoint, Reply, encoded, other_method
 
 _GZIP_FROM: Final = 1000
+_HEAD: Final = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n"
 
 
 class Entrance:
@@ -49,11 +51,11 @@ class Entrance:
             methods, scope["path_params"] = found
             endpoint = methods.get(scope["method"])
             if endpoint is None:
-                await _send_reply(exchange, send, other_method(methods, scope))
+                await _send_reply(scope, send, other_method(methods, scope))
                 return
             reply = await endpoint.answer(self._context, scope, receive)
             if reply is not None:
-                await _send_reply(exchange, send, reply)
+                await _send_reply(scope, send, reply)
         except Exception:
             # Whatever was sent by now, the connection is of no use; uvicorn closes it.
             log.exception("request %s failed", exchange.request_id)
@@ -63,9 +65,16 @@ class Entrance:
             self._finished(scope, exchange)
 
 
-async def _send_reply(exchange: Exchange, send: Send, reply: Reply) -> None:
-    headers, body = encoded(reply)
+async def _send_reply(scope: Scope, send: Send, reply: Reply) -> None:
+    exchange: Exchange = scope["exchange"]
     exchange.status = reply.status
+    headers, body = encoded(reply)
+    if not reply.headers and not (exchange.gzip and len(body) >= _GZIP_FROM):
+        exchange.sent = len(body)
+        kind = headers[0][1]
+        head = _HEAD % (kind, len(body), exchange.request_id.encode())
+        if send_whole(scope, head, reply.status, body):
+            return
     headers.append((b"x-request-id", exchange.request_id.encode()))
     if exchange.gzip and len(body) >= _GZIP_FROM:
         headers, body = _compressed(headers, body)

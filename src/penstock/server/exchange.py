@@ -6,11 +6,15 @@ import logging
 import re
 import secrets
 import time
+from itertools import count
 from typing import Final
 
 from starlette.types import Scope
 
 log: Final = logging.getLogger("penstock.server")
+# Ids of requests tell them apart, and nothing else: where they come from is chance enough.
+_process: Final = secrets.token_hex(6)
+_number: Final = count(1)
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -44,4 +48,5 @@ class Exchange:
                 self.request_id = value.decode("ascii")
             elif name == b"accept-encoding" and b"gzip" in value:
                 self.gzip = True
-        self.request_id = self.request_id or secrets.token_hex(8)
+        if not self.request_id:
+            self.request_id = f"{_process}-{next(_number):x}"

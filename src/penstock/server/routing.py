@@ -11,7 +11,7 @@ raises becomes a problem: PenstockErrors by their table, HttpErrors as they say.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl
@@ -74,6 +74,11 @@ class Call:
         self.query: Any = None
         self.body: Any = None
         self.raw = b""
+
+    @property
+    def caller(self) -> Hashable:
+        """Who calls: one connection, as long as it lasts."""
+        return self.scope["client"]  # type: ignore[no-any-return]  # ASGI says a host and a port
 
     def header(self, name: str) -> str | None:
         return header(self.scope, name)

@@ -69,12 +69,12 @@ async def _enqueue_one(call: Call, body: d.Enqueue) -> d.Enqueued:
     kind = Kind(topic, body.on_conflict, body.unique, _is_plain(message))
     enqueues = call.context.together.enqueues
     try:
-        id = await enqueues.submit(kind, message)
+        id = await enqueues.submit(kind, message, call.caller)
     except QueueNotFoundError:
         if is_strict(call):
             raise
         await call.run(create_queue(topic, exist_ok=True))
-        id = await enqueues.submit(kind, message)
+        id = await enqueues.submit(kind, message, call.caller)
     call.context.metrics.moved("enqueued", 1)
     return d.Enqueued(str(id))
 

@@ -48,7 +48,7 @@ async def dequeue_messages(call: Call) -> d.Messages:
 async def _claim(call: Call, body: d.Dequeue, worker: str) -> list[d.Message]:
     want = Want(body.topic, body.visibility_timeout_seconds, worker)
     try:
-        return await call.context.together.claims.submit(want, body.count)
+        return await call.context.together.claims.submit(want, body.count, call.caller)
     except QueueNotFoundError:
         if is_strict(call):
             raise
@@ -91,7 +91,7 @@ async def _disconnected(call: Call) -> None:
 async def ack_message(call: Call) -> d.Settled:
     """Done: the message is finished. 409 if the lease is no longer held."""
     lease = await _held(call, call.body)
-    await call.context.together.acks.submit(None, lease)
+    await call.context.together.acks.submit(None, lease, call.caller)
     call.context.metrics.moved("settled", 1)
     return d.Settled(id=call.path["id"], status="deleted", state="done")
 
