@@ -8,9 +8,10 @@ declare
   throttle integer;
   counted  bigint;
 begin
-  select p.sent_register, p.throttle_interval_ms into register, throttle from penstock.pgmq_queue p where p.key = lower(queue_name);
-  if register is not null then
-    for i in 1 .. n loop
+  select p.sent_register, p.throttle_interval_ms, nextval(p.sent_register) into register, throttle, counted
+  from penstock.pgmq_queue p where p.key = lower(queue_name);
+  if counted is not null then
+    for i in 2 .. n loop
       counted := nextval(register);
     end loop;
     if throttle is not null then

@@ -19,11 +19,14 @@ $unroll$);
 
 create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}') returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  -- Not in the query: what it could compute once rather than for every row would have it planned at every call.
+  held constant interval := make_interval(secs => read.vt);
 begin
   if read.vt between 1 and 43200 and qty between 1 and 10000 and (conditional = '{}' or conditional is null) then
     return query
     select l.id, case when l.attempt >= 100 and l.max_attempts = 100 then pgmq._lift_limit(l.id, l.token, l.attempt) else l.attempt end,
-      l.enqueued_at, l.lease_until - make_interval(secs => read.vt), l.lease_until,
+      l.enqueued_at, l.lease_until - held, l.lease_until,
       case when l.payload is null then to_jsonb(encode(l.payload_bytes, 'base64')) else l.payload end, l.headers
     from penstock._claim_by_id(lower(queue_name), qty, read.vt) l;
   else

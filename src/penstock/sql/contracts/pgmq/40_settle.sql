@@ -7,22 +7,27 @@ create or replace function pgmq.delete(queue_name text, msg_ids bigint[]) return
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-  queue   integer := (select q.id from penstock.queue q where q.name = lower(queue_name));
-  ring    text := translate(pg_sequence_last_value('penstock.ring')::text, '9', '');
+  ring    bigint := pg_sequence_last_value('penstock.ring');
+  older   text;
+  slot    integer := ring % 10;
   missing integer := cardinality(msg_ids);
-  slot    integer;
   n       integer;
 begin
-  for i in reverse length(ring) .. 1 loop
-    slot := substr(ring, i, 1);
+  loop
     --[ slot
     return query delete from penstock.leased_{slot} l
-    where l.token < 0 and l.token & 16 = 0 and l.id = any (msg_ids) and l.queue_id = queue and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+    where l.token < 0 and l.token & 16 = 0 and l.id = any (msg_ids) and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
     --]
     get diagnostics n = row_count;
     missing := missing - n;
     exit when missing <= 0;
+    -- Mostly they were all in the current segment; else in those before it, the newest first.
+    older := coalesce(older, reverse(translate((ring / 10)::text, '9', '')));
+    exit when older = '';
+    slot := left(older, 1);
+    older := substr(older, 2);
   end loop;
   if missing > 0 then
     return query select e.msg_id from pgmq._end(queue_name, msg_ids, false) e;
@@ -33,19 +38,23 @@ create or replace function pgmq.delete(queue_name text, msg_id bigint) returns b
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
-  ring text := translate(pg_sequence_last_value('penstock.ring')::text, '9', '');
-  slot integer;
+  ring  bigint := pg_sequence_last_value('penstock.ring');
+  older text;
+  slot  integer := ring % 10;
 begin
-  for i in reverse length(ring) .. 1 loop
-    slot := substr(ring, i, 1);
+  loop
     --[ slot
-    delete from penstock.leased_{slot} l using penstock.queue q
-    where l.token < 0 and l.token & 16 = 0 and l.id = delete.msg_id and q.id = l.queue_id and q.name = lower(queue_name)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null;
+    delete from penstock.leased_{slot} l
+    where l.token < 0 and l.token & 16 = 0 and l.id = delete.msg_id and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
     --]
     if found then
       return true;
     end if;
+    older := coalesce(older, reverse(translate((ring / 10)::text, '9', '')));
+    exit when older = '';
+    slot := left(older, 1);
+    older := substr(older, 2);
   end loop;
   return exists (select from pgmq._end(queue_name, array[delete.msg_id], false));
 end $$;
