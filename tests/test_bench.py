@@ -36,7 +36,7 @@ WORKER = {
     *("idle_queries_per_second", "enqueue_wakeups_on_over_off"),
 }
 CONTRACTS = {
-    *("pgmq_cycle", "pgmq_cycle_batch", "pgmq_cycle_pinned", "pgmq_cycle_scheduled_1m"),
+    *("pgmq_cycle", "pgmq_cycle_by_one", "pgmq_cycle_pinned", "pgmq_cycle_scheduled_1m"),
     "mdb_claim_over_native",
 }
 HTTP = {

@@ -145,7 +145,7 @@ def worker(**chosen: Any) -> None:
 
 CONTRACT_FIGURES = (
     "pgmq_cycle",
-    "pgmq_cycle_batch",
+    "pgmq_cycle_by_one",
     "pgmq_cycle_pinned",
     "pgmq_cycle_scheduled_1m",
     "mdb_claim_over_native",

@@ -14,16 +14,16 @@ from penstock.bench.report import Figures, Findings, Row, rate_text, ratio_text
 BATCH = 10
 _WHAT = {
     "pgmq_cycle": "cycle",
-    "pgmq_cycle_batch": "cycle in batches",
+    "pgmq_cycle_by_one": "cycle, calls one by one",
     "pgmq_cycle_pinned": "cycle, pinned",
     "pgmq_cycle_scheduled_1m": "cycle, delayed",
 }
 
 
 _METHOD = (
-    "Cycle: pgmq.send {batch} times, pgmq.read of {batch} for 30 s, pgmq.delete of each that came, "
-    "every call a commit. _batch: pgmq.send_batch of {batch}, the same read, pgmq.delete of all "
-    "that came, in three commits. Payloads of 200 bytes, synchronous commit off, {clients} "
+    "Cycle: pgmq.send_batch of {batch}, pgmq.read of {batch} for 30 s, pgmq.delete of what came, "
+    "in three commits. _by_one: pgmq.send {batch} times, the same read, pgmq.delete of each that "
+    "came, every call a commit. Payloads of 200 bytes, synchronous commit off, {clients} "
     "clients; beside it a stand-in of PGMQ's own shape (pgmq_table.sql), called alike. Both: in "
     "turns of a minute in the full form, A B B A, of which the last two thirds count: the pace "
     "either settles at, with autovacuum as the server has it. _pinned: totals of the last windows "

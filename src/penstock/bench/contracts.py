@@ -38,7 +38,7 @@ _TURNS = 2
 _UNCOUNTED_CLAIMS = 20
 _LOAD_COUNT = 10_000
 _MOST_PAIRS = 300
-_SETTLING = {"pgmq_cycle": Kind.CYCLE_BY_ONE, "pgmq_cycle_batch": Kind.CYCLE}
+_SETTLING = {"pgmq_cycle": Kind.CYCLE, "pgmq_cycle_by_one": Kind.CYCLE_BY_ONE}
 
 
 class Contract(StrEnum):
@@ -60,7 +60,7 @@ class Race:
         pairs = self.pairs.setdefault(name, Pairs())
         self.progress.say(f"{what}: {pairs.messages(Side.PGMQ):,} messages")
         for side in list(Side) if len(pairs) % 2 == 0 else list(reversed(Side)):
-            pairs.windows[side].append(self.window(side, seconds, Kind.CYCLE_BY_ONE))
+            pairs.windows[side].append(self.window(side, seconds, Kind.CYCLE))
         return pairs
 
     def window(self, side: Side, seconds: float, kind: Kind) -> Window:

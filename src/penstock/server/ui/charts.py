@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 WIDTH: Final = 640
@@ -13,6 +13,8 @@ HEIGHT: Final = 180
 LEFT: Final = 52
 BOTTOM: Final = 22
 TOP: Final = 8
+# Of so short a time the minutes alone would say the same four times.
+SHORT: Final = timedelta(minutes=5)
 # Lines are told apart by their dashes, not by their colour alone.
 DASHES: Final = ("", "6 3", "2 3", "10 3 2 3", "1 4")
 
@@ -37,6 +39,7 @@ class Chart:
     ticks_x: list[tuple[float, datetime]]
     top: float
     empty: bool
+    clock: str = "%H:%M"  # how its times are written
 
 
 def chart(times: Sequence[datetime], series: dict[str, Sequence[float | None]]) -> Chart:
@@ -56,7 +59,9 @@ def chart(times: Sequence[datetime], series: dict[str, Sequence[float | None]]) 
     ticks_y = [(_at(share * top, top), share * top) for share in (0, 0.5, 1)]
     steps = sorted({0, len(times) // 3, 2 * len(times) // 3, len(times) - 1}) if times else []
     ticks_x = [(_x(n, len(times)), times[n]) for n in steps]
-    return Chart(lines, ticks_y, ticks_x, top, not values)
+    short = bool(times) and times[-1] - times[0] < SHORT
+    clock = "%H:%M:%S" if short else "%H:%M"
+    return Chart(lines, ticks_y, ticks_x, top, not values, clock)
 
 
 def spark(values: Sequence[float], width: int = 96, height: int = 22) -> str:
