@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
+from psycopg import errors
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
@@ -24,6 +25,9 @@ from penstock.connections_async import AnyConnection
 from penstock.errors import translated
 
 T = TypeVar("T")
+# psycopg deallocates everything now and then, ours too; and a migration may change what a statement
+# gives. Nothing has been done then, and it can be prepared anew.
+_FORGOTTEN: Final = (errors.InvalidSqlStatementName, errors.FeatureNotSupported)
 _GOOD: Final = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
@@ -36,6 +40,12 @@ class _Known:
         cursor.adapters.register_dumper(list, ListBinaryDumper)
         self.values = Transformer(cursor)
         self.statements: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._prepared = 0
+
+    def new_name(self) -> bytes:
+        """For a statement: never one that was in use before."""
+        self._prepared += 1
+        return b"penstock_%d" % self._prepared
 
 
 _known: Final[WeakKeyDictionary[AnyConnection, _Known]] = WeakKeyDictionary()
@@ -50,15 +60,24 @@ async def run(command: Command[T], connection: AnyConnection) -> T:
     values = known.values
     dumped = values.dump_sequence([command.params[name] for name in names], formats)
     kinds = tuple(values.types or ())
+    pgconn = connection.pgconn
     with translated():
         name = known.statements.get((command.sql, kinds))
-        if name is None:
-            name = b"penstock_%d" % len(known.statements)
-            connection.pgconn.send_prepare(name, text, kinds)
-            await _answer(connection.pgconn)
-            known.statements[command.sql, kinds] = name
-        connection.pgconn.send_query_prepared(name, dumped, values.formats)
-        result = await _answer(connection.pgconn)
+        if name is not None:
+            pgconn.send_query_prepared(name, dumped, values.formats)
+            try:
+                return _decoded(command, values, await _answer(pgconn))
+            except _FORGOTTEN:
+                known.statements.clear()
+        name = known.new_name()
+        pgconn.send_prepare(name, text, kinds)
+        await _answer(pgconn)
+        known.statements[command.sql, kinds] = name
+        pgconn.send_query_prepared(name, dumped, values.formats)
+        return _decoded(command, values, await _answer(pgconn))
+
+
+def _decoded(command: Command[T], values: Transformer, result: Any) -> T:
     values.set_pgresult(result)
     return command.decode(values.load_rows(0, result.ntuples, tuple))
 

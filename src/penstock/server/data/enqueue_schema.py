@@ -19,7 +19,8 @@ _DEFAULTS: Final = {"priority": 0, "delay_seconds": 0}
 
 def is_silent(body: d.Enqueue) -> bool:
     """Whether what speaks of one message says nothing."""
-    return not any(getattr(body, name) for name in OF_ONE if name not in _CONTENTS)
+    said = (name for name in OF_ONE if getattr(body, name) != _DEFAULTS.get(name))
+    return all(name in _CONTENTS for name in said)
 
 
 def _object(title: str, required: list[str], properties: dict[str, Any]) -> dict[str, Any]:
