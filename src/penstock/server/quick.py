@@ -77,7 +77,7 @@ async def run(command: Command[T], connection: AnyConnection) -> T:
         return _decoded(command, values, await _answer(pgconn))
 
 
-def _decoded(command: Command[T], values: Transformer, result: Any) -> T:
+def _decoded(command: Command[T], values: Any, result: Any) -> T:
     values.set_pgresult(result)
     return command.decode(values.load_rows(0, result.ntuples, tuple))
 
