@@ -124,6 +124,8 @@ async def _run(
     database: Database, parts: Sequence[_Part], connection: AnyConnection | None
 ) -> list[int]:
     """All or none; the ids in the order of the messages."""
+    if len(parts) == 1 and connection is None:
+        return await database.run_quick(parts[0].command)
     if len(parts) == 1:
         return await database.run(parts[0].command, connection)
     if connection is None:
