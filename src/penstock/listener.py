@@ -265,13 +265,11 @@ class Listener:
     async def _attend(self) -> None:
         """Tell enqueuers that somebody waits, where they do not know, or soon would not."""
         now = monotonic()
-        names = [
-            name
-            for name, queue in self._queues.items()
-            if queue.waiting and queue.listening and now > queue.attended_until - RENEW_SECONDS
-        ]
-        if not names:
+        heard = {n: q for n, q in self._queues.items() if q.waiting and q.listening}
+        if not any(now > queue.attended_until - RENEW_SECONDS for queue in heard.values()):
             return
+        # With those that are due go those that soon will be: one statement for all, from then on.
+        names = [n for n, q in heard.items() if now > q.attended_until - 2 * RENEW_SECONDS]
         due = await self._run(waiting.attend(names, ATTEND_SECONDS))
         for name in names:
             if (queue := self._queues.get(name)) is None:

@@ -2,7 +2,7 @@
 
 A call that comes alone goes at once. Those that come while a statement of their kind is under way
 go together when it is done. And where several callers come again and again, what waits stays a
-moment for those who were here just before, a millisecond at most: eight callers are then one
+moment for those who were here just before, two milliseconds at most: eight callers are then one
 statement, not one and seven, and stay together from there on. Where that was in vain it is not
 tried again for a while.
 """
@@ -22,8 +22,8 @@ O = TypeVar("O")  # noqa: E741
 MOST: Final = 500
 # Who came within this time is expected again.
 RECENT_SECONDS: Final = 0.02
-# How long they are waited for. uvloop's timers know no less.
-COMPANY_SECONDS: Final = 0.001
+# How long they are waited for: long enough for who is busy with another kind of call.
+COMPANY_SECONDS: Final = 0.002
 # After waits in vain, so many statements go without one: 1, 2, 4, ... up to this.
 MOST_SKIPPED: Final = 64
 _LINES: Final = 1000
