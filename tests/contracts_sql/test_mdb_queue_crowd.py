@@ -111,6 +111,22 @@ def test_whatever_the_plan_claims_come_through(db: Connection, queues: int, sett
     assert value(db, others, "order-events") == 0
 
 
+def test_however_many_leases_ran_out_claims_come_through(db: Connection) -> None:
+    """A claim is planned as if it looked at them, too."""
+    rows(db, "select penstock.create_queue('another')")
+    rows(db, "insert into mdb_queue.queues (name) values ('order-events')")
+    rows(db, FILL, 50)
+    rows(
+        db,
+        """insert into penstock.leased_1 (token, lease_until, position, watched, id, enqueued_at,
+               first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, payload)
+           select -9000000000000000000 + 32 * n, now() - interval '1 h', n, false, 1000000000 + n,
+               now(), now(), now(), -1, 0, 1, 5, '0' from generate_series(1, 250000) n""",
+    )
+    rows(db, "analyze penstock.leased_1")
+    assert [len(rows(db, CLAIM)) for _ in range(3)] == [10, 10, 10]
+
+
 def test_a_claim_does_not_look_at_the_whole_queue(db: Connection) -> None:
     rows(db, "insert into mdb_queue.queues (name) values ('order-events')")
     rows(db, FILL, 20_000)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
 from penstock import insights, operations
+from penstock.command import Command
 from penstock.schedule import Schedule
 from penstock.server.ui.acts import Act, Deed, Field, Question
 from penstock.server.ui.formats import moment
@@ -19,6 +21,14 @@ MISSED: Final = (
     ("all", "one message for each"),
     ("skip", "none"),
 )
+
+
+COMMANDS: Final[dict[str, Callable[[str], Command[Any]]]] = {
+    "pause": operations.pause_schedule,
+    "resume": operations.resume_schedule,
+    "fire": operations.fire_schedule,
+    "drop": operations.drop_schedule,
+}
 
 
 class ScheduleAct(Act):
@@ -34,9 +44,6 @@ class _Plain(ScheduleAct):
     verb: str
     text: str
     danger = False
-
-    def command(self, name: str) -> Any:
-        raise NotImplementedError
 
     async def ask(self, visit: Visit) -> Question:
         found = await self.schedule(visit)
@@ -56,7 +63,7 @@ class _Plain(ScheduleAct):
     async def do(self, visit: Visit) -> Deed:
         found = await self.schedule(visit)
         return Deed(
-            command=self.command(found.name),
+            command=COMMANDS[self.verb](found.name),
             act=f"{self.verb} schedule",
             target=found.name,
             to="/schedules",
@@ -69,17 +76,11 @@ class PauseSchedule(_Plain):
     verb = "pause"
     text = "It does not fire until it is resumed. What would have been due is not made up for."
 
-    def command(self, name: str) -> Any:
-        return operations.pause_schedule(name)
-
 
 class ResumeSchedule(_Plain):
     path = "/schedules/{name}/resume"
     verb = "resume"
     text = "It fires again, from its next time on."
-
-    def command(self, name: str) -> Any:
-        return operations.resume_schedule(name)
 
 
 class FireSchedule(_Plain):
@@ -87,18 +88,12 @@ class FireSchedule(_Plain):
     verb = "fire"
     text = "Its message is enqueued now, once more. When it fires next stays as it is."
 
-    def command(self, name: str) -> Any:
-        return operations.fire_schedule(name)
-
 
 class DropSchedule(_Plain):
     path = "/schedules/{name}/drop"
     verb = "drop"
     text = "It is removed. The messages that it enqueued stay."
     danger = True
-
-    def command(self, name: str) -> Any:
-        return operations.drop_schedule(name)
 
 
 def _fields(visit: Visit, found: Schedule | None) -> list[Field]:
