@@ -91,7 +91,16 @@ def enqueue_many(
     """Up to 10,000 payloads or NewMessages in, all or none; their ids in the order given."""
     encoded = [encode(message) for message in messages]
     params = _chunk(queue, encoded, on_conflict, unique)
-    return Command(_ENQUEUE_MANY, params, lambda rows: [row[0] for row in rows])
+    return Command(_ENQUEUE_MANY, params, _ids)
+
+
+def enqueue_texts(queue: str, payloads: Sequence[str]) -> Command[list[int]]:
+    """Messages with nothing but a payload, which is JSON already; their ids in the order given."""
+    return Command(_ENQUEUE_MANY, {**_PLAIN, "queue": queue, "payloads": payloads}, _ids)
+
+
+def _ids(rows: Rows) -> list[int]:
+    return [row[0] for row in rows]
 
 
 def enqueue_chunk(
@@ -163,6 +172,13 @@ _ARRAYS: Final = {
     "visible_ats": None,
     "ttls": None,
     "max_attempts": None,
+}
+
+
+_PLAIN: Final[dict[str, Any]] = {
+    **dict.fromkeys(_ARRAYS),
+    "on_conflict": "replace",
+    "unique_while": "waiting",
 }
 
 

@@ -19,7 +19,7 @@ _MOST: Final = 1000
 class Line(msgspec.Struct):
     """What is logged. Not the query: it may hold what is nobody's business."""
 
-    at: str
+    at: datetime
     request_id: str
     peer: str
     actor: str | None
@@ -42,7 +42,7 @@ class AccessLog:
 
     def add(self, scope: Scope, exchange: Exchange) -> None:
         line = Line(
-            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            datetime.now(UTC),
             exchange.request_id,
             exchange.peer,
             exchange.actor,

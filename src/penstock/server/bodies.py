@@ -153,11 +153,9 @@ def _check_connected(kind: str) -> None:
 
 
 def _headers(scope: Scope) -> tuple[str, int]:
-    encoding, length = "", 0
-    for name, value in scope["headers"]:
-        if name == b"content-encoding":
-            encoding = value.decode("latin-1").strip().lower()
-        elif name == b"content-length":
-            # The parser below us has checked it already; a strange one says nothing here.
-            length = int(value) if value.isdigit() and len(value) < 20 else 0
+    headers: dict[bytes, bytes] = scope["exchange"].headers
+    encoding = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
+    value = headers.get(b"content-length", b"")
+    # The parser below us has checked it already; a strange one says nothing here.
+    length = int(value) if value.isdigit() and len(value) < 20 else 0
     return ("" if encoding == "identity" else encoding), length

@@ -24,6 +24,7 @@ class Exchange:
     __slots__ = (
         "actor",
         "gzip",
+        "headers",
         "peer",
         "request_id",
         "route",
@@ -35,18 +36,17 @@ class Exchange:
 
     def __init__(self, scope: Scope) -> None:
         self.started = time.perf_counter()
-        self.request_id = ""
-        self.gzip = False
+        # By name; of several with one name, the first.
+        self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        asked = self.headers.get(b"x-request-id")
+        if asked is not None and _REQUEST_ID.fullmatch(asked):
+            self.request_id = asked.decode("ascii")
+        else:
+            self.request_id = f"{_process}-{next(_number):x}"
+        self.gzip = b"gzip" in self.headers.get(b"accept-encoding", b"")
         self.peer: str = (scope.get("client") or ("unknown",))[0]
         self.route = ""
         self.actor: str | None = None
         self.status = 0
         self.sent = 0
         self.waited = 0.0
-        for name, value in scope["headers"]:
-            if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-                self.request_id = value.decode("ascii")
-            elif name == b"accept-encoding" and b"gzip" in value:
-                self.gzip = True
-        if not self.request_id:
-            self.request_id = f"{_process}-{next(_number):x}"

@@ -266,15 +266,16 @@ def _content_type(media_type: str) -> tuple[bytes, bytes]:
 
 
 def header(scope: AsgiScope, name: str) -> str | None:
-    """The value of a header; of several, the first."""
-    wanted = name.lower().encode()
-    for found, value in scope["headers"]:
-        if found == wanted:
-            return value.decode("latin-1")  # type: ignore[no-any-return]  # ASGI says bytes
-    return None
+    """The value of a header by its name in lower case; of several, the first."""
+    exchange: Exchange = scope["exchange"]
+    found = exchange.headers.get(name.encode())
+    return None if found is None else found.decode("latin-1")
 
 
 def check_json(scope: AsgiScope) -> None:
+    exchange: Exchange = scope["exchange"]
+    if exchange.headers.get(b"content-type") == b"application/json":
+        return
     kind = (header(scope, "content-type") or "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise HttpError(

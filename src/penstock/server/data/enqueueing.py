@@ -65,8 +65,10 @@ async def _enqueue_one(call: Call, body: d.Enqueue) -> d.Enqueued:
     """One message, in a statement that it may share with those of other callers."""
     topic = _topic(body, body, 0)
     call.require("enqueue", topic)
-    message = _message(body, "")
-    kind = Kind(topic, body.on_conflict, body.unique, _is_plain(message))
+    message: NewMessage | JsonText
+    plain = _plain(body)
+    message = _message(body, "") if plain is None else plain
+    kind = Kind(topic, body.on_conflict, body.unique, plain is not None)
     enqueues = call.context.together.enqueues
     try:
         id = await enqueues.submit(kind, message, call.caller)
@@ -79,10 +81,17 @@ async def _enqueue_one(call: Call, body: d.Enqueue) -> d.Enqueued:
     return d.Enqueued(str(id))
 
 
-def _is_plain(message: NewMessage) -> bool:
-    options = (message.key, message.group, message.delay, message.ttl, message.headers)
-    small = isinstance(message.payload, JsonText) and len(message.payload) < _PLAIN_BYTES
-    return small and options == _NO_OPTIONS and message.priority == 0 and not message.max_attempts
+def _plain(body: d.Enqueue) -> JsonText | None:
+    """The payload of a message that has nothing else, and is small: most messages are so."""
+    if body.json is UNSET or body.payload is not UNSET:
+        return None
+    options = (body.metadata, body.key, body.group, body.ttl_seconds, body.max_retries)
+    if options != _NO_OPTIONS or body.priority or body.delay_seconds:
+        return None
+    if (body.on_conflict, body.unique) != ("replace", "waiting"):
+        return None
+    text = _text(body.json, "")
+    return text if len(text) < _PLAIN_BYTES else None
 
 
 _PLAIN_BYTES: Final = 900

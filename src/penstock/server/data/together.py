@@ -11,6 +11,8 @@ from penstock.command import Command
 from penstock.errors import DatabaseUnavailableError, LeaseLostError, PenstockError
 from penstock.message import NewMessage, OnConflict, Unique
 from penstock.operations import ack, ack_many, enqueue_many
+from penstock.operations.enqueueing import enqueue_texts
+from penstock.payload import JsonText
 from penstock.server.data import documents as d
 from penstock.server.data.rendering import claim_documents
 from penstock.server.database import Database
@@ -25,7 +27,8 @@ class Kind(NamedTuple):
     topic: str
     on_conflict: OnConflict
     unique: Unique
-    plain: bool  # plain ones among others would lose the engine's short way
+    # Nothing but small JSON texts. Among others they would lose the engine's short way.
+    plain: bool
 
 
 class Want(NamedTuple):
@@ -41,12 +44,12 @@ class Together:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.enqueues: Gatherer[Kind, NewMessage, int] = Gatherer(self._enqueue)
+        self.enqueues: Gatherer[Kind, NewMessage | JsonText, int] = Gatherer(self._enqueue)
         self.claims: Gatherer[Want, int, list[d.Message]] = Gatherer(self._claim)
         self.acks: Gatherer[None, tuple[int, int], None] = Gatherer(self._ack)
 
     async def _enqueue(
-        self, kind: Kind, messages: Sequence[NewMessage]
+        self, kind: Kind, messages: Sequence[NewMessage | JsonText]
     ) -> Sequence[int | Exception]:
         try:
             return await self._database.run_quick(_command(kind, messages))
@@ -95,7 +98,9 @@ class Together:
         return None
 
 
-def _command(kind: Kind, messages: Sequence[NewMessage]) -> Command[list[int]]:
+def _command(kind: Kind, messages: Sequence[NewMessage | JsonText]) -> Command[list[int]]:
+    if kind.plain:
+        return enqueue_texts(kind.topic, [str(message) for message in messages])
     return enqueue_many(kind.topic, messages, on_conflict=kind.on_conflict, unique=kind.unique)
 
 
