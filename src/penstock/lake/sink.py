@@ -27,7 +27,8 @@ from pyspark.sql.types import StructType
 from penstock.errors import InvalidValueError, QueueFullError, translated
 from penstock.lake.options import Service, bad_value, check_names, choice, read_services, whole
 from penstock.lake.server import Server, connect
-from penstock.lake.sink_columns import as_csv, incoming_columns
+from penstock.lake.sink_columns import incoming_columns
+from penstock.lake.sink_copy import HEAD, TAIL, as_copy
 from penstock.lake.statements import statement
 
 SINK_OPTIONS: Final = frozenset(
@@ -89,12 +90,16 @@ class _Sink:
                 hint="Set option queue, or give the DataFrame a column queue.",
                 field="queue",
             )
+        # A database that is away, or has no schema or a newer one: before any task begins.
+        Server(options.service).close()
 
     def _enqueue(self, batches: Iterator[pa.RecordBatch], job: str, epoch: int) -> Written:
         part = _task().partitionId()
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
+            spool.write(HEAD)
             for batch in batches:
-                spool.write(as_csv(batch))
+                spool.write(as_copy(batch, self.columns))
+            spool.write(TAIL)
             count, repeated = self._when_there_is_room(spool, job, epoch, part)
         return Written(job, epoch, count, repeated)
 
@@ -119,7 +124,7 @@ class _Sink:
     ) -> tuple[int, bool]:
         spool.seek(0)
         names = ", ".join(self.columns)
-        copy_in = f"copy pg_temp.penstock_incoming ({names}) from stdin (format csv)"
+        copy_in = f"copy pg_temp.penstock_incoming ({names}) from stdin (format binary)"
         with translated(), connection.transaction():
             connection.execute(statement("incoming").encode())
             with connection.cursor().copy(copy_in.encode()) as copy:

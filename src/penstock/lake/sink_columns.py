@@ -1,15 +1,10 @@
-"""The columns that the sink takes, and how a batch of them goes into COPY."""
+"""The columns that the sink takes."""
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-import pyarrow.csv
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -84,26 +79,3 @@ def incoming_columns(schema: StructType) -> tuple[str, ...]:
             field="payload_bytes",
         )
     return tuple(columns)
-
-
-def as_csv(batch: pa.RecordBatch) -> bytes:
-    """Text quoted, null empty: as COPY reads it."""
-    columns = [_csv_ready(column) for column in batch.columns]
-    ready = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-    buffer = io.BytesIO()
-    options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
-    pa.csv.write_csv(ready, buffer, options)
-    return buffer.getvalue()
-
-
-def _csv_ready(column: pa.Array) -> pa.Array:
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return pa.array([None if v is None else f"\\x{v.hex()}" for v in column.to_pylist()])
-    if pa.types.is_map(column.type):
-        return pa.array(list(_maps(column.to_pylist())), pa.string())
-    return column
-
-
-def _maps(values: list[Any]) -> Iterator[str | None]:
-    for value in values:
-        yield None if value is None else json.dumps(dict(value))

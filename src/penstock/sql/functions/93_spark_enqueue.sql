@@ -11,12 +11,23 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set jit 
 declare
   sum_of_hashes bigint;
   before        penstock.spark_written;
-  name          text;
+  came          jsonb;
+  part_of_it    jsonb;
 begin
-  -- The same whatever the order: Spark may bring the rows of a partition in another one.
-  select count(*), coalesce(sum(hash_record_extended((i.queue, i.payload, i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay_seconds,
-                                                      i.visible_at, i.ttl_seconds, i.max_attempts), 0)) % 9223372036854775807, 0)::bigint
-  into enqueued, sum_of_hashes from pg_temp.penstock_incoming i;
+  -- Everything that has to be known of them, in one pass. The sum of hashes is the same whatever the order: Spark may
+  -- bring the rows of a partition in another one.
+  select coalesce(sum(c.total), 0), coalesce(sum(c.hashes) % 9223372036854775807, 0)::bigint, coalesce(jsonb_agg(to_jsonb(c)), '[]')
+  into enqueued, sum_of_hashes, came
+  from (
+    select coalesce(i.queue, spark_enqueue.queue) as queue, count(*) as total, count(*) filter (where i.key is null and i.group_key is null) as plain,
+      sum(hash_record_extended((i.queue, i.payload, i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay_seconds,
+                                i.visible_at, i.ttl_seconds, i.max_attempts), 0)) as hashes,
+      max(pg_column_size(i.payload)) as json_size, max(octet_length(i.payload_bytes)) as bytes_size,
+      bool_or((i.payload is null) = (i.payload_bytes is null) or i.headers is not null or i.priority not between -9 and 9
+              or i.max_attempts not between 1 and 100 or i.delay_seconds is not null or i.visible_at is not null or i.ttl_seconds is not null) as doubtful,
+      coalesce(bool_or(i.delay_seconds > 0 or i.visible_at is not null), false) as later,
+      coalesce(min(i.priority) <> 0 or max(i.priority) <> 0 or min(i.ttl_seconds) > 0, false) as lanes
+    from pg_temp.penstock_incoming i group by 1) c;
   repeated := exists (select from penstock.spark_written w where w.job = spark_enqueue.job and w.epoch = spark_enqueue.epoch and w.part = -1);
   if repeated then
     return;
@@ -33,8 +44,8 @@ begin
     repeated := true;
     return;
   end if;
-  for name in select distinct coalesce(i.queue, spark_enqueue.queue) from pg_temp.penstock_incoming i loop
-    perform penstock._spark_put(name, name is not distinct from spark_enqueue.queue, on_conflict, unique_while);
+  for part_of_it in select jsonb_array_elements(came) loop
+    perform penstock._spark_put(part_of_it ->> 'queue', part_of_it ->> 'queue' is not distinct from spark_enqueue.queue, part_of_it, on_conflict, unique_while);
   end loop;
 end $$;
 
@@ -47,40 +58,36 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.spark_written w where w.job = spark_complete.job and (w.epoch < spark_complete.epoch - 10 or w.epoch = spark_complete.epoch and w.part >= 0);
 $$;
 
--- All that came in for one queue; is_default: those without a queue of their own, too.
-create or replace function penstock._spark_put(name text, is_default boolean, on_conflict text, unique_while text) returns void language plpgsql as $$
+-- All that came in for one queue, and what spark_enqueue has seen of it; is_default: those without a queue of their own, too.
+drop function if exists penstock._spark_put(text, boolean, text, text);
+create or replace function penstock._spark_put(name text, is_default boolean, seen jsonb, on_conflict text, unique_while text) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
-  q      penstock.queue;
-  came   record;
-  blocks bigint;
-  step   bigint;
-  lane   record;
-  m      record;
+  q       penstock.queue;
+  came    record;
+  special boolean;
+  blocks  bigint;
+  step    bigint;
+  lane    record;
+  m       record;
 begin
   select * into q from penstock.queue t where t.name = _spark_put.name;
   if not found then
     perform penstock._check_name(name);
     perform penstock._fail_unknown_queue(name);
   end if;
-  -- Everything that has to be known of them, in one pass.
-  select count(*) filter (where i.key is null and i.group_key is null) as plain, count(*) as total,
-    bool_or((i.payload is null) = (i.payload_bytes is null) or octet_length(i.payload_bytes) > q.max_payload_bytes
-            or pg_column_size(i.payload) * 6 > q.max_payload_bytes or i.headers is not null or i.priority not between -9 and 9
-            or i.max_attempts not between 1 and 100 or i.delay_seconds is not null or i.visible_at is not null or i.ttl_seconds is not null) as doubtful,
-    bool_or(pg_column_size(i.payload) > 1000 or octet_length(i.payload_bytes) > 1000 or i.delay_seconds > 0 or i.visible_at is not null) as special,
-    coalesce(min(i.priority) <> 0 or max(i.priority) <> 0 or min(i.ttl_seconds) > 0, false) or q.message_ttl_seconds is not null as lanes
-  into came from pg_temp.penstock_incoming i where i.queue = q.name or i.queue is null and is_default;
-  if came.doubtful then
+  select * into came from jsonb_to_record(seen) c (total bigint, plain bigint, json_size bigint, bytes_size bigint, doubtful boolean, later boolean, lanes boolean);
+  if came.doubtful or greatest(came.json_size * 6, came.bytes_size) > q.max_payload_bytes then
     perform penstock._check_message(q, i.payload, i.payload_bytes, i.headers, i.key, coalesce(i.priority, 0), i.group_key,
       make_interval(secs => i.delay_seconds), i.visible_at, make_interval(secs => i.ttl_seconds), i.max_attempts)
     from pg_temp.penstock_incoming i where i.queue = q.name or i.queue is null and is_default;
   end if;
+  special := came.later or greatest(came.json_size, came.bytes_size) > 1000;
   if came.plain > 0 then
     if q.max_depth is not null then
       perform penstock._reserve_depth(q, came.plain::integer);
     end if;
-    if came.lanes then
+    if came.lanes or q.message_ttl_seconds is not null then
       for lane in select coalesce(i.priority, 0)::smallint as priority, bool_and(coalesce(i.ttl_seconds, q.message_ttl_seconds) is null) as plain
           from pg_temp.penstock_incoming i where (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null group by 1 loop
         if lane.priority <> all (q.priorities) or q.plain and not lane.plain then
@@ -92,7 +99,7 @@ begin
     blocks := pg_relation_size('pg_temp.penstock_incoming') / current_setting('block_size')::integer;
     step := greatest(1, blocks * 10000 / came.total);
     for block in 0 .. blocks - 1 by step loop
-      perform penstock._spark_put_piece(q, is_default, came.special, format('(%s,0)', block)::tid, format('(%s,0)', block + step)::tid);
+      perform penstock._spark_put_piece(q, is_default, special, format('(%s,0)', block)::tid, format('(%s,0)', block + step)::tid);
     end loop;
     perform penstock._wake_waiters(q, null);
   end if;

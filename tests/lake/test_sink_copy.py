@@ -1,0 +1,82 @@
+"""What goes from a batch into COPY: every type, and nulls; and what is refused before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+from tests.conftest import Connect
+
+from penstock.errors import (
+    DatabaseUnavailableError,
+    InvalidValueError,
+    SchemaMissingError,
+    SchemaNewerError,
+)
+from penstock.lake.sink_copy import HEAD, TAIL, as_copy
+from penstock.lake.source import PenstockSource
+from penstock.lake.statements import statement
+
+WHEN = datetime(2031, 5, 6, 7, 8, 9, 123456, UTC)
+COLUMNS: dict[str, pa.Array] = {
+    "queue": pa.array(["one", None, ""]),
+    "payload": pa.array(['{"a": "ü,\\"\\n"}', None, "[]"]),
+    "payload_bytes": pa.array([None, b"\x00\xff,\n", b""]),
+    "headers": pa.array([[("a", "b")], None, []], pa.map_(pa.string(), pa.string())),
+    "key": pa.array(["k", None, '"'], pa.large_string()),
+    "priority": pa.array([-9, None, 9], pa.int64()),
+    "group_key": pa.array([None, None, None], pa.string()),
+    "delay_seconds": pa.array([Decimal("1.5"), None, Decimal("0.0")]),
+    "visible_at": pa.array([WHEN, None, datetime(1969, 1, 1, tzinfo=UTC)]),
+    "ttl_seconds": pa.array([1, None, 7], pa.int32()),
+    "max_attempts": pa.array([None, 100, 1], pa.int8()),
+}
+ROWS = [
+    ("one", {"a": 'ü,"\n'}, None, {"a": "b"}, "k", -9, None, 1.5, WHEN, 1.0, None),
+    (None, None, b"\x00\xff,\n", None, None, None, None, None, None, None, 100),
+    ("", [], b"", {}, '"', 9, None, 0.0, datetime(1969, 1, 1, tzinfo=UTC), 7.0, 1),
+]
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_every_type_arrives_as_it_was(connect: Connect, first: int) -> None:
+    batch = pa.RecordBatch.from_arrays(list(COLUMNS.values()), names=list(COLUMNS)).slice(first)
+    names = ", ".join(COLUMNS)
+    connection: Any = connect()
+    with connection.transaction():
+        connection.execute(statement("incoming"))
+        copy_in = f"copy pg_temp.penstock_incoming ({names}) from stdin (format binary)"
+        with connection.cursor().copy(copy_in) as copy:
+            copy.write(HEAD)
+            copy.write(as_copy(batch, list(COLUMNS)))
+            copy.write(TAIL)
+        found = connection.execute(f"select {names} from pg_temp.penstock_incoming").fetchall()
+    assert found == ROWS[first:]
+
+
+def test_a_number_that_does_not_fit_is_named() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([2**40])], names=["priority"])
+    with pytest.raises(InvalidValueError, match="column priority is out of range"):
+        as_copy(batch, ["priority"])
+
+
+def test_a_database_that_cannot_be_used_says_why_before_any_task_begins(
+    connect: Connect, dsn: str, empty_dsn: str
+) -> None:
+    def writer(dsn: str) -> None:
+        schema = StructType([StructField("payload", StringType())])
+        PenstockSource({"dsn": dsn, "queue": "mail"}).writer(schema, False)
+
+    writer(dsn)
+    with pytest.raises(SchemaMissingError, match="migrate up"):
+        writer(empty_dsn)
+    with pytest.raises(DatabaseUnavailableError):
+        writer("postgresql://localhost:1/nowhere")
+    values = "(version, name, checksum) values (9999, 'x', 'y')"
+    connect().execute(f"insert into penstock.migration {values}")
+    with pytest.raises(SchemaNewerError, match="9999"):
+        writer(dsn)
