@@ -28,7 +28,7 @@ from penstock.server.data.rendering import claimed
 from penstock.server.database import Database
 
 log: Final = logging.getLogger("penstock.server")
-LOOK_SECONDS: Final = 1.5
+LOOK_SECONDS: Final = 2.0
 MAX_COUNT: Final = 1000
 # A look for a lane is over in milliseconds; a consumer whose time is up waits for it this long.
 LAST_LOOK_SECONDS: Final = 2.0
