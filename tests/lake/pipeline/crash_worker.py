@@ -1,8 +1,8 @@
 """One worker of the crash test: enqueues, claims and settles until it or the server is killed.
 
-Run as `python crash_worker.py DSN JOURNAL SEED BATCH`. Some of its transactions are slow to commit,
-some roll back, some messages fail first. Every id whose enqueue was committed goes, as a line, to a
-file that no crash of the server touches.
+Run as `python crash_worker.py DSN JOURNAL SEED BATCH PAUSE`. Some of its transactions are slow to
+commit, some roll back, some messages fail first. Every id whose enqueue was committed goes, as a
+line, to a file that no crash of the server touches.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ NACK = """select id from penstock.nack_many(
     array_fill(interval '0', array[cardinality(%s::bigint[])]))"""
 ACK = "select penstock.ack_many(%s::bigint[], %s::bigint[])"
 QUEUES = ("one", "two", "three")
+SHARED = "three"
 
 
-def work(dsn: str, journal: int, chance: random.Random, batch: int) -> None:
+def work(dsn: str, journal: int, chance: random.Random, batch: int, pause: float) -> None:
     with psycopg.connect(dsn) as connection:
         while True:
+            time.sleep(pause)
             queue = chance.choice(QUEUES)
             rows = connection.execute(ENQUEUE, [queue, batch]).fetchall()
-            leases = connection.execute(CLAIM, [queue, batch]).fetchall()
+            # Of the queue that Spark consumes, some are left for it.
+            wanted = batch // 2 if queue == SHARED else batch
+            leases = connection.execute(CLAIM, [queue, wanted]).fetchall()
             settle(connection, leases, chance)
             if chance.random() < 0.1:
                 time.sleep(chance.random())  # its rows come behind those of later transactions
@@ -53,6 +57,7 @@ def settle(connection: psycopg.Connection, leases: list[tuple[int, int]], chance
 if __name__ == "__main__":
     file = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        work(sys.argv[1], file, random.Random(int(sys.argv[3])), int(sys.argv[4]))
+        chance = random.Random(int(sys.argv[3]))
+        work(sys.argv[1], file, chance, int(sys.argv[4]), float(sys.argv[5]))
     except psycopg.Error as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

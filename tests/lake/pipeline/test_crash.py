@@ -25,6 +25,7 @@ from penstock.embedded import EmbeddedPostgres, postmaster
 from penstock.migrations import Migrator
 
 WORKER = Path(__file__).with_name("crash_worker.py")
+CONSUMER = Path(__file__).with_name("crash_consumer.py")
 COMMAND = [sys.executable, "-m", "penstock.cli", "lake"]
 LIMIT = 600.0
 WORKERS = 2
@@ -41,15 +42,17 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 class Stage:
     """Everything that can be killed."""
 
-    def __init__(self, place: Path, conf: list[str], batch: int) -> None:
+    def __init__(self, place: Path, conf: list[str], batch: int, pause: float) -> None:
         self.place = place
         self.home = place / "home"
         self.lake = place / "lake"
         self.conf = conf
         self.batch = batch
+        self.pause = pause
         self.chance = random.Random(4)
         self.server = EmbeddedPostgres.start(self.home)
-        self.run: subprocess.Popen[bytes] | None = None
+        # The lake's run, and the stream that claims.
+        self.runs: dict[str, subprocess.Popen[bytes]] = {}
         self.workers: list[subprocess.Popen[bytes]] = []
         self.started = 0
 
@@ -57,27 +60,37 @@ class Stage:
         words = [*COMMAND, *argv, "--path", str(self.lake)]
         return [*words, *(word for each in self.conf for word in ("--conf", each))]
 
+    def consumer_command(self, *argv: str) -> list[str]:
+        return [sys.executable, str(CONSUMER), self.server.dsn, "three", str(self.place), *argv]
+
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PENSTOCK_DSN": self.server.dsn}
 
     def ensure(self) -> None:
-        """The run and the workers are there."""
+        """The runs and the workers are there."""
+        commands = {
+            "lake": self.lake_command("run", "--every", "1s", "--refresh-every", "2s"),
+            "consumer": self.consumer_command(),
+        }
         with (self.place / "errors").open("ab") as errors:
-            if self.run is None or self.run.poll() is not None:
-                self.run = subprocess.Popen(
-                    self.lake_command("run", "--every", "1s", "--refresh-every", "2s"),
-                    env=self.environment(),
-                    stderr=errors,
-                    start_new_session=True,
-                )
+            for name, command in commands.items():
+                if name not in self.runs or self.runs[name].poll() is not None:
+                    self.runs[name] = subprocess.Popen(
+                        command, env=self.environment(), stderr=errors, start_new_session=True
+                    )
             self.workers = [worker for worker in self.workers if worker.poll() is None]
             while len(self.workers) < WORKERS:
                 self.started += 1
                 program = [sys.executable, str(WORKER), self.server.dsn]
                 arguments = [f"{self.place}/journal-{self.started}", str(self.started)]
                 self.workers.append(
-                    subprocess.Popen([*program, *arguments, str(self.batch)], stderr=errors)
+                    subprocess.Popen(
+                        [*program, *arguments, str(self.batch), str(self.pause)], stderr=errors
+                    )
                 )
+
+    def enqueued_count(self) -> int:
+        return sum(journal.read_bytes().count(b"\n") for journal in self.place.glob("journal-*"))
 
     def enqueued(self) -> set[int]:
         texts = [journal.read_text() for journal in self.place.glob("journal-*")]
@@ -99,10 +112,11 @@ class Stage:
         return found
 
     def kill(self, what: str) -> None:
-        assert self.run is not None
-        family = self.descendants(self.run.pid)
-        if what in ("driver", "everything"):
-            _kill(self.run.pid)
+        runs = list(self.runs.values())
+        drivers = {"driver": [self.chance.choice(runs)], "everything": runs}.get(what, [])
+        family = [child for run in runs for child in self.descendants(run.pid)]
+        for run in drivers:
+            _kill(run.pid)
         if what == "everything":
             for pid, _ in family:
                 _kill(pid)
@@ -114,8 +128,8 @@ class Stage:
             _kill(self.chance.choice(own or [p for p, a in family if "pyspark.daemon" in a] or [0]))
         if what in ("postgres", "everything"):
             self.kill_server()
-        if what in ("driver", "everything"):
-            self.run.wait()
+        for run in drivers:
+            run.wait()
 
     def kill_server(self) -> None:
         pid = self.server.pid
@@ -129,10 +143,10 @@ class Stage:
         for worker in self.workers:
             worker.kill()
             worker.wait()
-        if self.run is not None:
-            for pid, _ in [*self.descendants(self.run.pid), (self.run.pid, "")]:
+        for run in self.runs.values():
+            for pid, _ in [*self.descendants(run.pid), (run.pid, "")]:
                 _kill(pid)
-            self.run.wait()
+            run.wait()
 
 
 def _kill(pid: int) -> None:
@@ -152,8 +166,10 @@ def place() -> Iterator[Path]:
     shutil.rmtree(place, ignore_errors=True)
 
 
-def crash(place: Path, kills: list[str], conf: list[str], batch: int, messages: int) -> None:
-    stage = Stage(place, conf, batch)
+def crash(
+    place: Path, kills: list[str], conf: list[str], batch: int, messages: int, pause: float
+) -> None:
+    stage = Stage(place, conf, batch, pause)
     with psycopg.connect(stage.server.dsn, autocommit=True) as connection:
         Migrator(connection).up()
         for queue in ("one", "two", "three"):
@@ -163,22 +179,28 @@ def crash(place: Path, kills: list[str], conf: list[str], batch: int, messages: 
             stage.ensure()
             goal = number * messages // len(kills)
             landed = landed_rows(stage)
-            wait_for(lambda g=goal: busy(stage) and len(stage.enqueued()) >= g, "work")
+            wait_for(lambda g=goal: busy(stage) and stage.enqueued_count() >= g, "work")
             wait_for(lambda n=landed: busy(stage) and landed_rows(stage) > n, "landing")
             time.sleep(stage.chance.random() * 2)
             stage.kill(what)
             print(
-                f"{number}. killed {what}: {len(stage.enqueued())} messages, "
+                f"{number}. killed {what}: {stage.enqueued_count()} messages, "
                 f"{landed_rows(stage)} rows landed",
                 flush=True,
             )
     finally:
         stage.end()
+    finish(stage, stage.consumer_command("once"))
     drain(stage)
-    done = subprocess.run(stage.lake_command("run", "--once"), env=stage.environment(), check=False)
-    assert done.returncode == 0, (place / "errors").read_text()
+    finish(stage, stage.lake_command("run", "--once"))
     check(stage)
+    check_consumer(stage)
     stage.server.stop()
+
+
+def finish(stage: Stage, command: list[str]) -> None:
+    done = subprocess.run(command, env=stage.environment(), check=False)
+    assert done.returncode == 0, (stage.place / "errors").read_text()
 
 
 def busy(stage: Stage) -> bool:
@@ -249,11 +271,23 @@ def check(stage: Stage) -> None:
     assert gold == recount
 
 
+def check_consumer(stage: Stage) -> None:
+    """What Spark acked is in its table once, and nothing else is."""
+    table = [int(line) for line in (stage.place / "claimed.ids").read_text().split()]
+    query = "select id from penstock.history_log where worker like 'spark/%' and state = 'done'"
+    with psycopg.connect(stage.server.dsn) as connection:
+        acked = [row[0] for row in connection.execute(query)]
+    print(f"{len(acked)} acked by Spark, {len(table)} in its table, {len(set(table))} distinct")
+    assert len(acked) > 0
+    assert sorted(table) == sorted(acked)
+
+
 @pytest.mark.timeout(900)
 def test_the_lake_has_everything_once_after_the_driver_and_everything_were_killed(
     place: Path,
 ) -> None:
-    crash(place, ["driver", "everything"], ["spark.master=local[1]"], batch=20, messages=4_000)
+    conf = ["spark.master=local[1]"]
+    crash(place, ["driver", "everything"], conf, batch=20, messages=4_000, pause=0.1)
 
 
 @pytest.mark.slow
@@ -265,4 +299,4 @@ def test_the_lake_has_everything_once_after_many_crashes(place: Path) -> None:
     kinds = ["driver", "executor", "postgres", "everything"]
     kills = [kinds[number % len(kinds)] for number in range(rounds)]
     conf = ["spark.master=local-cluster[2,1,1024]", "spark.driver.memory=1g"]
-    crash(place, kills, conf, batch=500, messages=messages)
+    crash(place, kills, conf, batch=500, messages=messages, pause=0)
