@@ -49,6 +49,10 @@ def test_a_dialog_is_accessible_too(sick: Site, visit: Visit) -> None:
 def test_the_overview_weighs_little_and_asks_no_other_host(sick: Site, visit: Visit) -> None:
     page = visit(sick)
     page.goto("about:blank")
+    # As somebody comes for the first time: signing in has filled the cache.
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    network.send("Network.setCacheDisabled", {"cacheDisabled": True})
     hosts, weight = set(), 0
     sizes: list[int] = []
 
@@ -66,7 +70,7 @@ def test_the_overview_weighs_little_and_asks_no_other_host(sick: Site, visit: Vi
     weight = sum(sizes)
     print(f"overview: {weight} bytes in {len(sizes)} answers")
     assert hosts == {urlsplit(sick.url).netloc}
-    assert 5_000 < weight < 100 * 1024
+    assert 20_000 < weight < 100 * 1024
 
 
 def test_everything_can_be_reached_by_keyboard(sick: Site, visit: Visit) -> None:
