@@ -41,7 +41,10 @@ class NewSchedule(Struct, forbid_unknown_fields=True):
         Meta(
             max_length=200,
             description="minute, hour, day of month, month, day of week",
-            extra_json_schema={"format": "cron", "examples": ["0 3 * * *", "@daily", ""]},
+            extra_json_schema={
+                "anyOf": [{"const": ""}, {"format": "cron"}],
+                "examples": ["0 3 * * *", "@daily", ""],
+            },
         ),
     ]
 
