@@ -11,7 +11,7 @@ import pytest
 
 from penstock.bench.command import LAKE_FIGURES
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 JAR = Path("/usr/share/java/postgresql.jar")
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import Connect
 from tests.lake.cluster import Cluster, connect_server, running_cluster
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
 JOB = Path(__file__).with_name("cluster_job.py")
 COUNT = 2000
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 PROJECT = Path(__file__).parents[3] / "examples" / "lake_pipeline"
 
