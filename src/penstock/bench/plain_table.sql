@@ -10,8 +10,8 @@
 --     (queue_name, id)               8.4k / 44.7k / 59.5k   and
 --     the primary key alone          8.5k / 48.1k / 75.3k   keep claims in-page (HOT), but walk over
 --                                                           everything leased or scheduled;
---   on a busy machine, 20 s after a vacuum, with the sweep: the first 3.8k / 5.6k / 11.7k,
---   (queue_name, id), ordered by id, 3.4k / 4.9k / 16.9k;
+--   on a machine of its own, with the sweep, in turns of half a minute and more: the first 4.9k / 15.1k / 15.4k,
+--   (queue_name, id), ordered by id, 6.0k / 8.5k / 28.9k: no index is the fastest at every batch size;
 -- * a small partial index for the sweep, which looks into the other one twice otherwise;
 -- * plans held to those indexes by the session (see plain.session in statements.sql): left to the
 --   statistics of a table that is mostly empty it falls to half or less;
