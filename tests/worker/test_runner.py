@@ -236,12 +236,13 @@ async def test_as_many_run_at_once_as_the_handler_says_and_no_more(
     assert most == 7
 
 
-async def test_only_quick_handlers_have_messages_claimed_ahead(
+async def test_only_quick_handlers_have_messages_claimed_ahead_and_they_burn_no_attempt(
     dsn: str, client: AsyncClient
 ) -> None:
     await client.create_queue("work")
     app = App()
     handled = waiting = 0
+    attempts: set[int] = set()
     pause, go_on = 0, asyncio.Event()
 
     @app.handler("work", concurrency=4)
@@ -252,14 +253,18 @@ async def test_only_quick_handlers_have_messages_claimed_ahead(
             await go_on.wait()
             waiting -= 1
         handled += 1
+        attempts.add(message.attempt)
 
     async def far_ahead() -> bool:
         stats = await client.stats("work")
         settled = 2000 - stats.ready - stats.leased
         return settled == handled >= 1000 and stats.leased > 12
 
+    async def only_four_leased() -> bool:
+        return (await client.stats("work")).leased == 4
+
     await client.enqueue_many("work", range(2000))
-    async with Worker(app, dsn):
+    async with Worker(app, dsn) as worker:
         # Nothing is known of the handler yet: another worker may have the rest.
         await until(lambda: waiting == 4, "four to begin")
         assert (await client.stats("work")).leased == 4
@@ -268,9 +273,15 @@ async def test_only_quick_handlers_have_messages_claimed_ahead(
         go_on.set()
         go_on = asyncio.Event()
         await until(far_ahead, "more to be claimed than can be begun at once")
+        # Stopped there, it gives back what was never begun: at once, not when the leases run out.
+        stopping = asyncio.create_task(worker.drain())
+        await until(only_four_leased, "the rest to be given back")
         pause = 2000
         go_on.set()
+        await stopping
+    async with Worker(app, dsn):
         await until(lambda: handled == 2000, "all of them")
+    assert attempts == {1}
 
 
 @pytest.mark.parametrize("commits", [True, False])
