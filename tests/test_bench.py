@@ -48,6 +48,11 @@ WAL = {"wal_bytes", "disk_bytes", "plain_wal_bytes", "wal_64k_over_payload"}
 # Seconds enough that every window has some cycles in it, even beside other tests.
 SHORTEST = [
     pytest.param(["engine", "--seconds", "4", "--clients", "2"], ENGINE, id="engine"),
+    pytest.param(
+        ["engine", "--seconds", "1", "--clients", "2", "--only", "cycle_1", "--plain-order", "id"],
+        {"cycle_1"},
+        id="engine, plain table by id",
+    ),
     pytest.param(["steady", "--seconds", "4", "--clients", "2"], STEADY, id="steady"),
     pytest.param(["depth", "--seconds", "0.4", "--messages", "1000"], DEPTH, id="depth"),
     pytest.param(["wal", "--seconds", "0.8", "--messages", "1000"], WAL, id="wal"),

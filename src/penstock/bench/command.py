@@ -96,6 +96,14 @@ def bench() -> None:
     is_flag=True,
     help="Vacuum the plain table before each of its windows: its best case.",
 )
+@click.option(
+    "--plain-order",
+    type=click.Choice(("visible_at", "id")),
+    default="visible_at",
+    show_default=True,
+    help="What the plain table is claimed in the order of, and indexed by after the queue's name: "
+    "id is faster at batch 1 and 100, visible_at at 10.",
+)
 def engine(only: tuple[str, ...], **chosen: Any) -> None:
     """Enqueue, and enqueue-claim-ack cycles, at batch 1, 10 and 100."""
     from penstock.bench.engine import contests

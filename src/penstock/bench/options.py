@@ -14,6 +14,7 @@ class Options:
     consumers: int = 500
     only: tuple[str, ...] = ()
     vacuum_plain: bool = False
+    plain_order: str = "visible_at"
     jdbc_jar: str = "/usr/share/java/postgresql.jar"
     rounds: int = 4
     short: bool = False

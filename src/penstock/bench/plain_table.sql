@@ -11,7 +11,8 @@
 --     the primary key alone          8.5k / 48.1k / 75.3k   keep claims in-page (HOT), but walk over
 --                                                           everything leased or scheduled;
 --   on a machine of its own, with the sweep, in turns of half a minute and more: the first 4.9k / 15.1k / 15.4k,
---   (queue_name, id), ordered by id, 6.0k / 8.5k / 28.9k: no index is the fastest at every batch size;
+--   (queue_name, id), ordered by id, 6.0k / 8.5k / 28.9k: no index is the fastest at every batch size, and
+--   `bench engine --plain-order id` takes that one;
 -- * a small partial index for the sweep, which looks into the other one twice otherwise;
 -- * plans held to those indexes by the session (see plain.session in statements.sql): left to the
 --   statistics of a table that is mostly empty it falls to half or less;
@@ -36,7 +37,7 @@ create table penstock_bench.message (
     last_error    text,
     enqueued_at   timestamptz not null default now()
 );
-create index message_claim on penstock_bench.message (queue_name, visible_at);
+create index message_claim on penstock_bench.message (queue_name, visible_at /* order */);
 create index message_sweep on penstock_bench.message (queue_name, visible_at)
     where attempt_count >= max_attempts;
 
@@ -105,7 +106,7 @@ begin
             where c.queue_name = claim.queue
               and c.visible_at <= now()
               and c.attempt_count < c.max_attempts
-            order by c.visible_at
+            order by c.visible_at /* order */
             limit claim.count
               for update skip locked))
     returning m.id, m.payload, m.attempt_count, m.enqueued_at;

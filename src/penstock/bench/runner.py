@@ -62,7 +62,7 @@ def run(
     """`chosen` are fields of Options: only those that this benchmark knows are reported."""
     options = Options(**chosen)
     bench, before, started_at = _BENCHES[name], machine.machine(), machine.now()
-    with progress() as bar, scratch(dsn, bench.queues) as place:
+    with progress() as bar, scratch(dsn, bench.queues, options.plain_order) as place:
         warning = _horizon_warning(place)
         findings = bench.run(place, options, bar)
         bar.say("cleaning up")

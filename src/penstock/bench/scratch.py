@@ -16,7 +16,7 @@ import psycopg
 from penstock.bench import wire
 from penstock.bench.errors import BenchError
 from penstock.bench.session import Session, System
-from penstock.bench.statements import resource, statement
+from penstock.bench.statements import plain_table, statement
 from penstock.migrations import Migrator
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -91,14 +91,16 @@ class Scratch:
 
 
 @contextmanager
-def scratch(dsn: str, queues: Mapping[str, Mapping[str, Any]]) -> Iterator[Scratch]:
+def scratch(
+    dsn: str, queues: Mapping[str, Mapping[str, Any]], plain_order: str
+) -> Iterator[Scratch]:
     """Everything in place, with these queues and settings; all of it gone afterwards."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         _alone(connection)
         installed = _install(connection)
         try:
             _clear(connection, queues)
-            connection.execute(resource("plain_table.sql").encode())
+            connection.execute(plain_table(plain_order).encode())
             for name, settings in queues.items():
                 parameters = {"name": name, "settings": json.dumps(settings)}
                 connection.execute(statement("create_queue"), parameters)

@@ -22,6 +22,11 @@ def statement(name: str) -> str:
     return _statements()[name]
 
 
+def plain_table(order: str) -> str:
+    """plain_table.sql, with messages claimed in this order, and indexed for it."""
+    return resource("plain_table.sql").replace("visible_at /* order */", order)
+
+
 def resource(name: str) -> str:
     """The text of an SQL file of this package."""
     return (files("penstock.bench") / name).read_text(encoding="utf-8")
