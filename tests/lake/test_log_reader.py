@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import VariantVal
 from tests.conftest import Connect
 from tests.lake.conftest import Follow
@@ -20,6 +21,12 @@ from penstock.errors import (
     SchemaMissingError,
     SchemaNewerError,
 )
+from penstock.lake.columns import source_schema
+from penstock.lake.options import SourceOptions
+from penstock.lake.page import Pages
+from penstock.lake.plan import Stretch
+from penstock.lake.snapshot import BEGINNING, END, Span
+from penstock.lake.statements import statement
 
 
 def finish(db: psycopg.Connection[Any], count: int, queue: str = "orders") -> list[int]:
@@ -69,6 +76,19 @@ def test_a_batch_reads_everything_in_several_tasks(db: Any, history: Any) -> Non
     assert (first["service"], first["state"], first["payload"]) == ("local", "done", '{"n": 1}')
     assert first["enqueued_at"] <= first["first_claimed_at"] <= first["finished_at"]
     assert (first["attempts"], first["payload_bytes"], first["payload_bytes_count"]) == (1, None, 8)
+
+
+@pytest.mark.parametrize("table", ["history", "attempts"])
+def test_a_page_walks_the_index_and_sorts_nothing(db: Any, dsn: str, table: str) -> None:
+    options = SourceOptions.read({"dsn": dsn, "table": table})
+    schema = to_arrow_schema(source_schema(options.table), timezone="UTC")
+    stretch = Stretch(Span(low=3, high=2**40), BEGINNING, END, 1000)
+    page = Pages(options, "local", schema, "true").query(stretch, BEGINNING, 1000)
+    with db.transaction():
+        db.execute(statement("planner"))
+        plan = db.execute(f"explain {page}").fetchall()
+    assert "Merge Append" in str(plan)
+    assert "Sort  " not in str(plan)
 
 
 def test_what_commits_late_comes_with_the_next_batch(

@@ -39,7 +39,7 @@ class Pages:
         after = stretch.after
         while after < stretch.until:
             asked = self._rows
-            table = session.table(self._query(stretch, after, asked))
+            table = session.table(self.query(stretch, after, asked))
             width = len(self._schema)
             for batch in table.to_batches():
                 yield conform(batch.select(list(range(width))), self._schema)
@@ -48,7 +48,7 @@ class Pages:
             after = Position(table[width][-1].as_py(), table[width + 1][-1].as_py())
             self._rows = self._next_rows(asked, table.nbytes)
 
-    def _query(self, stretch: Stretch, after: Position, rows: int) -> str:
+    def query(self, stretch: Stretch, after: Position, rows: int) -> str:
         return statement("page").format(
             columns=self._columns,
             relation=self._table.relation,
