@@ -83,7 +83,7 @@ def test_a_page_walks_the_index_and_sorts_nothing(db: Any, dsn: str, table: str)
     options = SourceOptions.read({"dsn": dsn, "table": table})
     schema = to_arrow_schema(source_schema(options.table), timezone="UTC")
     stretch = Stretch(Span(low=3, high=2**40), BEGINNING, END, 1000)
-    page = Pages(options, "local", schema, "true").query(stretch, BEGINNING, 1000)
+    page = Pages(options, "local", schema, "true").query(stretch, BEGINNING)
     with db.transaction():
         db.execute(statement("planner"))
         plan = db.execute(f"explain {page}").fetchall()
@@ -213,6 +213,23 @@ def test_bytes_and_large_payloads_arrive_whole(db: Any, history: Any) -> None:
     small, large = sorted(batch(**history), key=lambda row: row["id"])
     assert (small["payload"], small["payload_bytes"]) == (None, b"\x00\xff\x10")
     assert large["payload"] == '"' + "é" * 100_000 + '"'
+
+
+def test_a_page_ends_where_memory_does_and_the_next_goes_on(db: Any, history: Any) -> None:
+    db.execute(
+        "select penstock.enqueue_many('orders', array(select to_jsonb(n || repeat('x', 200000))"
+        " from generate_series(1, 270) n))"
+    )
+    db.execute("select penstock.ack(id, token) from penstock.claim('orders', 270)")
+    rows = batch(**history)  # of 54 MB, which is more than a page
+    assert [int(row["payload"].strip('"x')) for row in rows] == list(range(1, 271))
+
+
+def test_the_service_may_be_all_that_is_asked_for(db: Any, history: Any, dsn: str) -> None:
+    finish(db, 2)
+    assert batch(**history, columns="service") == [{"service": "local"}] * 2
+    db.execute("select penstock.enqueue('orders', '1')")
+    assert batch(dsn=dsn, table="messages", columns="service") == [{"service": "local"}]
 
 
 def test_a_payload_may_be_a_variant(db: Any, history: Any) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import adbc_driver_postgresql.dbapi as adbc
+import numpy as np
 import pyarrow as pa
 from psycopg.conninfo import make_conninfo
+from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, VariantType, VariantVal
 
 from penstock.errors import DatabaseUnavailableError, PenstockError
+from penstock.lake.contract import SERVICE
 from penstock.lake.statements import statement
 
 APPLICATION: Final = "penstock spark"
@@ -21,20 +25,31 @@ VARIANT_FIELDS: Final = list(to_arrow_schema(_VARIANT).field(0).type)
 
 
 class ArrowSession:
-    """One connection of one task; each query is a transaction of its own."""
+    """One connection of one task at a time; each query is a transaction of its own."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def table(self, query: str) -> pa.Table:
         """All of it, in memory: no snapshot stays open while Spark takes its time."""
+        return self.page(query, sys.maxsize)[0]
+
+    def page(self, query: str, most_bytes: int) -> tuple[pa.Table, bool]:
+        """As much of it as `most_bytes` and one batch of ADBC's hold; and whether it is all."""
         with self._connection.cursor() as cursor:
             cursor.execute(statement("planner"))
             cursor.fetchall()
             cursor.execute(query)
-            table = cursor.fetch_arrow_table()
+            with cursor.fetch_record_batch() as reader:
+                batches, size = [], 0
+                for batch in reader:
+                    batches.append(batch)
+                    size += batch.nbytes
+                    if size >= most_bytes:
+                        break  # closing the reader cancels the query
+                table = pa.Table.from_batches(batches, reader.schema)
         self._connection.commit()
-        return table
+        return table, size < most_bytes
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Piece by piece; the snapshot stays open until the last."""
@@ -44,14 +59,41 @@ class ArrowSession:
         self._connection.commit()
 
 
+# Connections that the next task of this process may use. To connect takes ADBC 80 ms: it reads all
+# of pg_type first. Spark ends its Python processes a minute after their last task.
+_kept: dict[str, Any] = {}
+
+
 @contextmanager
 def arrow_session(dsn: str) -> Iterator[ArrowSession]:
+    address = make_conninfo(dsn, fallback_application_name=APPLICATION)
     try:
-        address = make_conninfo(dsn, fallback_application_name=APPLICATION)
-        with adbc.connect(address) as connection:
+        connection = _kept_connection(address) or adbc.connect(address)
+        try:
             yield ArrowSession(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if TaskContext.get() is None or address in _kept:
+            connection.close()
+        else:
+            _kept[address] = connection
     except adbc.Error as error:
         raise _translated(error) from error
+
+
+def _kept_connection(address: str) -> Any:
+    """None if there is none, or if the server has gone since."""
+    connection = _kept.pop(address, None)
+    if connection is None:
+        return None
+    try:
+        ArrowSession(connection).table("select true")
+    except adbc.Error:
+        with suppress(adbc.Error):
+            connection.close()
+        return None
+    return connection
 
 
 def _translated(error: adbc.Error) -> PenstockError:
@@ -61,18 +103,35 @@ def _translated(error: adbc.Error) -> PenstockError:
     return PenstockError(f"the read failed: {text}")
 
 
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same values under exactly this schema: Spark takes nothing that differs."""
+def conform(batch: pa.RecordBatch, schema: pa.Schema, service: str) -> pa.RecordBatch:
+    """The same values under exactly this schema, with the service: Spark takes nothing else."""
+    found = iter(batch.columns)
     arrays = [
-        _conformed(array, field.type) for array, field in zip(batch.columns, schema, strict=True)
+        pa.repeat(service, batch.num_rows)
+        if field.name == SERVICE
+        else _conformed(next(found), field.type)
+        for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _conformed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if array.type == wanted:
-        return array
-    return _variants(array) if pa.types.is_struct(wanted) else array.cast(wanted)
+    # JSON, and types that Arrow has no name for, such as xid8.
+    plain = array.storage if isinstance(array, pa.ExtensionArray) else array
+    if plain.type == wanted:
+        return plain
+    if pa.types.is_struct(wanted):
+        return _variants(plain)
+    return _numbers(plain) if pa.types.is_binary(plain.type) else plain.cast(wanted)
+
+
+def _numbers(values: pa.Array) -> pa.Array:
+    """Eight bytes each, as PostgreSQL sends them; none is null."""
+    if not len(values):
+        return pa.array([], pa.int64())
+    first = np.frombuffer(values.buffers()[1], np.int32)[values.offset]
+    sent = np.frombuffer(values.buffers()[2], ">i8", len(values), first)
+    return pa.array(sent.astype(np.int64))
 
 
 def _variants(texts: pa.Array) -> pa.Array:

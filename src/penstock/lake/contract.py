@@ -18,7 +18,6 @@ SERVICE: Final = "service"
 class Column:
     name: str
     spark_type: str
-    expression: str  # what is selected for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +50,9 @@ class Table:
 
 
 def _columns(*lines: str) -> tuple[Column, ...]:
-    """Lines of `name type`, or `name type = expression`."""
-    columns = []
-    for line in lines:
-        declared, _, expression = line.partition(" = ")
-        name, spark_type = declared.split()
-        columns.append(Column(name, spark_type, expression or name))
-    return tuple(columns)
+    """Lines of `name type`."""
+    return tuple(Column(*line.split()) for line in lines)
 
-
-_XID: Final = "xid bigint = xid::text::bigint"
 
 HISTORY: Final = Table(
     "history",
@@ -86,10 +78,10 @@ HISTORY: Final = Table(
         "last_error string",
         "payload_bytes_count int",
         "headers_bytes_count int",
-        "headers string = headers::text",
-        "payload string = payload::text",
+        "headers string",
+        "payload string",
         "payload_bytes binary",
-        _XID,
+        "xid bigint",
     ),
 )
 ATTEMPTS: Final = Table(
@@ -107,7 +99,7 @@ ATTEMPTS: Final = Table(
         "started_at timestamp",
         "ended_at timestamp",
         "error string",
-        _XID,
+        "xid bigint",
         "state string",
     ),
 )
@@ -120,8 +112,8 @@ _LIVE: Final = (
     "last_error string",
     "dead_at timestamp",
     "max_attempts int",
-    "headers string = headers::text",
-    "payload string = payload::text",
+    "headers string",
+    "payload string",
     "payload_bytes binary",
 )
 MESSAGES: Final = Table(

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
-from psycopg import sql
 
 from penstock.lake.arrow import ArrowSession, conform
 from penstock.lake.contract import SERVICE, Table
@@ -15,10 +14,9 @@ from penstock.lake.plan import Stretch
 from penstock.lake.snapshot import Position
 from penstock.lake.statements import statement
 
+# Payloads may be anything from a number to megabytes. A page ends with whichever comes first.
 PAGE_BYTES: Final = 32 * 2**20
-# Payloads may be anything from a number to megabytes, so the first page is small, and each next
-# one at most four times as long.
-FIRST_ROWS, MOST_ROWS = 1_000, 100_000
+PAGE_ROWS: Final = 100_000
 
 
 class Pages:
@@ -28,29 +26,26 @@ class Pages:
         self, options: SourceOptions, service: str, schema: pa.Schema, row_filter: str
     ) -> None:
         self._table = options.table
+        self._service = service
         self._schema = schema
         self._filter = row_filter
-        self._rows = FIRST_ROWS
-        # Two more, to know where the next page begins.
-        columns = selected(options.table, service, schema)
-        self._columns = ", ".join([*columns, "xid::text::bigint", options.table.id])
+        self._columns = selected(options.table, schema)
+        # To know where the next page begins.
+        self._columns += [name for name in ("xid", options.table.id) if name not in self._columns]
 
     def read(self, session: ArrowSession, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-        after = stretch.after
-        while after < stretch.until:
-            asked = self._rows
-            table = session.table(self.query(stretch, after, asked))
-            width = len(self._schema)
+        after, is_last = stretch.after, False
+        while after < stretch.until and not is_last:
+            table, is_all = session.page(self.query(stretch, after), PAGE_BYTES)
             for batch in table.to_batches():
-                yield conform(batch.select(list(range(width))), self._schema)
-            if table.num_rows < asked:
-                return
-            after = Position(table[width][-1].as_py(), table[width + 1][-1].as_py())
-            self._rows = self._next_rows(asked, table.nbytes)
+                yield conform(batch, self._schema, self._service)
+            is_last = is_all and table.num_rows < PAGE_ROWS
+            if not is_last:
+                after = self._position(table)
 
-    def query(self, stretch: Stretch, after: Position, rows: int) -> str:
+    def query(self, stretch: Stretch, after: Position) -> str:
         return statement("page").format(
-            columns=self._columns,
+            columns=", ".join(self._columns),
             relation=self._table.relation,
             id=self._table.id,
             span=stretch.span.condition,
@@ -59,19 +54,16 @@ class Pages:
             after_id=after.id,
             until_xid=stretch.until.xid,
             until_id=stretch.until.id,
-            limit=rows,
+            limit=PAGE_ROWS,
         )
 
-    @staticmethod
-    def _next_rows(rows: int, size: int) -> int:
-        fitting = int(rows * PAGE_BYTES / max(size, 1))
-        return max(1, min(fitting, rows * 4, MOST_ROWS))
+    def _position(self, table: pa.Table) -> Position:
+        """Of its last row. An xid comes as PostgreSQL sends it."""
+        xid, id = (table[self._columns.index(name)][-1] for name in ("xid", self._table.id))
+        return Position(int.from_bytes(xid.as_py()), id.as_py())
 
 
-def selected(table: Table, service: str, schema: pa.Schema) -> list[str]:
-    """What to select for the columns of a schema."""
-    name = sql.Literal(service).as_string(None)
-    return [
-        f"{name}::text" if column.name == SERVICE else column.expression
-        for column in table.choose(tuple(schema.names))
-    ]
+def selected(table: Table, schema: pa.Schema) -> list[str]:
+    """What to select for the columns of a schema; `conform` adds the service."""
+    names = tuple(name for name in schema.names if name != SERVICE)
+    return [column.name for column in table.choose(names)] if names else ["true"]

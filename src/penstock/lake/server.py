@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
@@ -12,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.errors import ConfigurationError, SchemaNewerError, translated
 from penstock.lake.arrow import APPLICATION
 from penstock.lake.contract import Table
+from penstock.lake.cuts import Cut, Walk, Way
 from penstock.lake.options import Service
 from penstock.lake.snapshot import Position, Snapshot, Span
 from penstock.lake.statements import statement
@@ -20,14 +20,6 @@ from penstock.migrations import schema_target
 CONNECT_SECONDS: Final = 10
 # So that no statement walks an index for more than a moment, whatever there is to plan.
 ROWS_AT_ONCE: Final = 500_000
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The position of the row that is `count` rows on."""
-
-    position: Position
-    count: int
 
 
 class Server:
@@ -73,27 +65,18 @@ class Server:
 
         And whether there are more than `limit` of them.
         """
-        query = statement("cuts").format(
-            relation=table.relation, id=table.id, span=span.condition, filter=row_filter
-        )
-        bounds = {"until_xid": str(until.xid), "until_id": until.id, "step": step}
         found: list[Cut] = []
         counted = 0
         while True:
             # No room left still asks whether there are more.
             piece = max(min(ROWS_AT_ONCE, limit - counted), 0)
-            rows = self._walk(
-                query, {"xid": str(after.xid), "id": after.id, "limit": piece, **bounds}
-            )
-            beyond = [row for row in rows if row[2] >= piece][1 if piece else 0 :]
-            within = rows[: len(rows) - len(beyond)]
-            found += [Cut(Position(xid, id), counted + k) for xid, id, k in within]
-            # Past the limit, even if only by rows that share its position, there may be more.
-            if not rows or rows[-1][2] <= piece:
-                return found, False
+            way = Way(table, span, row_filter, after, until)
+            with translated():
+                cuts, more = Walk(self._connection, way).cuts(piece, step)
+            found += [Cut(cut.position, counted + cut.count) for cut in cuts]
             counted = found[-1].count if found else 0
-            if counted >= limit:
-                return found, True
+            if not more or counted >= limit:
+                return found, more
             after = found[-1].position
 
     def call(self, function: str, *arguments: Any) -> Any:
@@ -104,11 +87,6 @@ class Server:
 
     def rows(self, query: str, *parameters: Any) -> list[Any]:
         with translated():
-            return self._connection.execute(query.encode(), parameters).fetchall()
-
-    def _walk(self, query: str, parameters: dict[str, Any]) -> list[Any]:
-        with translated(), self._connection.transaction():
-            self._one(statement("planner"))
             return self._connection.execute(query.encode(), parameters).fetchall()
 
     def _identify(self) -> str:

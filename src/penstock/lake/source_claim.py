@@ -108,7 +108,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Committed before Spark sees a row: what was not claimed must not be written.
             claimed = session.table(_claim_query(partition, schema))
         for batch in claimed.to_batches():
-            yield conform(batch, schema)
+            yield conform(batch, schema, partition.service.name)
 
     def commit(self, end: dict[str, Any]) -> None:
         for service in self.options.services:
@@ -209,7 +209,7 @@ def _places(offset: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _claim_query(partition: ClaimPartition, schema: pa.Schema) -> str:
     return statement("claim").format(
-        columns=", ".join(selected(CLAIMED, partition.service.name, schema)),
+        columns=", ".join(selected(CLAIMED, schema)),
         consumer=sql.Literal(partition.consumer).as_string(None),
         generation=partition.generation,
         tick=partition.tick,

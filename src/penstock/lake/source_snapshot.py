@@ -44,10 +44,10 @@ class SnapshotReader(DataSourceReader):
             return
         schema = to_arrow_schema(self.schema, timezone="UTC")
         query = statement("snapshot").format(
-            columns=", ".join(selected(self.options.table, partition.service.name, schema)),
+            columns=", ".join(selected(self.options.table, schema)),
             relation=self.options.table.relation,
             filter=self.filter,
         )
         with arrow_session(partition.service.address()) as session:
             for batch in session.batches(query):
-                yield conform(batch, schema)
+                yield conform(batch, schema, partition.service.name)

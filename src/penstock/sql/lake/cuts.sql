@@ -1,17 +1,8 @@
--- Where to cut the next rows of a log: at the position of every step-th row, of the last one, and of the row at the
--- limit. k counts the rows up to there, all of them that share its position included: a transaction may have written two
--- attempts of one message. {relation}, {id}, {span} and {filter} are ours. Walks history_log_xid or attempt_log_xid.
-select distinct xid::text::bigint, id, k
-from (
-  select xid, id, count(*) over (order by xid, id) as k, count(*) over () as total
-  from (
-    select xid, {id} as id
-    from {relation}
-    where {span} and {filter} and (xid, {id}) > (%(xid)s::text::xid8, %(id)s)
-      and (xid, {id}) <= (%(until_xid)s::text::xid8, %(until_id)s)
-    order by xid, {id}
-    fetch first (%(limit)s + 1) rows with ties
-  ) near
-) numbered
-where k %% %(step)s = 0 or k >= least(%(limit)s, total)
-order by k
+-- The positions of the rows of a log between two others, in order, for a cursor to step along: to pass over a row costs
+-- 0.08 us, to number it by a window function took 0.6. Everything in braces is ours. Walks history_log_xid or
+-- attempt_log_xid.
+declare cuts no scroll cursor for
+select xid, {id}
+from {relation} as log
+where {span} and {filter} and (xid, {id}) > ('{after_xid}'::xid8, {after_id}) and (xid, {id}) <= ('{until_xid}'::xid8, {until_id})
+order by xid, {id}
