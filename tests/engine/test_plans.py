@@ -161,3 +161,19 @@ def test_far_off_messages_are_not_read_by_timers(engine: Any) -> None:
         engine.value(f"select setval('penstock.{register}', 0)")
     scanned, fetched = Reads(engine).of("select penstock._run_timers(null, 500)")
     assert (scanned, fetched) == ([], 0)
+
+
+def test_an_ack_of_two_claims_reads_no_more_than_it_settles(engine: Any, caller: Any) -> None:
+    """A join of many pairs and few leases would look at all pairs for each of the leases."""
+    engine.create("work")
+    engine.enqueue_many("work", 2_000)
+    engine.claim("work", 1_300, 600)
+    leases = engine.claim("work", 350, 600) + engine.claim("work", 350, 600)
+    ids, tokens = ([each[n] for each in leases] for n in (0, 1))
+    assert len(set(tokens)) == 2
+    scanned, fetched = Reads(caller()).of(ACK, ids, tokens)
+    assert scanned == []
+    assert fetched <= len(ids) + 100, "of 2,000 that are leased"
+
+
+ACK = "select count(*) from penstock.ack_many(%s::bigint[], %s::bigint[])"

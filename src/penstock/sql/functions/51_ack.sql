@@ -53,7 +53,9 @@ begin
   return query select * from penstock._ack_each(ids, tokens);
 end $$;
 
--- Settles messages of several claims, or such as leave history or have a key, a group or a body of their own.
+-- Settles messages of several claims, or such as leave history or have a key, a group or a body of their own. Each pair is
+-- looked up by itself: `offset 0`, and the clock, which no index can serve, leave no other plan. A join of many pairs with
+-- what the planner took for few leases went over all pairs for each lease: 100 ms for 700 of them.
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
@@ -71,8 +73,14 @@ begin
       --[ slot
       return query
       with gone as (
-        delete from penstock.leased_{slot} l using unnest(ids, tokens) u (id, token)
-        where l.token = u.token and l.id = u.id and l.lease_until > started and (l.key, l.group_key, l.body_slot) is null returning l.*),
+        delete from penstock.leased_{slot} l where l.ctid = any (array(
+          select t.place
+          from unnest(ids, tokens) u (id, token)
+          cross join lateral (
+            select r.ctid as place from penstock.leased_{slot} r where r.token = u.token and r.id = u.id
+              and r.lease_until > clock_timestamp() and (r.key, r.group_key, r.body_slot) is null offset 0) t
+          where u.token & 15 = {slot}))
+        returning l.*),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at, attempts,
           max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload, payload_bytes)
@@ -85,8 +93,14 @@ begin
     else
       --[ slot
       return query
-      delete from penstock.leased_{slot} l using unnest(ids, tokens) u (id, token)
-      where l.token = u.token and l.id = u.id and l.lease_until > started and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      delete from penstock.leased_{slot} l where l.ctid = any (array(
+        select t.place
+        from unnest(ids, tokens) u (id, token)
+        cross join lateral (
+          select r.ctid as place from penstock.leased_{slot} r where r.token = u.token and r.id = u.id
+            and r.lease_until > clock_timestamp() and (r.key, r.group_key, r.body_slot) is null offset 0) t
+        where u.token & 15 = {slot}))
+      returning l.id;
       --]
     end if;
     get diagnostics n = row_count;
