@@ -97,6 +97,23 @@ def test_the_costs_of_a_message_are_those_of_its_whole_life() -> None:
     assert found["wal_bytes_clean-16_over_best"] == pytest.approx(0.5)
 
 
+def test_what_a_worker_does_when_it_starts_is_no_cost_of_a_message() -> None:
+    started = _drained("awa", 0, 1000)
+    # 20 of 100 were handled before the start was over; the rest cost 25,000 bytes.
+    rows = [{**started, "early": 20, "start": {"wal_bytes": 10**9}}]
+    found = figures(Table(rows, {"awa": "worker"}))
+    assert found["wal_bytes_clean-16"]["awa"] == pytest.approx(25_000 / 100 + 25_000 / 80)
+
+
+def test_a_run_is_gone_on_with_only_as_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "peers.json"
+    done = _peers("run", "--resume", "--json", str(place))
+    assert (done.returncode, "needs --json with the file of a run" in done.stderr) == (2, True)
+    place.write_text(json.dumps({"form": "short"}))
+    done = _peers("run", "--resume", "--json", str(place))
+    assert (done.returncode, "is of the form 'short'" in done.stderr) == (2, True)
+
+
 def test_a_peer_that_answers_sooner_is_the_best_at_latency() -> None:
     rows = [
         {"peer": peer, "scenario": "rate", "round": 0, "p99": late, "offered": 800, "wanted": 800}

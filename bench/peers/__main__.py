@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ import click
 from peers.bars import verdicts
 from peers.contender import Contender, names
 from peers.database import Database
-from peers.figures import Table, figures
 from peers.plan import FORMS
+from peers.results import Results, write
 from peers.run import Run
 from peers.scenarios import SCENARIOS
-from penstock.bench import machine
 
 
 @click.group()
@@ -69,6 +68,12 @@ def _settings(_: Any, __: Any, values: tuple[str, ...]) -> dict[str, str]:
     help="A setting of the PostgreSQL that is started for the run, as synchronous_commit=off.",
 )
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with what --json names: scenarios that it has whole are kept, "
+    "but for those that --scenario names, which are measured again.",
+)
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="What peers print.")
 def run(
     form: str,
@@ -76,11 +81,17 @@ def run(
     scenarios: tuple[str, ...],
     settings: dict[str, str],
     json_file: Path | None,
+    resume: bool,
     log: Path | None,
 ) -> None:
     """Measure. The full form takes about half an hour, the short one about three minutes."""
-    started_at, began = machine.now(), time.monotonic()
-    load_before = machine.machine()["load_average"][0]
+    results = Results(form, json_file)
+    if resume:
+        if peers:
+            raise click.UsageError("--resume measures all peers: they take turns in a scenario.")
+        results.load(again=scenarios)
+    # `timeout` and supervisors end a run this way: the server it started goes with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with ExitStack() as stack:
         database = stack.enter_context(Database(settings))
         output = stack.enter_context((log or Path(os.devnull)).open("wb"))
@@ -92,12 +103,12 @@ def run(
             contender.open()
             contenders.append(contender)
         measured = Run(database, contenders, FORMS[form], _say)
+        results.begin(measured)
         for name in scenarios or SCENARIOS:
-            SCENARIOS[name](measured)
-            # After each scenario: a run that is ended leaves what it has.
-            document = _document(measured, form, started_at, began, load_before)
-            if json_file is not None:
-                _write(json_file, document)
+            if name not in results.parts:
+                with results.part(name):
+                    SCENARIOS[name](measured)
+        document = results.write()
     for line in verdicts(document["figures"]):
         click.echo(line)
 
@@ -113,39 +124,7 @@ def page(results: Path, docs: Path) -> None:
     document = json.loads(results.read_text(encoding="utf-8"))
     draw(document, docs / "benchmarks")
     (docs / "benchmarks.md").write_text(text(document), encoding="utf-8")
-    _write(docs / "benchmarks" / "results.json", document)
-
-
-def _write(place: Path, document: dict[str, Any]) -> None:
-    """With each row on a line of its own: short enough to keep, and to compare."""
-    rows = ",\n".join(json.dumps(row) for row in document["rows"])
-    rest = json.dumps({**document, "rows": []}, indent=1)
-    assert rest.endswith('"rows": []\n}')
-    place.write_text(rest.removesuffix("[]\n}") + f"[\n{rows}\n]\n}}\n", encoding="utf-8")
-
-
-def _document(
-    measured: Run, form: str, started_at: str, began: float, load_before: float
-) -> dict[str, Any]:
-    contenders = measured.contenders
-    kinds = {contender.name: contender.kind for contender in contenders}
-    return {
-        "bench": "peers",
-        "form": form,
-        "started_at": started_at,
-        "finished_at": machine.now(),
-        "seconds": round(time.monotonic() - began, 1),
-        "machine": {**machine.machine(), "load_before": load_before},
-        "versions": machine.versions(),
-        "server": measured.database.about(),
-        "plan": FORMS[form].__dict__,
-        "peers": {
-            contender.name: {key: contender.about[key] for key in ("kind", "version", "settings")}
-            for contender in contenders
-        },
-        "figures": figures(Table(measured.rows, kinds)),
-        "rows": measured.rows,
-    }
+    write(docs / "benchmarks" / "results.json", document)
 
 
 def _say(line: str) -> None:

@@ -29,6 +29,7 @@ class Contender:
     log: IO[bytes]
     rates: dict[tuple[int, float], float] = field(default_factory=dict)
     next_number: int = 1
+    failures: int = 0
 
     def open(self) -> None:
         self.producer = self._host("producer")
@@ -53,6 +54,11 @@ class Contender:
         self.producer = self._host("producer")
         self.producer.call("open")
         self.replace_worker()
+
+    def kill(self) -> None:
+        """Whoever waits for an answer of one of them gets an error instead."""
+        for host in (self.producer, self.worker):
+            host.kill()
 
     def close(self) -> None:
         for host in (self.producer, self.worker):
@@ -116,9 +122,12 @@ class Contender:
         before = self.database.gauges()
         loaded = self.load(count)
         between = self.database.gauges()
-        cpu_before = self.worker.call("cpu")
         mark = max(1, int(loaded * RAMP))
         self.start(concurrency, handler_ms=handler_ms, expect=loaded, mark=mark)
+        # Costs count from here: what a worker does once, when it starts, is no part of a message.
+        started = self.database.gauges()
+        cpu_before = self.worker.call("cpu")
+        early = self.worker.call("progress")["handled"]
         seen = self.worker.call("wait", seconds=seconds, timeout=seconds + 30)
         in_time = seen["done_at"] is not None
         ended_at = self.settled_at() if in_time else seen["now"]
@@ -131,7 +140,7 @@ class Contender:
         else:
             self.producer.call("purge")
         counted = min(seen["handled"], loaded) - mark
-        row = {
+        row: dict[str, Any] = {
             "concurrency": concurrency,
             "handler_ms": handler_ms,
             "messages": loaded,
@@ -140,14 +149,18 @@ class Contender:
             "lost": loaded - seen["distinct"] if in_time else None,
             "settled": ended_at is not None and in_time,
             "rate": None,
+            "early": early,
             "enqueue_rate": loaded / (between.at - before.at),
             "worker_cpu_seconds": cpu_after - cpu_before,
             "enqueue": between.since(before),
-            "work": after.since(between),
+            "start": started.since(between),
+            "work": after.since(started),
             **weight,
         }
         if seen["mark_at"] is not None and ended_at is not None and counted > 0:
             row["rate"] = counted / (ended_at - seen["mark_at"])
+        if seen["done_at"] is not None and ended_at is not None:
+            row["settle_seconds"] = ended_at - seen["done_at"]
         return row
 
     def drain_for(

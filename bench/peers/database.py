@@ -83,7 +83,11 @@ class Database:
         """The benchmark's own; a new one after a restart."""
         if self._connection is None or self._connection.closed or self._connection.broken:
             self._connection = psycopg.connect(
-                self.dsn, autocommit=True, application_name="penstock-peers"
+                self.dsn,
+                autocommit=True,
+                application_name="penstock-peers",
+                # A look at the database must not wait for whatever a peer holds.
+                options="-c statement_timeout=60s",
             )
         return self._connection
 

@@ -61,15 +61,19 @@ def p99(row: Row) -> float | None:
 
 
 def per_message(key: str) -> Callable[[Row], float | None]:
-    """Of a drained window: what enqueue and work together took for each message."""
+    """Of a drained window: what enqueue and work together took for each message.
+
+    What was handled before the worker's start was over is not counted, nor is what that cost.
+    """
 
     def value(row: Row) -> float | None:
         if row.get("handled") != row.get("messages") or not row.get("messages"):
             return None
-        parts = [row["both"]] if "both" in row else [row["enqueue"], row["work"]]
-        if any(part[key] is None for part in parts):
+        enqueue, work = row["enqueue"][key], row["work"][key]
+        counted = row["messages"] - row.get("early", 0)
+        if enqueue is None or work is None or counted < 0.7 * row["messages"]:
             return None
-        return float(sum(part[key] for part in parts) / row["messages"])
+        return float(enqueue / row["messages"] + work / counted)
 
     return value
 

@@ -8,6 +8,8 @@ import { Recorder, monotonic } from './recorder.mjs'
 
 const PAYLOAD_BYTES = 200
 const LOAD_BATCH = 1000
+// While the database writes the one batch, the producer makes the next.
+const LOAD_TASKS = 2
 // Enqueues of a paced run that may be under way at once: a slow one does not hold up the next.
 const PACE_TASKS = 32
 
@@ -42,13 +44,20 @@ class Host {
   /** Enqueue so many with the call for many, or as many as the time allows. */
   async load({ first, count, delay_seconds, seconds }) {
     const until = monotonic() + seconds
+    const last = first + count
     let number = first
-    while (number < first + count && monotonic() < until) {
-      const size = Math.min(LOAD_BATCH, first + count - number)
-      await this.adapter.enqueueMany(some(number, size), delay_seconds)
-      number += size
+    let loaded = 0
+    const batches = async () => {
+      while (number < last && monotonic() < until) {
+        const start = number
+        const size = Math.min(LOAD_BATCH, last - start)
+        number += size
+        await this.adapter.enqueueMany(some(start, size), delay_seconds)
+        loaded += size
+      }
     }
-    return number - first
+    await Promise.all(Array.from({ length: LOAD_TASKS }, batches))
+    return loaded
   }
 
   /** One by one, at a fixed rate. `unsure`: those of which nobody knows if they got in. */

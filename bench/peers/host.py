@@ -23,6 +23,8 @@ from peers.recorder import Recorder
 
 PAYLOAD_BYTES = 200
 LOAD_BATCH = 1000
+# While the database writes the one batch, the producer makes the next.
+LOAD_TASKS = 2
 # Enqueues of a paced run that may be under way at once: a slow one does not hold up the next.
 PACE_TASKS = 32
 
@@ -59,14 +61,20 @@ class Host:
 
     async def do_load(self, first: int, count: int, delay_seconds: int, seconds: float) -> int:
         """Enqueue so many with the call for many, or as many as the time allows."""
-        until, number, last = time.monotonic() + seconds, first, first + count
-        while number < last and time.monotonic() < until:
-            size = min(LOAD_BATCH, last - number)
-            at = time.monotonic()
-            payloads = [message(n, at) for n in range(number, number + size)]
-            await self.adapter.enqueue_many(payloads, delay_seconds)
-            number += size
-        return number - first
+        until, number, last, loaded = time.monotonic() + seconds, first, first + count, 0
+
+        async def some() -> None:
+            nonlocal number, loaded
+            while number < last and time.monotonic() < until:
+                start, number = number, min(number + LOAD_BATCH, last)
+                payloads = [message(n, time.monotonic()) for n in range(start, number)]
+                await self.adapter.enqueue_many(payloads, delay_seconds)
+                loaded += len(payloads)
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(LOAD_TASKS):
+                tasks.create_task(some())
+        return loaded
 
     async def do_pace(self, first: int, rate: float, seconds: float) -> dict[str, Any]:
         """One by one, at a fixed rate. `unsure`: those of which nobody knows if they got in."""

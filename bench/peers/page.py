@@ -306,7 +306,8 @@ def _micros(value: Value) -> Value:
 
 
 def _worker_cpu(row: Row) -> float | None:
-    return row["worker_cpu_seconds"] / row["handled"] if row.get("handled") else None
+    counted = row["handled"] - row.get("early", 0) if row.get("handled") else 0
+    return row["worker_cpu_seconds"] / counted if counted else None
 
 
 def _count(value: float) -> str:

@@ -15,6 +15,9 @@ class Plan:
     patience_seconds: float
     """How long a window may take before it is ended as it is."""
 
+    limit_seconds: float
+    """How long one row may take, with its load, start and stop, before the peer is killed."""
+
     rounds: int
     rounds_1ms: int
     rate: float
@@ -38,12 +41,13 @@ class Plan:
 FULL = Plan(
     concurrency=(4, 16, 64, 256),
     usual=64,
-    window_seconds=2.0,
-    patience_seconds=6.0,
+    window_seconds=1.6,
+    patience_seconds=5.0,
+    limit_seconds=45.0,
     rounds=3,
     rounds_1ms=1,
     rate=800,
-    rate_seconds=6.0,
+    rate_seconds=5.0,
     rate_rounds=2,
     rate_pinned_rounds=1,
     pins=("reader", "xid"),
@@ -51,13 +55,13 @@ FULL = Plan(
     readers_rounds=2,
     overload_seconds=4.0,
     burst=500_000,
-    burst_load_seconds=30.0,
-    burst_drain_seconds=8.0,
+    burst_load_seconds=20.0,
+    burst_drain_seconds=10.0,
     scheduled=1_000_000,
-    scheduled_load_seconds=50.0,
+    scheduled_load_seconds=40.0,
     scheduled_rounds=2,
     chaos_seconds=10.0,
-    chaos_wait_seconds=20.0,
+    chaos_wait_seconds=15.0,
 )
 
 # About three minutes: enough to see who stands where, too little to trust the second digit.
@@ -66,6 +70,7 @@ SHORT = Plan(
     usual=64,
     window_seconds=0.5,
     patience_seconds=2.0,
+    limit_seconds=30.0,
     rounds=1,
     rounds_1ms=0,
     rate=800,
@@ -92,6 +97,7 @@ SMOKE = Plan(
     usual=16,
     window_seconds=0.2,
     patience_seconds=60.0,
+    limit_seconds=120.0,
     rounds=1,
     rounds_1ms=1,
     rate=100,

@@ -16,7 +16,7 @@ mpl.rcParams["svg.fonttype"] = "none"
 
 from matplotlib import pyplot as plt  # noqa: E402
 
-from peers.figures import rate  # noqa: E402
+from peers.figures import rate, wal  # noqa: E402
 from peers.page import Page, value_of  # noqa: E402
 
 OURS = "#0b6bcb"
@@ -97,7 +97,8 @@ def _costs(page: Page) -> Any:
 
     def part(key: str) -> list[float]:
         def value(row: dict[str, Any]) -> float | None:
-            return row[key]["wal_bytes"] / row["messages"] if row.get("messages") else None
+            early = row.get("early", 0) if key == "work" else 0
+            return row[key]["wal_bytes"] / (row["messages"] - early) if wal(row) else None
 
         return [page.table.median(name, scenario, value) or 0 for name in page.order]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -64,7 +65,8 @@ class Host:
 
     def kill(self) -> None:
         """As a crash would: nothing is settled, nothing said."""
-        os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def end(self) -> None:
@@ -81,6 +83,8 @@ class Host:
         for line in self._process.stdout:
             reply = json.loads(line)
             future = self._waiting.pop(reply["id"])
+            if future.done():
+                continue
             if "error" in reply:
                 future.set_exception(HostError(reply["error"]))
             else:

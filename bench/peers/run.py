@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import psycopg
 
 from peers.contender import Contender, HostError
 from peers.database import Database
 from peers.plan import Plan
 
 Row = dict[str, Any]
+
+# Who fails so often in a row is left out of the rest: a peer that hangs must not eat the run.
+FAILURES = 3
 
 
 @dataclass
@@ -21,7 +27,11 @@ class Run:
     contenders: list[Contender]
     plan: Plan
     say: Callable[[str], None]
+    part: str = ""
+    """The scenario that is being measured, by the name it is asked for with."""
+
     rows: list[Row] = field(default_factory=list)
+    on_row: Callable[[], None] = lambda: None
     started: float = field(default_factory=time.monotonic)
 
     def turns(self, round_number: int) -> Iterator[Contender]:
@@ -40,23 +50,52 @@ class Run:
         scenario: str,
         round_number: int,
         work: Callable[[], Row],
+        limit_seconds: float | None = None,
     ) -> Row:
         """One row. A peer that fails gets its error into the row, and another chance later."""
         began = time.monotonic()
         row: Row = {"peer": contender.name, "scenario": scenario, "round": round_number}
+        row["part"] = self.part
         try:
-            row |= work()
-        except (HostError, OSError) as error:
+            if contender.failures >= FAILURES:
+                raise HostError(f"left out after {FAILURES} failures in a row")
+            with self._limited(contender, limit_seconds or self.plan.limit_seconds):
+                row |= work()
+            contender.failures = 0
+        except (HostError, OSError, psycopg.Error) as error:
             row["error"] = str(error)
-            self._recover(contender)
+            contender.failures += 1
+            if contender.failures <= FAILURES:
+                self._recover(contender)
         row["at"] = round(began - self.started, 2)
         row["took"] = round(time.monotonic() - began, 2)
         self.rows.append(_rounded(row))
         self.say(_line(row))
+        self.on_row()
         return row
 
+    @contextlib.contextmanager
+    def _limited(self, contender: Contender, seconds: float) -> Iterator[None]:
+        """A peer that takes longer is killed, and whatever waits for it fails."""
+        over = threading.Event()
+
+        def kill() -> None:
+            over.set()
+            contender.kill()
+
+        timer = threading.Timer(seconds, kill)
+        timer.start()
+        try:
+            yield
+        except HostError as error:
+            if over.is_set():
+                raise HostError(f"took longer than {seconds:g} s ({error})") from None
+            raise
+        finally:
+            timer.cancel()
+
     def _recover(self, contender: Contender) -> None:
-        with contextlib.suppress(HostError, OSError):
+        with contextlib.suppress(HostError, OSError), self._limited(contender, 60):
             contender.reopen()
             contender.producer.call("purge")
 

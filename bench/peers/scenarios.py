@@ -106,7 +106,7 @@ def overload(run: Run) -> None:
         def work(contender: Contender = contender) -> Row:
             return _overloaded(run, contender)
 
-        run.measure(contender, "overload", 0, work)
+        run.measure(contender, "overload", 0, work, 3 * plan.limit_seconds)
 
 
 def _overloaded(run: Run, contender: Contender) -> Row:
@@ -168,7 +168,7 @@ def burst(run: Run) -> None:
         def work(contender: Contender = contender) -> Row:
             return _burst(run, contender)
 
-        run.measure(contender, "burst", 0, work)
+        run.measure(contender, "burst", 0, work, 3 * plan.limit_seconds)
 
 
 def _burst(run: Run, contender: Contender) -> Row:
@@ -216,7 +216,8 @@ def scheduled(run: Run) -> None:
                 **run.database.weight(contender.relations),
             }
 
-        loaded = run.measure(contender, "scheduled-load", 0, load)
+        limit = plan.scheduled_load_seconds + plan.limit_seconds
+        loaded = run.measure(contender, "scheduled-load", 0, load, limit)
         if loaded.get("error"):
             continue
         for number in range(plan.scheduled_rounds):
@@ -241,7 +242,7 @@ def mayhem(run: Run) -> None:
             def work(contender: Contender = contender, what: str = what) -> Row:
                 return chaos.under(run, contender, what)
 
-            run.measure(contender, what, 0, work)
+            run.measure(contender, what, 0, work, 2 * run.plan.limit_seconds)
 
 
 def _rounds(run: Run, name: str, rounds: int, first: int = 0) -> None:
@@ -261,13 +262,14 @@ def _drain(
     run.measure(contender, name, number, work)
 
 
+# What is claimed comes first: a run that is cut short has it.
 SCENARIOS = {
     "clean": clean,
     "rate": rate,
     "held": held,
-    "readers": read,
-    "overload": overload,
     "scheduled": scheduled,
-    "burst": burst,
     "chaos": mayhem,
+    "burst": burst,
+    "overload": overload,
+    "readers": read,
 }

@@ -1,0 +1,110 @@
+"""What a run has measured, in a file that is written as it goes and can be gone on with."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from peers.figures import Table, figures
+from peers.plan import FORMS
+from peers.run import Run
+from penstock.bench import machine
+
+WRITE_SECONDS = 10.0
+
+
+class Results:
+    """Rows by scenario. `parts` are the scenarios that are whole, and when each was measured."""
+
+    def __init__(self, form: str, place: Path | None) -> None:
+        self.parts: dict[str, dict[str, Any]] = {}
+        self._form = form
+        self._place = place
+        self._kept: list[dict[str, Any]] = []
+        self._run: Run
+        self._about: dict[str, Any] = {}
+        self._was: dict[str, Any] | None = None
+        self._written_at = 0.0
+        # Before anything of ours runs: what else the machine does.
+        self._load_before = machine.machine()["load_average"][0]
+
+    def load(self, again: Sequence[str]) -> None:
+        """Take over what a file has, but for these scenarios."""
+        if self._place is None or not self._place.exists():
+            raise click.UsageError("--resume needs --json with the file of a run.")
+        self._was = was = json.loads(self._place.read_text(encoding="utf-8"))
+        if was.get("form") != self._form:
+            raise click.UsageError(f"{self._place} is of the form {was.get('form')!r}.")
+        self.parts = {name: part for name, part in was["parts"].items() if name not in again}
+        self._kept = [row for row in was["rows"] if row["part"] in self.parts]
+        self._load_before = max(self._load_before, was["machine"]["load_before"])
+
+    def begin(self, run: Run) -> None:
+        """All are installed: say who and what is measured."""
+        self._run = run
+        run.on_row = self._now_and_then
+        self._about = {
+            "machine": {**machine.machine(), "load_before": self._load_before},
+            "versions": machine.versions(),
+            "server": run.database.about(),
+            "plan": json.loads(json.dumps(FORMS[self._form].__dict__)),
+            "peers": {
+                each.name: {key: each.about[key] for key in ("kind", "version", "settings")}
+                for each in run.contenders
+            },
+        }
+        for key in ("server", "plan", "peers"):
+            if self._was is not None and self._was[key] != self._about[key]:
+                raise click.UsageError(f"{self._place} was measured with another {key}.")
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Everything that is measured in the block belongs to this scenario."""
+        self._run.part = name
+        started_at, began = machine.now(), time.monotonic()
+        yield
+        seconds = round(time.monotonic() - began, 1)
+        self.parts[name] = {"started_at": started_at, "seconds": seconds}
+        self.write()
+
+    def _now_and_then(self) -> None:
+        """A run that is ended leaves what it has."""
+        if time.monotonic() - self._written_at > WRITE_SECONDS:
+            self.write()
+
+    def write(self) -> dict[str, Any]:
+        self._written_at = time.monotonic()
+        rows = [*self._kept, *self._run.rows]
+        kinds = {each.name: each.kind for each in self._run.contenders}
+        document = {
+            "bench": "peers",
+            "form": self._form,
+            "started_at": min((part["started_at"] for part in self.parts.values()), default=""),
+            "finished_at": machine.now(),
+            "seconds": sum(part["seconds"] for part in self.parts.values()),
+            **self._about,
+            "parts": self.parts,
+            "figures": figures(Table(rows, kinds)),
+            "rows": rows,
+        }
+        if self._place is not None:
+            write(self._place, document)
+        return document
+
+
+def write(place: Path, document: dict[str, Any]) -> None:
+    """With each row on a line of its own: short enough to keep, and to compare."""
+    rows = ",\n".join(json.dumps(row) for row in document["rows"])
+    rest = json.dumps({**document, "rows": []}, indent=1)
+    assert rest.endswith('"rows": []\n}')
+    text = rest.removesuffix("[]\n}") + f"[\n{rows}\n]\n}}\n"
+    # Never half a file: a run may be ended at any time.
+    partial = place.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(place)
