@@ -60,11 +60,17 @@ def test_a_partition_is_enqueued_once(db: Any) -> None:
 
 
 def test_other_rows_under_the_same_number_are_refused(db: Any) -> None:
-    put(db, [{"payload": "1"}, {"payload": "2"}])
-    for rows in ([{"payload": "1"}], [{"payload": "1"}, {"payload": "3"}]):
+    put(db, [{"payload": "1"}, {"payload": "2", "priority": 3}])
+    others = (
+        [{"payload": "1"}],
+        [{"payload": "1"}, {"payload": "3", "priority": 3}],
+        [{"payload": "1"}, {"payload": "2", "priority": 4}],
+        [{"payload": "2"}, {"payload": "1", "priority": 3}],
+    )
+    for rows in others:
         with pytest.raises(psycopg.Error, match="was enqueued before, with other rows"):
             put(db, rows)
-    assert waiting(db) == [1, 2]
+    assert sorted(waiting(db)) == [1, 2]
 
 
 def test_a_complete_write_is_not_repeated_however_it_is_cut(db: Any) -> None:

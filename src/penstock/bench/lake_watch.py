@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import psycopg
 
 from penstock.bench.statements import statement
-from penstock.lake.arrow import APPLICATION
+from penstock.lake.server import APPLICATION
 
 # What is shorter than this may be missed; the age of the rest is too low by no more than it.
 PAUSE_SECONDS = 0.02

@@ -17,9 +17,9 @@ from pyspark.sql.types import StructField, StructType, VariantType, VariantVal
 
 from penstock.errors import DatabaseUnavailableError, PenstockError
 from penstock.lake.contract import SERVICE
+from penstock.lake.server import APPLICATION
 from penstock.lake.statements import statement
 
-APPLICATION: Final = "penstock spark"
 _VARIANT: Final = StructType([StructField("variant", VariantType())])
 VARIANT_FIELDS: Final = list(to_arrow_schema(_VARIANT).field(0).type)
 

@@ -9,7 +9,6 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from penstock.errors import ConfigurationError, SchemaNewerError, translated
-from penstock.lake.arrow import APPLICATION
 from penstock.lake.contract import Table
 from penstock.lake.cuts import Cut, Walk, Way
 from penstock.lake.options import Service
@@ -17,6 +16,7 @@ from penstock.lake.snapshot import Position, Snapshot, Span
 from penstock.lake.statements import statement
 from penstock.migrations import schema_target
 
+APPLICATION: Final = "penstock spark"
 CONNECT_SECONDS: Final = 10
 # So that no statement walks an index for more than a moment, whatever there is to plan.
 ROWS_AT_ONCE: Final = 500_000

@@ -30,6 +30,7 @@ from penstock.lake.server import Server, connect
 from penstock.lake.sink_columns import incoming_columns
 from penstock.lake.sink_copy import HEAD, TAIL, as_copy
 from penstock.lake.statements import statement
+from penstock.lake.tasks import settle
 
 SINK_OPTIONS: Final = frozenset(
     {"dsn", "service", "queue", "job", "on_conflict", "unique_while", "full_wait_seconds"}
@@ -94,6 +95,7 @@ class _Sink:
         Server(options.service).close()
 
     def _enqueue(self, batches: Iterator[pa.RecordBatch], job: str, epoch: int) -> Written:
+        settle()
         part = _task().partitionId()
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
             spool.write(HEAD)

@@ -32,6 +32,7 @@ from penstock.lake.options import Service, SourceOptions
 from penstock.lake.page import selected
 from penstock.lake.server import Server
 from penstock.lake.statements import statement
+from penstock.lake.tasks import settle
 
 ALL: Final = 100_000_000
 
@@ -103,6 +104,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, ClaimPartition):
             return
+        settle()
         schema = to_arrow_schema(self.schema, timezone="UTC")
         with arrow_session(partition.service.address()) as session:
             # Committed before Spark sees a row: what was not claimed must not be written.

@@ -22,6 +22,7 @@ from penstock.lake.page import Pages
 from penstock.lake.plan import ALL, LogPartition, Planner, Stretch, packed
 from penstock.lake.server import Server, row_filter
 from penstock.lake.snapshot import NOTHING, Snapshot
+from penstock.lake.tasks import settle
 
 
 class _LogReader:
@@ -35,6 +36,7 @@ class _LogReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LogPartition):  # Spark's own, where there was nothing
             return
+        settle()
         schema = to_arrow_schema(self.schema, timezone="UTC")
         pages = Pages(self.options, partition.service.name, schema, self.filter)
         with arrow_session(partition.service.address()) as session:

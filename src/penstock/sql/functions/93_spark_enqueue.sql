@@ -20,8 +20,10 @@ begin
   into enqueued, sum_of_hashes, came
   from (
     select coalesce(i.queue, spark_enqueue.queue) as queue, count(*) as total, count(*) filter (where i.key is null and i.group_key is null) as plain,
-      sum(hash_record_extended((i.queue, i.payload, i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay_seconds,
-                                i.visible_at, i.ttl_seconds, i.max_attempts), 0)) as hashes,
+      sum(case when (i.queue, i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay_seconds, i.visible_at, i.ttl_seconds, i.max_attempts) is null
+               then jsonb_hash_extended(i.payload, 0)
+               else hash_record_extended((i.queue, i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay_seconds, i.visible_at, i.ttl_seconds,
+                                          i.max_attempts), coalesce(jsonb_hash_extended(i.payload, 0), 0)) end) as hashes,
       max(pg_column_size(i.payload)) as json_size, max(octet_length(i.payload_bytes)) as bytes_size,
       bool_or((i.payload is null) = (i.payload_bytes is null) or i.headers is not null or i.priority not between -9 and 9
               or i.max_attempts not between 1 and 100 or i.delay_seconds is not null or i.visible_at is not null or i.ttl_seconds is not null) as doubtful,
