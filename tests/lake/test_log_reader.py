@@ -206,6 +206,20 @@ def test_two_attempts_of_a_message_in_one_transaction_stay_together(
     assert counts == [3, 3]
 
 
+def test_two_attempts_of_a_message_in_one_transaction_may_end_a_page(
+    db: Any, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute("select penstock.enqueue('orders', '1'), penstock.enqueue('orders', '2')")
+    nack = "select penstock.nack(id, token, 'no', '0') from penstock.claim('orders', 2)"
+    with db.transaction():
+        for _ in range(3):
+            db.execute(nack)
+    for rows in (4, 5, 6):
+        monkeypatch.setattr("penstock.lake.page.PAGE_ROWS", rows)
+        attempts = [row["attempt"] for row in batch(dsn=dsn, table="attempts")]
+        assert sorted(attempts) == [1, 1, 2, 2, 3, 3], f"pages of {rows}"
+
+
 def test_bytes_and_large_payloads_arrive_whole(db: Any, history: Any) -> None:
     db.execute("select penstock.enqueue('orders', payload_bytes => '\\x00ff10')")
     db.execute("select penstock.enqueue('orders', to_jsonb(repeat('é', 100000)))")

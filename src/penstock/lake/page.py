@@ -37,11 +37,12 @@ class Pages:
         after, is_last = stretch.after, False
         while after < stretch.until and not is_last:
             table, is_all = session.page(self.query(stretch, after), PAGE_BYTES)
-            for batch in table.to_batches():
-                yield conform(batch, self._schema, self._service)
             is_last = is_all and table.num_rows < PAGE_ROWS
             if not is_last:
-                after = self._position(table)
+                table = self._whole(table)
+                after = self._position(table, table.num_rows - 1)
+            for batch in table.to_batches():
+                yield conform(batch, self._schema, self._service)
 
     def query(self, stretch: Stretch, after: Position) -> str:
         return statement("page").format(
@@ -57,9 +58,18 @@ class Pages:
             limit=PAGE_ROWS,
         )
 
-    def _position(self, table: pa.Table) -> Position:
-        """Of its last row. An xid comes as PostgreSQL sends it."""
-        xid, id = (table[self._columns.index(name)][-1] for name in ("xid", self._table.id))
+    def _whole(self, table: pa.Table) -> pa.Table:
+        """Without the rows of its last position: more of them may follow, and the next page begins
+        behind a position. They are few: the attempts that a transaction made at one message."""
+        kept = table.num_rows - 1
+        last = self._position(table, kept)
+        while kept > 0 and self._position(table, kept - 1) == last:
+            kept -= 1
+        return table.slice(0, kept) if kept else table
+
+    def _position(self, table: pa.Table, row: int) -> Position:
+        """An xid comes as PostgreSQL sends it."""
+        xid, id = (table[self._columns.index(name)][row] for name in ("xid", self._table.id))
         return Position(int.from_bytes(xid.as_py()), id.as_py())
 
 
