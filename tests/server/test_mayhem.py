@@ -90,6 +90,21 @@ def test_a_head_that_never_ends_is_closed(process: Any) -> None:
     assert talk(process, large).startswith(b"HTTP/1.1 431")
 
 
+def test_a_connection_is_closed_when_nothing_comes_but_not_while_it_waits_for_an_answer(
+    start_process: Start, key: str
+) -> None:
+    process = start_process(PENSTOCK_HTTP_IDLE_SECONDS="1")
+    body = b'{"topic":"empty","wait_seconds":2}'
+    length = str(len(body))
+    poll = head(
+        key, "/api/messages/dequeue", Content_Type="application/json", Content_Length=length
+    )
+    with dial(process) as line:
+        line.sendall(poll + body)
+        assert line.recv(65536).startswith(b"HTTP/1.1 200")
+        assert line.recv(65536) == b""
+
+
 def test_json_nested_without_end_is_refused(caller: httpx.Client) -> None:
     for body in (b"[" * 100_000, b'{"json":' * 100_000, b'{"topic":"q","json":' + b"[" * 5_000_000):
         answer = caller.post("/api/messages", content=body)

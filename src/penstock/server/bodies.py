@@ -9,7 +9,7 @@ from types import TracebackType
 from starlette.types import Receive, Scope
 
 from penstock.server.problems import HttpError
-from penstock.server.protocol import is_whole
+from penstock.server.protocol import is_whole, take_small
 from penstock.server.settings import ServerSettings
 
 # What is left of a refused body is not waited for.
@@ -30,10 +30,19 @@ class Bodies:
         encoding, length = _headers(scope)
         if length > self._one:
             raise self._too_large()
-        return Reading(self, receive, encoding, is_whole(scope))
+        return Reading(self, scope, receive, encoding)
+
+    def take_small(self, reading: Reading) -> bytes | None:
+        """What most bodies are: small, not packed, and there already."""
+        if reading.encoding:
+            return None
+        body = take_small(reading.scope, min(self._one, self._all - self._held))
+        if body is not None:
+            self._take(len(body), reading.taken)
+        return body
 
     async def begin(self, reading: Reading) -> bytes:
-        if reading.is_whole:
+        if is_whole(reading.scope):
             packed = await self._receive(reading.receive, reading.taken)
         else:
             packed = await self._in_time(reading.receive, reading.taken)
@@ -118,16 +127,19 @@ class Bodies:
 class Reading:
     """One body, while it is held. Not a generator: that costs more than the reading."""
 
-    __slots__ = ("_bodies", "encoding", "is_whole", "receive", "taken")
+    __slots__ = ("_bodies", "encoding", "receive", "scope", "taken")
 
-    def __init__(self, bodies: Bodies, receive: Receive, encoding: str, is_whole: bool) -> None:
-        self.is_whole = is_whole
+    def __init__(self, bodies: Bodies, scope: Scope, receive: Receive, encoding: str) -> None:
         self._bodies = bodies
+        self.scope = scope
         self.receive = receive
         self.encoding = encoding
         self.taken = [0]
 
     async def __aenter__(self) -> bytes:
+        body = self._bodies.take_small(self)
+        if body is not None:
+            return body
         try:
             return await self._bodies.begin(self)
         except BaseException:
@@ -154,7 +166,8 @@ def _check_connected(kind: str) -> None:
 
 def _headers(scope: Scope) -> tuple[str, int]:
     headers: dict[bytes, bytes] = scope["exchange"].headers
-    encoding = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
+    named = headers.get(b"content-encoding")
+    encoding = "" if named is None else named.decode("latin-1").strip().lower()
     value = headers.get(b"content-length", b"")
     # The parser below us has checked it already; a strange one says nothing here.
     length = int(value) if value.isdigit() and len(value) < 20 else 0

@@ -17,7 +17,7 @@ from penstock.server.context import Context
 from penstock.server.exchange import Exchange, log
 from penstock.server.matching import Paths
 from penstock.server.protocol import send_whole
-from penstock.server.routing import Endpoint, Reply, encoded, other_method
+from penstock.server.routing import Endpoint, Reply, encoded, headers_of, other_method
 
 _GZIP_FROM: Final = 1000
 _HEAD: Final = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n"
@@ -68,14 +68,14 @@ class Entrance:
 async def _send_reply(scope: Scope, send: Send, reply: Reply) -> None:
     exchange: Exchange = scope["exchange"]
     exchange.status = reply.status
-    headers, body = encoded(reply)
+    body = encoded(reply)
+    request_id = exchange.request_id.encode()
     if not reply.headers and not (exchange.gzip and len(body) >= _GZIP_FROM):
         exchange.sent = len(body)
-        kind = headers[0][1]
-        head = _HEAD % (kind, len(body), exchange.request_id.encode())
+        head = _HEAD % (reply.media_type.encode(), len(body), request_id)
         if send_whole(scope, head, reply.status, body):
             return
-    headers.append((b"x-request-id", exchange.request_id.encode()))
+    headers = [*headers_of(reply, len(body)), (b"x-request-id", request_id)]
     if exchange.gzip and len(body) >= _GZIP_FROM:
         headers, body = _compressed(headers, body)
     exchange.sent = len(body)

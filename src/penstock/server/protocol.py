@@ -20,6 +20,7 @@ from penstock.server.settings import ServerSettings
 CYCLE: Final = "penstock.cycle"
 """Where a request's scope has uvicorn's own record of it."""
 MAX_HEAD_BYTES: Final = 64 * 1024
+_SMALL: Final = 16 * 1024
 _TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n"
     b"connection: close\r\n\r\n"
@@ -49,7 +50,8 @@ class Guarded(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
         self._in_head = True
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._idle_since: float | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -60,42 +62,55 @@ class Guarded(HttpToolsProtocol):
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        self._idle_since = None
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
         super().data_received(data)
-        # Most heads come in one piece: then no timer is ever set for them.
-        if self._in_head and not self.transport.is_closing():
-            self._await_head()
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self.transport.write(_TOO_LARGE)
-                self._close()
+        if self._in_head and self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         self._in_head = True
+        self._await_head()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._head_bytes = 0
-        self._stop_timer()
+        self._idle_since = None
         super().on_headers_complete()
         self.scope[CYCLE] = self.cycle  # type: ignore[typeddict-unknown-key]
 
+    def on_response_complete(self) -> None:
+        """As uvicorn's, which sets a timer after each answer and cancels it at the next request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._await_head()
+
     def _await_head(self) -> None:
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(self.head_seconds, self._close)
+        """From now on. The timer of a connection runs on over requests: it looks when it is due."""
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.head_seconds, self._look)
 
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _close(self) -> None:
-        self._stop_timer()
-        if not self.transport.is_closing():
+    def _look(self) -> None:
+        self._idle_timer = None
+        if self._idle_since is None or self.transport.is_closing():
+            return
+        left = self._idle_since + self.head_seconds - self.loop.time()
+        if left > 0:
+            self._idle_timer = self.loop.call_later(left, self._look)
+        else:
             self.transport.close()
 
 
@@ -103,6 +118,22 @@ def is_whole(scope: Any) -> bool:
     """Whether all of a request has arrived, so that reading it takes no time."""
     cycle: RequestResponseCycle | None = scope.get(CYCLE)
     return cycle is not None and not cycle.more_body
+
+
+def take_small(scope: Any, most: int) -> bytes | None:
+    """A body that has arrived as a whole; None, and nothing is taken, where it has to be received.
+
+    Above 64 KiB uvicorn stops reading from the connection, and `receive` lets it go on.
+    """
+    cycle: RequestResponseCycle | None = scope.get(CYCLE)
+    if cycle is None or cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+        return None
+    if len(cycle.body) > min(most, _SMALL):
+        return None
+    body = bytes(cycle.body)
+    cycle.body.clear()
+    cycle.message_event.clear()
+    return body
 
 
 def send_whole(scope: Any, head: bytes, status: int, body: bytes) -> bool:

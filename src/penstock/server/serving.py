@@ -90,7 +90,6 @@ def make_server(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=settings.idle_seconds,
         timeout_graceful_shutdown=settings.drain_seconds,
     )
     return Server(config, context, ready)
