@@ -12,12 +12,16 @@
 The other errors are in `penstock.errors`; verbs for other drivers in `penstock.operations`.
 """
 
-from penstock.client import Client
-from penstock.client_async import AsyncClient
-from penstock.errors import LeaseLostError, PenstockError
-from penstock.message import Lease, Message, NewMessage
-from penstock.queue import Queue, QueueSettings, QueueStats
-from penstock.worker import App, Reject, Retry, Snooze
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from penstock.client import Client
+    from penstock.client_async import AsyncClient
+    from penstock.errors import LeaseLostError, PenstockError
+    from penstock.message import Lease, Message, NewMessage
+    from penstock.queue import Queue, QueueSettings, QueueStats
+    from penstock.worker import App, Reject, Retry, Snooze
 
 __all__ = [  # noqa: RUF022 - grouped, not sorted
     # clients
@@ -40,3 +44,32 @@ __all__ = [  # noqa: RUF022 - grouped, not sorted
     "LeaseLostError",
     "PenstockError",
 ]
+
+_HOMES = {
+    "AsyncClient": "client_async",
+    "Client": "client",
+    "Lease": "message",
+    "Message": "message",
+    "NewMessage": "message",
+    "Queue": "queue",
+    "QueueSettings": "queue",
+    "QueueStats": "queue",
+    "App": "worker",
+    "Reject": "worker",
+    "Retry": "worker",
+    "Snooze": "worker",
+    "LeaseLostError": "errors",
+    "PenstockError": "errors",
+}
+
+
+def __getattr__(name: str) -> typing.Any:
+    """On first use: Spark starts a Python for every step of a write, and none needs a client."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,5 +1,7 @@
 """What `from penstock import ...` offers."""
 
+import subprocess
+import sys
 import types
 
 import penstock
@@ -8,8 +10,8 @@ import penstock
 def test_everything_public_is_in_all_and_everything_in_all_is_there():
     public = {
         name
-        for name, value in vars(penstock).items()
-        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+        for name in dir(penstock)
+        if not name.startswith("_") and not isinstance(getattr(penstock, name), types.ModuleType)
     }
     assert public == set(penstock.__all__)
 
@@ -21,3 +23,10 @@ def test_the_front_door_stays_narrow():
 
 def test_everything_offered_says_what_it_is():
     assert all(getattr(penstock, name).__doc__ for name in penstock.__all__)
+
+
+def test_the_door_opens_before_the_rooms_behind_it_are_built():
+    """Spark starts a Python for every step of a write: what none of them needs is not loaded."""
+    program = "import sys, penstock.errors; print('psycopg' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert said.stdout == "False\n"

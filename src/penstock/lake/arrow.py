@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 import adbc_driver_postgresql.dbapi as adbc
 import numpy as np
 import pyarrow as pa
 from psycopg.conninfo import make_conninfo
-from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, VariantType, VariantVal
 
 from penstock.errors import DatabaseUnavailableError, PenstockError
 from penstock.lake.contract import SERVICE
+from penstock.lake.kept import kept
 from penstock.lake.server import APPLICATION
 from penstock.lake.statements import statement
 
@@ -59,41 +59,18 @@ class ArrowSession:
         self._connection.commit()
 
 
-# Connections that the next task of this process may use. To connect takes ADBC 80 ms: it reads all
-# of pg_type first. Spark ends its Python processes a minute after their last task.
-_kept: dict[str, Any] = {}
-
-
 @contextmanager
 def arrow_session(dsn: str) -> Iterator[ArrowSession]:
     address = make_conninfo(dsn, fallback_application_name=APPLICATION)
     try:
-        connection = _kept_connection(address) or adbc.connect(address)
-        try:
+        with kept(address, adbc.connect, _check) as connection:
             yield ArrowSession(connection)
-        except BaseException:
-            connection.close()
-            raise
-        if TaskContext.get() is None or address in _kept:
-            connection.close()
-        else:
-            _kept[address] = connection
     except adbc.Error as error:
         raise _translated(error) from error
 
 
-def _kept_connection(address: str) -> Any:
-    """None if there is none, or if the server has gone since."""
-    connection = _kept.pop(address, None)
-    if connection is None:
-        return None
-    try:
-        ArrowSession(connection).table("select true")
-    except adbc.Error:
-        with suppress(adbc.Error):
-            connection.close()
-        return None
-    return connection
+def _check(connection: adbc.Connection) -> None:
+    ArrowSession(connection).table("select true")
 
 
 def _translated(error: adbc.Error) -> PenstockError:

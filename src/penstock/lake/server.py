@@ -122,7 +122,10 @@ class Server:
 
 
 def connect(service: Service) -> psycopg.Connection[Any]:
-    address = service.address()
+    return connect_to(service.address())
+
+
+def connect_to(address: str) -> psycopg.Connection[Any]:
     own = conninfo_to_dict(address)
     with translated():
         return psycopg.connect(

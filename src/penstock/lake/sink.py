@@ -11,11 +11,10 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import psycopg
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -25,12 +24,15 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidValueError, QueueFullError, translated
+from penstock.lake.kept import kept
 from penstock.lake.options import Service, bad_value, check_names, choice, read_services, whole
-from penstock.lake.server import Server, connect
+from penstock.lake.server import Server, connect_to
 from penstock.lake.sink_columns import incoming_columns
-from penstock.lake.sink_copy import HEAD, TAIL, as_copy
 from penstock.lake.statements import statement
 from penstock.lake.tasks import settle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SINK_OPTIONS: Final = frozenset(
     {"dsn", "service", "queue", "job", "on_conflict", "unique_while", "full_wait_seconds"}
@@ -95,6 +97,9 @@ class _Sink:
         Server(options.service).close()
 
     def _enqueue(self, batches: Iterator[pa.RecordBatch], job: str, epoch: int) -> Written:
+        # Only a task needs Arrow: Spark starts a Python of its own for the plan, and one to commit.
+        from penstock.lake.sink_copy import HEAD, TAIL, as_copy
+
         settle()
         part = _task().partitionId()
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
@@ -113,7 +118,7 @@ class _Sink:
         pause = 0.05
         while True:
             try:
-                with connect(self.options.service) as connection:
+                with kept(self.options.service.address(), connect_to, _check) as connection:
                     return self._copy(connection, spool, job, epoch, part)
             except QueueFullError:
                 if time.monotonic() + pause > deadline:
@@ -182,6 +187,10 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to undo: the epoch is run again, and finds what it has enqueued."""
+
+
+def _check(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("select")
 
 
 def _task() -> TaskContext:
