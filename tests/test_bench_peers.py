@@ -147,7 +147,7 @@ def test_a_page_names_the_peers_that_are_ahead(tmp_path: Path) -> None:
         "form": "short",
         "started_at": "2026-01-31T12:00:00+00:00",
         "seconds": 180,
-        "machine": {"cpus": 2, "cpu": "test", "memory_bytes": 2**30, "load_before": 7.0},
+        "machine": {"cpus": 2, "cpu": "test", "memory_bytes": 2**30, "busy_before": 0.7},
         "versions": {"python": "3.11", "psycopg": "3.2"},
         "server": {"version": "PostgreSQL 18, x", "settings": dict.fromkeys(SETTINGS, "on")},
         "plan": {**FORMS["short"].__dict__, "concurrency": [16], "usual": 16},
@@ -156,9 +156,11 @@ def test_a_page_names_the_peers_that_are_ahead(tmp_path: Path) -> None:
         "rows": rows,
     }
     page = text(document)
-    assert "awa (`rate_clean-16`, 0.50)" in page
+    assert "- **awa**: `rate_clean-16` 0.50" in page
     assert "| penstock | 1,000 |" in page
-    assert "| `rate_clean-16_over_best` | 0.50 | ≥ 1.2 | **no** |" in page
+    claim = "completions a second at concurrency 16: Penstock's worker / awa"
+    assert f"- {claim}: **0.50**, the bar is 1.2" in page
+    assert f"| {claim} | 0.50 | ≥ 1.2 | **no** |" in page
     assert "The machine was busy with other work" in page
     assert "{{" not in page
 

@@ -31,6 +31,9 @@ class Adapter(Protocol):
     uvloop: ClassVar[bool]
     """Does its own command line run on uvloop?"""
 
+    parts: ClassVar[tuple[str, ...]]
+    """Only these scenarios; all of them if it is left out."""
+
     def __init__(self, dsn: str) -> None: ...
 
     async def install(self) -> None:

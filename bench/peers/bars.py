@@ -35,6 +35,49 @@ def bar(figure: str, value: Any) -> tuple[str, float] | None:
     return None
 
 
+_SCENARIOS = {
+    "pinned-reader": "while a reader holds the horizon",
+    "pinned-xid": "while a transaction holds the horizon",
+    "scheduled": "beside the scheduled messages",
+    "kill": "when the worker is killed",
+    "restart": "when the database is restarted",
+    "terminate": "when connections are cut in a stream",
+    "overload": "after half as much again as it can take",
+    "anywhere": "in any window of the run",
+    "rate": "",
+    "rate-pinned-reader": "while a reader holds the horizon",
+    "rate-pinned-xid": "while a transaction holds the horizon",
+}
+# prefix, suffix of a figure -> what it says, around the words of its scenario
+_WORDS = (
+    ("rate_", "_over_best", "completions a second {}: Penstock's worker / {}"),
+    ("loop_", "_over_pgmq", "bare loop {}: Penstock's client / PGMQ"),
+    ("loop_", "_over_plain-table-by-id", "bare loop {}: Penstock's client / the plain table by id"),
+    ("loop_", "_over_plain-table", "bare loop {}: Penstock's client / the plain table"),
+    ("kept_", "", "completions a second {}: Penstock / itself without"),
+    ("p99_", "_over_best", "pickup p99 at the fixed rate {}: Penstock / {}"),
+    ("wal_bytes_", "_penstock", "WAL bytes of a message {}"),
+    ("wal_bytes_", "_over_best", "WAL bytes of a message {}: Penstock / the best of all others"),
+    ("db_cpu_seconds_", "_over_best", "database CPU of a message {}: Penstock / the best other"),
+    ("recovery_", "", "rate {}, at the end / before"),
+    ("lost_", "", "messages lost {}"),
+)
+
+
+def words(figure: str, figures: dict[str, Any]) -> str:
+    """A figure that has a bar, in words."""
+    for prefix, suffix, text in _WORDS:
+        if figure.startswith(prefix) and figure.endswith(suffix):
+            scenario = figure.removeprefix(prefix).removesuffix(suffix)
+            if scenario.startswith("clean-"):
+                where = f"at concurrency {scenario.removeprefix('clean-')}"
+            else:
+                where = _SCENARIOS[scenario]
+            best = figures.get(f"{prefix}{scenario}_best", "the best peer")
+            return " ".join(text.format(where, best).replace(" :", ":").split())
+    return figure
+
+
 def passes(value: float, how: str, limit: float) -> bool:
     return value >= limit if how == AT_LEAST else value <= limit
 

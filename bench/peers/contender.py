@@ -68,6 +68,9 @@ class Contender:
     def kind(self) -> str:
         return str(self.about["kind"])
 
+    def takes_part(self, part: str) -> bool:
+        return part in (self.about.get("parts") or [part])
+
     @property
     def relations(self) -> list[str]:
         return list(self.about["relations"])
@@ -119,9 +122,13 @@ class Contender:
         self, concurrency: int, count: int, seconds: float, *, handler_ms: float = 0
     ) -> dict[str, Any]:
         """Load so many, work them off, and say how fast; `seconds` is the longest it may take."""
+        # Autovacuum comes once a minute, to whom it may: here all begin their turn as it would
+        # have left them.
+        self.database.vacuum(self.relations)
         before = self.database.gauges()
         loaded = self.load(count)
         between = self.database.gauges()
+        self.database.analyze(self.relations)
         mark = max(1, int(loaded * RAMP))
         self.start(concurrency, handler_ms=handler_ms, expect=loaded, mark=mark)
         # Costs count from here: what a worker does once, when it starts, is no part of a message.
@@ -169,7 +176,10 @@ class Contender:
         """A drain of about this long, by what the last one of its kind has shown."""
         key = (concurrency, handler_ms)
         rate = self.rates.get(key)
-        if rate is None:
+        if rate is None and handler_ms and (concurrency, 0) in self.rates:
+            # Handlers that take a while: as fast as without, or as they allow.
+            rate = min(self.rates[concurrency, 0], 0.8 * concurrency / handler_ms * 1000)
+        elif rate is None:
             rate = self._probe(concurrency, handler_ms)
         count = max(50, round(rate * seconds))
         row = self.drain(concurrency, count, patience, handler_ms=handler_ms)

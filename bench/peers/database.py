@@ -36,6 +36,13 @@ select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint,
   join pg_namespace n on n.oid = c.relnamespace
  where c.relkind = 'r' and n.nspname || '.' || c.relname like any (%s)
 """
+_FILLED = """
+select c.oid::regclass::text
+  from pg_class c
+  join pg_namespace n on n.oid = c.relnamespace
+ where c.relkind = 'r' and n.nspname || '.' || c.relname like any (%s)
+   and pg_relation_size(c.oid) > 0
+"""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -111,14 +118,16 @@ class Database:
 
     def vacuum(self, relations: Sequence[str]) -> None:
         """What autovacuum would do to a peer's tables, now instead of some time soon."""
-        rows = self.connection.execute(
-            "select c.oid::regclass::text from pg_class c "
-            "join pg_namespace n on n.oid = c.relnamespace "
-            "where c.relkind = 'r' and n.nspname || '.' || c.relname like any (%s)",
-            [list(relations)],
-        ).fetchall()
+        self._each("vacuum (skip_locked)", relations)
+
+    def analyze(self, relations: Sequence[str]) -> None:
+        """So that plans are made for what is there, not for what was there a minute ago."""
+        self._each("analyze (skip_locked)", relations)
+
+    def _each(self, verb: str, relations: Sequence[str]) -> None:
+        rows = self.connection.execute(_FILLED, [list(relations)]).fetchall()
         if rows:
-            self.connection.execute(f"vacuum (analyze) {', '.join(name for (name,) in rows)}")
+            self.connection.execute(f"{verb} {', '.join(name for (name,) in rows)}")
 
     def restart(self) -> None:
         """As an upgrade or a failover would: every connection is cut."""

@@ -12,7 +12,7 @@ Figures = dict[str, Any]
 
 OURS = "penstock"
 OUR_LOOP = "penstock-client"
-LOOPS = ("pgmq", "plain-table")
+LOOPS = ("pgmq", "plain-table", "plain-table-by-id")
 _PACED_BY_ITSELF = ("readers", "scheduled", "burst")
 
 

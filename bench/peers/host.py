@@ -51,6 +51,7 @@ class Host:
             else importlib.metadata.version(adapter.package),
             "relations": list(adapter.relations),
             "settings": adapter.settings(),
+            "parts": getattr(adapter, "parts", None),
         }
 
     async def do_install(self) -> None:

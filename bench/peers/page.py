@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from peers.bars import AT_LEAST, bar, passes
+from peers.bars import AT_LEAST, bar, passes, words
 from peers.figures import Row, Table, commits, cpu, rate, wal
 
 TEMPLATE = Path(__file__).with_name("page.md")
 Value = Callable[[Row], float | None]
 
 
-_BUSY = (
-    "\n\n**The machine was busy with other work** when this began (load average _LOAD_): take the "
-    "numbers for a first impression, and none of them for granted."
-)
+# Of all processors; somebody else's work, in the second before the run.
+QUIET = 0.2
 
 
 class Page:
@@ -42,13 +40,17 @@ class Page:
         document, machine = self.document, self.document["machine"]
         versions = document["versions"]
         gib = machine["memory_bytes"] / 2**30
-        busy = machine["load_before"] > machine["cpus"]
+        busy = machine["busy_before"] or 0.0
+        disturbed = (
+            f"\n\n**The machine was busy with other work** ({busy:.0%} of its processors) when "
+            "this began: take the numbers for a first impression, and none of them for granted."
+        )
         return (
             f"Measured {document['started_at'][:10]}, the {document['form']} form, "
             f"{document['seconds'] / 60:.0f} minutes. {machine['cpus']} processors "
             f"({machine['cpu']}), {gib:.0f} GiB. {document['server']['version'].split(',')[0]}; "
-            f"Python {versions['python']}, psycopg {versions['psycopg']}." + _BUSY * busy
-        ).replace("_LOAD_", f"{machine['load_before']:.0f}")
+            f"Python {versions['python']}, psycopg {versions['psycopg']}."
+        ) + disturbed * (busy > QUIET)
 
     def window(self) -> str:
         return f"{self.plan['window_seconds']:g}"
@@ -77,28 +79,47 @@ class Page:
 
     def bars(self) -> str:
         rows = []
+        for name, value, how, limit in self._judged():
+            word = "yes" if passes(value, how, limit) else "**no**"
+            sign = "≥" if how == AT_LEAST else "≤"
+            rows.append([words(name, self.figures), _number(value), f"{sign} {limit:g}", word])
+        return _markdown(["", "measured", "bar", "met"], rows)
+
+    def _judged(self) -> Iterator[tuple[str, float, str, float]]:
         for name, value in self.figures.items():
             found = bar(name, value)
             if found is not None:
-                how, limit = found
-                word = "yes" if passes(value, how, limit) else "**no**"
-                sign = "≥" if how == AT_LEAST else "≤"
-                rows.append([f"`{name}`", _number(value), f"{sign} {limit:g}", word])
-        return _markdown(["figure", "measured", "bar", "met"], rows)
+                yield name, value, *found
+
+    def met(self) -> str:
+        """How many bars, and those that were not met, in words."""
+        judged = list(self._judged())
+        missed = [
+            f"- {words(name, self.figures)}: **{_number(value)}**, the bar is {limit:g}"
+            for name, value, how, limit in judged
+            if not passes(value, how, limit)
+        ]
+        if not missed:
+            return f"All {len(judged)} bars are met."
+        count = len(judged) - len(missed)
+        return f"Of {len(judged)} bars {count} are met. Not met:\n\n" + "\n".join(missed)
 
     def behind(self) -> str:
         """Every peer that is ahead of Penstock somewhere, by name."""
-        found = []
+        found: dict[str, list[str]] = {}
         for name, ratios in self.figures.items():
             if not name.endswith("_over"):
                 continue
             less_is_better = name.startswith("p99")
             for peer, ratio in ratios.items():
                 if (ratio > 1) if less_is_better else (ratio < 1):
-                    found.append(f"{peer} (`{name.removesuffix('_over')}`, {ratio:.2f})")
+                    scenario = name.removesuffix("_over")
+                    found.setdefault(peer, []).append(f"`{scenario}` {ratio:.2f}")
         if not found:
-            return "No peer with a worker was ahead of Penstock's in any of the scenarios."
-        return "Ahead of Penstock's worker were: " + "; ".join(found) + "."
+            return "No peer with a worker was ahead of Penstock's worker in any scenario."
+        return "Ahead of Penstock's worker, Penstock / peer:\n\n" + "\n".join(
+            f"- **{peer}**: {', '.join(where)}" for peer, where in found.items()
+        )
 
     def peers(self) -> str:
         about = self.document["peers"]
@@ -248,16 +269,16 @@ class Page:
 
     def chaos(self) -> str:
         rows = []
-        for what, words in _ACTS.items():
+        for what, happened in _ACTS.items():
             for name in self.order:
                 for row in self.table.rows(name, what):
                     if "error" in row:
-                        rows.append([words, name, "failed", "", "", ""])
+                        rows.append([happened, name, "failed", "", "", ""])
                     else:
                         silence = row.get("silence_seconds")
                         rows.append(
                             [
-                                words,
+                                happened,
                                 name,
                                 str(row["lost"]),
                                 str(row["doubled"]),
@@ -267,7 +288,14 @@ class Page:
                         )
         if not rows:
             return "Not part of this run."
-        heads = ["what", "peer", "lost", "handled again", "longest silence, s", "recovery"]
+        heads = [
+            "what",
+            "peer",
+            "not handled in time",
+            "handled again",
+            "longest silence, s",
+            "recovery",
+        ]
         return _markdown(heads, rows)
 
 

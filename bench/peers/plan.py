@@ -41,7 +41,7 @@ class Plan:
 FULL = Plan(
     concurrency=(4, 16, 64, 256),
     usual=64,
-    window_seconds=1.6,
+    window_seconds=1.5,
     patience_seconds=5.0,
     limit_seconds=45.0,
     rounds=3,
@@ -60,8 +60,8 @@ FULL = Plan(
     scheduled=1_000_000,
     scheduled_load_seconds=40.0,
     scheduled_rounds=2,
-    chaos_seconds=10.0,
-    chaos_wait_seconds=15.0,
+    chaos_seconds=9.0,
+    chaos_wait_seconds=12.0,
 )
 
 # About three minutes: enough to see who stands where, too little to trust the second digit.

@@ -31,8 +31,7 @@ class Results:
         self._about: dict[str, Any] = {}
         self._was: dict[str, Any] | None = None
         self._written_at = 0.0
-        # Before anything of ours runs: what else the machine does.
-        self._load_before = machine.machine()["load_average"][0]
+        self._busy_before = busy()
 
     def load(self, again: Sequence[str]) -> None:
         """Take over what a file has, but for these scenarios."""
@@ -43,14 +42,14 @@ class Results:
             raise click.UsageError(f"{self._place} is of the form {was.get('form')!r}.")
         self.parts = {name: part for name, part in was["parts"].items() if name not in again}
         self._kept = [row for row in was["rows"] if row["part"] in self.parts]
-        self._load_before = max(self._load_before, was["machine"]["load_before"])
+        self._busy_before = max(self._busy_before or 0, was["machine"]["busy_before"] or 0)
 
     def begin(self, run: Run) -> None:
         """All are installed: say who and what is measured."""
         self._run = run
         run.on_row = self._now_and_then
         self._about = {
-            "machine": {**machine.machine(), "load_before": self._load_before},
+            "machine": {**machine.machine(), "busy_before": self._busy_before},
             "versions": machine.versions(),
             "server": run.database.about(),
             "plan": json.loads(json.dumps(FORMS[self._form].__dict__)),
@@ -96,6 +95,22 @@ class Results:
         if self._place is not None:
             write(self._place, document)
         return document
+
+
+def busy(seconds: float = 1.0) -> float | None:
+    """The share of all processors that is in use, before anything of ours runs; Linux only."""
+    times = Path("/proc/stat")
+    if not times.exists():
+        return None
+
+    def read() -> tuple[int, int]:
+        spent = [int(each) for each in times.read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(spent), spent[3] + spent[4]
+
+    before = read()
+    time.sleep(seconds)
+    total, idle = (after - then for after, then in zip(read(), before, strict=True))
+    return round(1 - idle / total, 3) if total else None
 
 
 def write(place: Path, document: dict[str, Any]) -> None:

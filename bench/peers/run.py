@@ -36,8 +36,9 @@ class Run:
 
     def turns(self, round_number: int) -> Iterator[Contender]:
         """All contenders, each time in another order: what the machine does falls on all alike."""
-        shift = round_number % len(self.contenders)
-        turned = self.contenders[shift:] + self.contenders[:shift]
+        those = [contender for contender in self.contenders if contender.takes_part(self.part)]
+        shift = round_number % len(those)
+        turned = those[shift:] + those[:shift]
         yield from turned if round_number % 2 == 0 else reversed(turned)
 
     @property

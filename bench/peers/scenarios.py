@@ -45,6 +45,7 @@ def _rate(run: Run, name: str, rounds: int) -> None:
 
 def _paced(run: Run, contender: Contender, per_second: float, seconds: float) -> Row:
     count = round(per_second * seconds)
+    run.database.vacuum(contender.relations)
     contender.start(run.plan.usual)
     before = run.database.gauges()
     began = time.monotonic()
@@ -83,8 +84,6 @@ def held(run: Run) -> None:
         _rounds(run, f"unpinned-{by}", 1)
         with pinned(run.database.dsn, by):
             _rounds(run, f"pinned-{by}", plan.pinned_rounds)
-        for contender in run.contenders:
-            run.database.vacuum(contender.relations)
         _rounds(run, f"unpinned-{by}", 1, first=1)
 
 
@@ -111,9 +110,7 @@ def overload(run: Run) -> None:
 
 def _overloaded(run: Run, contender: Contender) -> Row:
     plan = run.plan
-    before = (
-        contender.drain_for(plan.usual, plan.window_seconds, plan.patience_seconds)["rate"] or 1.0
-    )
+    before = _longer(run, contender) or 1.0
     contender.start(plan.usual, expect=-1)
     count = round(before * 1.5 * plan.overload_seconds) + 1000
     began = time.monotonic()
@@ -131,9 +128,7 @@ def _overloaded(run: Run, contender: Contender) -> Row:
     seen = contender.worker.call("progress")
     if drained is None:
         contender.producer.call("purge")
-    after = (
-        contender.drain_for(plan.usual, plan.window_seconds, plan.patience_seconds)["rate"] or 0.0
-    )
+    after = _longer(run, contender) or 0.0
     return {
         "concurrency": plan.usual,
         "before_rate": before,
@@ -147,6 +142,15 @@ def _overloaded(run: Run, contender: Contender) -> Row:
         "doubled": seen["handled"] - seen["distinct"],
         **run.database.weight(contender.relations),
     }
+
+
+def _longer(run: Run, contender: Contender) -> float | None:
+    """The rate of a window twice as long as usual: two of them are compared."""
+    plan = run.plan
+    rate: float | None = contender.drain_for(
+        plan.usual, 2 * plan.window_seconds, 2 * plan.patience_seconds
+    )["rate"]
+    return rate
 
 
 def _until_handled(contender: Contender, count: int, seconds: float) -> float | None:

@@ -12,6 +12,8 @@ from peers.loop import Loop
 
 class Adapter(Loop, penstock.Adapter):
     kind = "loop"
+    # The rest is said by the worker, on the same tables.
+    parts = ("clean", "held", "scheduled")
     queue = "bench-loop"
 
     def __init__(self, dsn: str) -> None:

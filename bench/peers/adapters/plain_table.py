@@ -11,8 +11,9 @@ import asyncpg
 
 from peers.adapter import QUEUE, Payload
 from peers.loop import LOOPS, Loop
-from penstock.bench.statements import resource, statement
+from penstock.bench.statements import plain_table, statement
 
+_SCHEMA = "penstock_bench"
 _SCHEDULE = """
 insert into penstock_bench.message (queue_name, payload, max_attempts, visible_at)
 select $1, unnest($2::jsonb[]), 5, clock_timestamp() + $3::interval
@@ -22,7 +23,8 @@ _UNFINISHED = "select exists (select from penstock_bench.message where visible_a
 
 class Adapter(Loop):
     package = "asyncpg"
-    relations = ("penstock_bench.%",)
+    schema = _SCHEMA
+    relations = (f"{schema}.%",)
     uvloop = False
 
     def __init__(self, dsn: str) -> None:
@@ -30,10 +32,16 @@ class Adapter(Loop):
         self._dsn = dsn
         self._pool: Any = None
 
+    def definition(self) -> str:
+        return plain_table("visible_at")
+
+    def _text(self, statement: str) -> str:
+        return statement.replace(_SCHEMA, self.schema)
+
     async def install(self) -> None:
         connection = await asyncpg.connect(self._dsn)
-        await connection.execute(resource("plain_table.sql"))
-        await connection.execute("insert into penstock_bench.queue (name) values ($1)", QUEUE)
+        await connection.execute(self._text(self.definition()))
+        await connection.execute(f"insert into {self.schema}.queue (name) values ($1)", QUEUE)
         await connection.close()
 
     async def open(self, role: str) -> None:
@@ -46,27 +54,32 @@ class Adapter(Loop):
         )
 
     async def enqueue(self, payload: Payload) -> None:
-        await self._pool.fetchval(statement("plain.enqueue"), QUEUE, json.dumps(payload))
+        await self._pool.fetchval(
+            self._text(statement("plain.enqueue")), QUEUE, json.dumps(payload)
+        )
 
     async def enqueue_many(self, payloads: Sequence[Payload], delay_seconds: int) -> None:
         texts = [json.dumps(payload) for payload in payloads]
         if delay_seconds:
-            await self._pool.execute(_SCHEDULE, QUEUE, texts, timedelta(seconds=delay_seconds))
+            await self._pool.execute(
+                self._text(_SCHEDULE), QUEUE, texts, timedelta(seconds=delay_seconds)
+            )
         else:
-            await self._pool.fetch(statement("plain.enqueue_many"), QUEUE, texts)
+            await self._pool.fetch(self._text(statement("plain.enqueue_many")), QUEUE, texts)
 
     async def unfinished(self) -> bool:
-        return bool(await self._pool.fetchval(_UNFINISHED))
+        return bool(await self._pool.fetchval(self._text(_UNFINISHED)))
 
     async def purge(self) -> None:
-        await self._pool.execute("truncate penstock_bench.message")
+        await self._pool.execute(f"truncate {self.schema}.message")
 
     async def claim(self, number: int, count: int) -> Sequence[tuple[Any, Payload]]:
-        rows = await self._pool.fetch(statement("plain.claim"), QUEUE, count, f"loop-{number}")
+        query = self._text(statement("plain.claim"))
+        rows = await self._pool.fetch(query, QUEUE, count, f"loop-{number}")
         return [(row["id"], json.loads(row["payload"])) for row in rows]
 
     async def ack(self, number: int, proofs: list[Any]) -> None:
-        await self._pool.fetchval(statement("plain.ack_many"), proofs, f"loop-{number}")
+        await self._pool.fetchval(self._text(statement("plain.ack_many")), proofs, f"loop-{number}")
 
     async def close(self) -> None:
         await self._pool.close()
