@@ -25,8 +25,9 @@ logger = logging.getLogger("penstock.worker")
 
 # What is claimed ahead should be begun within this time, by the pace of late.
 _AHEAD_SECONDS: Final = 0.02
-# More would not make claims cheaper, and it all waits for its lease if the process is killed.
-_AHEAD_MOST: Final = 500
+# Half of it is worked on while a claim brings the other half. More would not make claims cheaper,
+# and it all waits for its lease if the process is killed.
+_AHEAD_MOST: Final = 1000
 
 
 class Runner:
@@ -86,7 +87,7 @@ class Runner:
     def reserve(self) -> Want | None:
         """Room to be filled by a claim; `take` or `release` must follow."""
         # Not all of it at once: the next claim should be under way while these are worked on.
-        room = min(self.room, max(self.concurrency, self._ahead), 1000)
+        room = min(self.room, max(self.concurrency, self._ahead // 2), 1000)
         if room <= 0:
             return None
         self._reserved += room
