@@ -14,7 +14,7 @@ export class Adapter {
   relations = ['pgboss.%']
   settings =
     'partition, notify, burstWhenBatchFull; 4 local workers with batches of a quarter of the ' +
-    'concurrency; insert for many'
+    'concurrency, one with a batch of 4; insert for many'
 
   constructor(dsn) {
     this.dsn = dsn
@@ -68,7 +68,8 @@ export class Adapter {
     this.worker = await this.boss({ max: 10, supervise: true, useListenNotify: true, ...rescue })
     // It allows no heartbeat shorter than 10 seconds.
     if (rescueSeconds) await this.worker.updateQueue(QUEUE, { heartbeatSeconds: 10 })
-    const loops = Math.min(LOOPS, concurrency)
+    // A batch of one is never full: it would poll twice a second instead of going on.
+    const loops = concurrency < 4 * LOOPS ? 1 : LOOPS
     const batchSize = Math.max(1, Math.floor(concurrency / loops))
     const options = {
       batchSize,
