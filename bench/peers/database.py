@@ -75,6 +75,9 @@ class Database:
         self._server = EmbeddedPostgres.start(self._home, settings=self._settings)
         self.dsn = self._server.dsn
         self._connection: psycopg.Connection[Any] | None = None
+        # The role is called as our schema is: tables that a peer names without a schema would be
+        # made in it, and be weighed and vacuumed as ours.
+        self.connection.execute("alter role current_user set search_path = public")
 
     def __enter__(self) -> Self:
         return self
@@ -139,6 +142,9 @@ class Database:
         again = EmbeddedPostgres.start(self._home, settings=self._settings)
         again, self._server = self._server, again
         again.stop()
+        # Ours was cut as well, and would find out at its next use.
+        if self._connection is not None:
+            self._connection.close()
 
     def terminate_one(self) -> bool:
         """End some client's connection, not the benchmark's own."""

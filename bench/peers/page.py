@@ -52,6 +52,10 @@ class Page:
             f"Python {versions['python']}, psycopg {versions['psycopg']}."
         ) + disturbed * (busy > QUIET)
 
+    def notes(self) -> str:
+        """What is wrong with these very results, if anything is."""
+        return "".join(f"\n**Note.** {note}\n" for note in self.document.get("notes", ()))
+
     def window(self) -> str:
         return f"{self.plan['window_seconds']:g}"
 
@@ -351,5 +355,7 @@ def _bytes(value: float) -> str:
 
 
 def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *rows]
+    # Who had no part in it has no line.
+    shown = [row for row in rows if any(row[1:])]
+    lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *shown]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

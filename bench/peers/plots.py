@@ -66,25 +66,27 @@ def _clean(page: Page) -> Any:
 def _rate(page: Page) -> Any:
     """p50 and p99 beside each other, on a logarithmic scale."""
     figure, axes = plt.subplots(figsize=(9, 3.5))
+    names = [name for name in page.order if page.table.rows(name, "rate")]
     for offset, key in ((0, "p50"), (0.4, "p99")):
-        values = [page.table.median(name, "rate", value_of(key)) for name in page.order]
-        places = [place + offset for place in range(len(page.order))]
-        colors = [_color(name, 0 if key == "p50" else 3) for name in page.order]
+        values = [page.table.median(name, "rate", value_of(key)) for name in names]
+        places = [place + offset for place in range(len(names))]
+        colors = [_color(name, 0 if key == "p50" else 3) for name in names]
         axes.bar(places, [value or 0 for value in values], 0.38, color=colors, label=key)
     axes.set_yscale("log")
-    _names(axes, page.order, 0.2)
+    _names(axes, names, 0.2)
     axes.set_ylabel(f"pickup p50, p99 in ms at {page.plan['rate']:g} a second")
     return figure
 
 
 def _pinned(page: Page) -> Any:
     figure, axes = plt.subplots(figsize=(9, 3.5))
+    names = [name for name in page.order if page.table.rows(name, "pinned-xid")]
     for offset, scenario in ((0, "unpinned-xid"), (0.4, "pinned-xid")):
-        values = [page.table.median(name, scenario, rate) or 0 for name in page.order]
-        places = [place + offset for place in range(len(page.order))]
-        colors = [_color(name, 0 if offset == 0 else 3) for name in page.order]
+        values = [page.table.median(name, scenario, rate) or 0 for name in names]
+        places = [place + offset for place in range(len(names))]
+        colors = [_color(name, 0 if offset == 0 else 3) for name in names]
         axes.bar(places, values, 0.38, color=colors)
-    _names(axes, page.order, 0.2)
+    _names(axes, names, 0.2)
     axes.set_yscale("log")
     axes.set_ylabel("messages a second: unpinned, pinned")
     return figure

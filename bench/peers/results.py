@@ -89,6 +89,7 @@ class Results:
             "seconds": sum(part["seconds"] for part in self.parts.values()),
             **self._about,
             "parts": self.parts,
+            "notes": (self._was or {}).get("notes", []),
             "figures": figures(Table(rows, kinds)),
             "rows": rows,
         }

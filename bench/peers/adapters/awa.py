@@ -62,6 +62,9 @@ class Adapter:
     async def purge(self) -> None:
         # Not drain_queue, which cancels job by job: 20,000 took it more than a minute.
         await self._client.install_queue_storage(reset=True)
+        # Its statements were prepared for the tables that went: each insert would fail.
+        await self._client.close()
+        await self.open("producer")
 
     async def start(self, concurrency: int, handle: Handle, rescue_seconds: int | None) -> None:
         # A client works once: after its shutdown there has to be a new one.
