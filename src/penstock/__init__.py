@@ -61,10 +61,14 @@ _HOMES = {
     "LeaseLostError": "errors",
     "PenstockError": "errors",
 }
+# So that `import penstock` is enough for `penstock.errors.QueueFullError`.
+_ROOMS = {*_HOMES.values(), "operations"}
 
 
 def __getattr__(name: str) -> typing.Any:
     """On first use: Spark starts a Python for every step of a write, and none needs a client."""
+    if name in _ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

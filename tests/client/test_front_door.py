@@ -27,6 +27,17 @@ def test_everything_offered_says_what_it_is():
 
 def test_the_door_opens_before_the_rooms_behind_it_are_built():
     """Spark starts a Python for every step of a write: what none of them needs is not loaded."""
-    program = "import sys, penstock.errors; print('psycopg' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert said.stdout == "False\n"
+    assert answer("import sys, penstock.errors; print('psycopg' in sys.modules)") == "False"
+
+
+def test_the_modules_behind_the_door_are_there_without_an_import_of_their_own():
+    assert answer("import penstock; print(penstock.errors.QueueFullError.__name__)") == (
+        "QueueFullError"
+    )
+    assert answer("import penstock; print(hasattr(penstock, 'nothing_of_ours'))") == "False"
+
+
+def answer(program: str) -> str:
+    """Of a Python of its own, where nothing is loaded yet."""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    return run.stdout.strip()

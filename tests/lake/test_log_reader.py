@@ -22,9 +22,10 @@ from penstock.errors import (
     SchemaNewerError,
 )
 from penstock.lake.columns import source_schema
-from penstock.lake.options import SourceOptions
+from penstock.lake.options import Service, SourceOptions
 from penstock.lake.page import Pages
 from penstock.lake.plan import Stretch
+from penstock.lake.server import Server
 from penstock.lake.snapshot import BEGINNING, END, Span
 from penstock.lake.statements import statement
 
@@ -89,6 +90,16 @@ def test_a_page_walks_the_index_and_sorts_nothing(db: Any, dsn: str, table: str)
         plan = db.execute(f"explain {page}").fetchall()
     assert "Merge Append" in str(plan)
     assert "Sort  " not in str(plan)
+
+
+def test_the_driver_prepares_nothing_so_that_it_works_behind_a_pooler(db: Any, dsn: str) -> None:
+    finish(db, 50)
+    history = SourceOptions.read({"dsn": dsn, "table": "history"}).table
+    with Server(Service("local", dsn)) as server:
+        span = Span(low=3, high=server.snapshot().xmax)
+        cuts, _ = server.cuts(history, span, "true", BEGINNING, END, 50, 5)
+        assert [cut.count for cut in cuts] == list(range(5, 51, 5))
+        assert server.rows("select name from pg_prepared_statements") == []
 
 
 def test_what_commits_late_comes_with_the_next_batch(

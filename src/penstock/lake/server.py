@@ -132,6 +132,7 @@ def connect_to(address: str) -> psycopg.Connection[Any]:
             address,
             autocommit=True,
             fallback_application_name=APPLICATION,
+            prepare_threshold=None,  # a pooler may hand the next transaction to another server
             connect_timeout=own.get("connect_timeout", CONNECT_SECONDS),
         )
 
