@@ -103,6 +103,22 @@ def test_a_key_for_some_queues_cannot_settle_messages_of_others(
     assert http.post(f"/api/messages/{lease['id']}/ack", json=proof).status_code == 200
 
 
+def test_a_key_for_some_queues_cannot_copy_messages_of_others_into_its_own(
+    open_client: Open, make_key: MakeKey, http: httpx.Client
+) -> None:
+    for topic in ("emails", "orders-eu"):
+        http.put(f"/api/topic-configs/{topic}", json={"keep_history": 1}).raise_for_status()
+    http.post("/api/messages", json={"topic": "emails", "json": 1}).raise_for_status()
+    [lease] = http.post("/api/messages/dequeue", json={"topic": "emails"}).json()["messages"]
+    proof = {"lease_token": lease["lease_token"]}
+    http.post(f"/api/messages/{lease['id']}/ack", json=proof).raise_for_status()
+    replay = f"/api/messages/{lease['id']}/replay"
+    operator = open_client(make_key("operator", "operate:orders-*"))
+    assert operator.post(replay, json={"topic": "orders-eu"}).status_code == 403
+    both = open_client(make_key("both", "operate:orders-*", "operate:emails"))
+    assert both.post(replay, json={"topic": "orders-eu"}).status_code == 201
+
+
 def test_the_servers_own_queues_are_for_admins(open_client: Open, make_key: MakeKey) -> None:
     producer = open_client(make_key("producer", "enqueue", "consume", "operate"))
     message = {"topic": "penstock.tasks", "json": 1}

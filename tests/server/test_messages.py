@@ -271,6 +271,10 @@ def test_a_body_may_come_packed_and_leave_packed(http: httpx.Client) -> None:
     answer = http.post("/api/messages/dequeue", json={"topic": "orders"})
     assert answer.headers["content-encoding"] == "gzip"
     assert answer.json()["messages"][0]["json"] == "x" * 5000
+    path = f"/api/messages/{answer.json()['messages'][0]['id']}"
+    for refused in ("identity", "gzip;q=0", "br, gzip; q=0.0, *"):
+        plain = http.get(path, headers={"Accept-Encoding": refused})
+        assert "content-encoding" not in plain.headers
     bad = http.post("/api/messages", content=b"no gzip", headers=headers)
     assert bad.status_code == 400
     other = {**headers, "Content-Encoding": "br"}

@@ -16,6 +16,7 @@ log: Final = logging.getLogger("penstock.server")
 _process: Final = secrets.token_hex(6)
 _number: Final = count(1)
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_NO_GZIP: Final = re.compile(rb"gzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
 
 class Exchange:
@@ -43,7 +44,8 @@ class Exchange:
             self.request_id = asked.decode("ascii")
         else:
             self.request_id = f"{_process}-{next(_number):x}"
-        self.gzip = b"gzip" in self.headers.get(b"accept-encoding", b"")
+        accepted = self.headers.get(b"accept-encoding", b"")
+        self.gzip = b"gzip" in accepted and not _NO_GZIP.search(accepted)
         self.peer: str = (scope.get("client") or ("unknown",))[0]
         self.route = ""
         self.actor: str | None = None

@@ -18,6 +18,8 @@ class Remembered:
         self._making: dict[Hashable, asyncio.Lock] = {}
 
     async def get(self, key: Hashable, seconds: float, make: Callable[[], Awaitable[Any]]) -> Any:
+        if len(self._making) >= _MOST:
+            self._making.clear()
         lock = self._making.setdefault(key, asyncio.Lock())
         async with lock:
             found = self._answers.get(key)
@@ -26,6 +28,5 @@ class Remembered:
             answer = await make()
             if len(self._answers) >= _MOST:
                 self._answers.clear()
-                self._making.clear()
             self._answers[key] = (time.monotonic(), answer)
             return answer

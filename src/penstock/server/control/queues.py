@@ -22,7 +22,7 @@ from penstock.server.control.targets import own_database
 from penstock.server.idempotency import once
 from penstock.server.problems import HttpError
 from penstock.server.routing import Call, Endpoints, Reply
-from penstock.service import ServiceTask, TaskKind
+from penstock.service import Service, ServiceTask, TaskKind
 
 endpoint: Final = Endpoints("managed services")
 MAX_PAYLOAD_BYTES: Final = 256 * 1024
@@ -37,8 +37,7 @@ async def create_managed_queue(call: Call) -> Reply:
     service = call.path["service"]
     call.require("operate", body.name)
     home = call.context.database.dsn
-    found = await call.run(oversight.service(service))
-    await _adopt(call, service)
+    found = await _adopt(call, service)
     command = request_queue(
         service,
         body.name,
@@ -58,7 +57,6 @@ async def create_managed_queue(call: Call) -> Reply:
 async def list_managed_queues(call: Call) -> c.ManagedQueues:
     """The queues of a service, however they came there."""
     service = call.path["service"]
-    await call.run(oversight.service(service))
     await _adopt(call, service)
     found = await call.run(oversight.service_queues(service))
     return c.ManagedQueues(
@@ -70,7 +68,6 @@ async def list_managed_queues(call: Call) -> c.ManagedQueues:
 async def show_managed_queue(call: Call) -> c.ManagedQueue:
     """One queue of a service."""
     service, name = _named(call, "read")
-    await call.run(oversight.service(service))
     await _adopt(call, service)
     return queue_document(await call.run(oversight.service_queue(service, name)))
 
@@ -80,7 +77,6 @@ async def show_managed_queue(call: Call) -> c.ManagedQueue:
 async def delete_managed_queue(call: Call) -> c.ManagedQueue:
     """Have a queue removed, with all it holds. It is Deprovisioning, then gone."""
     service, name = _named(call, "operate")
-    await call.run(oversight.service(service))
     await _adopt(call, service)
     command = request_removal(service, name, created_by=call.principal.name)
     id = await call.act(command, "delete managed queue", f"{service}/{name}")
@@ -139,15 +135,14 @@ async def _request(call: Call, service: str, name: str, kind: TaskKind, request:
 
     try:
         accepted = await once(call, 202, work)
-        call.context.runner.nudge()
-        return accepted
     except PenstockError as error:
         if error.http_status != 404:
             raise
-    # It may have been made in another way than by a task.
-    await call.run(oversight.service(service))
-    await _adopt(call, service)
-    return await once(call, 202, work)
+        # It may have been made in another way than by a task.
+        await _adopt(call, service)
+        accepted = await once(call, 202, work)
+    call.context.runner.nudge()
+    return accepted
 
 
 def _polled(task: ServiceTask, kind: Any) -> Reply:
@@ -179,7 +174,7 @@ def _payload(message: c.BrokeredMessage, number: int, queue: str) -> str:
         raise PayloadNotStorableError(f"{field} is not UTF-8", field=field) from None
 
 
-async def _adopt(call: Call, service: str) -> None:
+async def _adopt(call: Call, service: str) -> Service:
     """What came or went by SQL or by the data plane is put on record first.
 
     A service that does not answer is taken by its record.
@@ -192,5 +187,6 @@ async def _adopt(call: Call, service: str) -> None:
     except PenstockError:
         if found.dsn is None:
             raise
-        return
+        return found
     await call.run(adopt_queues(found.id, own_database(target), queues))
+    return found

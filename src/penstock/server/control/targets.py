@@ -40,6 +40,7 @@ class Targets:
     def __init__(self, home: Database) -> None:
         self._home = home
         self._pools: OrderedDict[str, AsyncConnections] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
 
     def address(self, dsn: str | None, database_name: str) -> str:
         """None is the server's own database."""
@@ -70,7 +71,9 @@ class Targets:
         self._pools[target] = found
         if len(self._pools) > _KEPT:
             _, oldest = self._pools.popitem(last=False)
-            asyncio.get_running_loop().create_task(oldest.close())
+            closing = asyncio.create_task(oldest.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
         return found
 
 

@@ -88,6 +88,7 @@ async def replay_message(call: Call) -> d.Enqueued:
     """Enqueue a copy of a finished message."""
     found = await _message(call)
     body: d.Replay = call.body
+    call.require("operate", found.queue)
     call.require("operate", body.topic or found.queue)
     command = operations.replay(found.id, body.topic)
     made = await call.act(command, "replay", body.topic or found.queue, id=str(found.id))

@@ -8,7 +8,12 @@ from typing import NamedTuple
 import psycopg
 
 from penstock.command import Command
-from penstock.errors import DatabaseUnavailableError, LeaseLostError, PenstockError
+from penstock.errors import (
+    DatabaseUnavailableError,
+    LeaseLostError,
+    PenstockError,
+    QueueNotFoundError,
+)
 from penstock.message import NewMessage, OnConflict, Unique
 from penstock.operations import ack, ack_many, enqueue_many
 from penstock.operations.enqueueing import enqueue_texts
@@ -53,7 +58,7 @@ class Together:
     ) -> Sequence[int | Exception]:
         try:
             return await self._database.run_quick(_command(kind, messages))
-        except DatabaseUnavailableError:
+        except (DatabaseUnavailableError, QueueNotFoundError):  # of all of them
             raise
         except (PenstockError, psycopg.Error) as error:
             if len(messages) == 1:
