@@ -74,6 +74,15 @@ async def test_no_message_is_handed_out_twice(caller: httpx.AsyncClient, db: Db)
     assert db.execute("select count(*) from penstock.messages").fetchone() == (0,)
 
 
+async def test_who_asks_for_many_gets_them_though_others_do_too(caller: httpx.AsyncClient) -> None:
+    for _ in range(2):
+        messages = [{"json": n} for n in range(1000)]
+        await caller.post("/api/messages", json={"topic": "orders", "messages": messages})
+    call = ("/api/messages/dequeue", {"topic": "orders", "count": 300})
+    answers = await all_at_once(caller, [call] * 6)
+    assert [len(answer.json()["messages"]) for answer in answers] == [300] * 6
+
+
 async def test_one_lease_acked_twice_at_once_is_acked_once(caller: httpx.AsyncClient) -> None:
     await caller.post("/api/messages", json={"topic": "orders", "json": 1})
     answer = await caller.post("/api/messages/dequeue", json={"topic": "orders"})

@@ -12,8 +12,6 @@ from penstock.command import Command
 from penstock.errors import PenstockError, ServerUnavailableError
 from penstock.http.replies import HEADERS, answers_of, body_of, checked
 
-WAIT_SECONDS = 30
-
 
 class AsyncLine:
     """Keeps connections to one server open, and authenticates on them."""

@@ -50,6 +50,15 @@ class _Line(Generic[I, O]):
     def is_idle(self) -> bool:
         return not self.is_served and not self._recent()
 
+    def take(self, weight: Callable[[I], int], most: int) -> list[tuple[I, asyncio.Future[O]]]:
+        """Those that one statement can do; the first, however heavy it is."""
+        taken = [self.waiting.popleft()]
+        room = most - weight(taken[0][0])
+        while self.waiting and weight(self.waiting[0][0]) <= room:
+            taken.append(self.waiting.popleft())
+            room -= weight(taken[-1][0])
+        return taken
+
     async def company(self) -> None:
         """Until all wait who came lately, or the moment is over."""
         if len(self._callers) <= 1:
@@ -84,12 +93,20 @@ class _Line(Generic[I, O]):
 
 
 class Gatherer(Generic[K, I, O]):
-    """`flush` does many of one kind; it answers each with a result, or with the error it gets."""
+    """`flush` does many of one kind; it answers each with a result, or with the error it gets.
+
+    What it does at once weighs `most` together.
+    """
 
     def __init__(
-        self, flush: Callable[[K, Sequence[I]], Awaitable[Sequence[O | Exception]]]
+        self,
+        flush: Callable[[K, Sequence[I]], Awaitable[Sequence[O | Exception]]],
+        weight: Callable[[I], int] = lambda item: 1,
+        most: int = MOST,
     ) -> None:
         self._flush = flush
+        self._weight = weight
+        self._most = most
         self._lines: dict[K, _Line[I, O]] = {}
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -113,7 +130,7 @@ class Gatherer(Generic[K, I, O]):
         try:
             while waiting:
                 await line.company()
-                batch = [waiting.popleft() for _ in range(min(MOST, len(waiting)))]
+                batch = line.take(self._weight, self._most)
                 try:
                     answers = await self._flush(key, [item for item, _ in batch])
                 except Exception as error:

@@ -50,7 +50,9 @@ class Together:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.enqueues: Gatherer[Kind, NewMessage | JsonText, int] = Gatherer(self._enqueue)
-        self.claims: Gatherer[Want, int, list[d.Message]] = Gatherer(self._claim)
+        self.claims: Gatherer[Want, int, list[d.Message]] = Gatherer(
+            self._claim, weight=lambda count: count, most=MAX_CLAIM
+        )
         self.acks: Gatherer[None, tuple[int, int], None] = Gatherer(self._ack)
 
     async def _enqueue(
@@ -76,8 +78,7 @@ class Together:
         return answers
 
     async def _claim(self, want: Want, counts: Sequence[int]) -> Sequence[list[d.Message]]:
-        total = min(sum(counts), MAX_CLAIM)
-        command = claim_documents(want.topic, total, want.lease_seconds, want.worker)
+        command = claim_documents(want.topic, sum(counts), want.lease_seconds, want.worker)
         found = await self._database.run_quick(command)
         shares = []
         for count in counts:  # in the order in which they came
