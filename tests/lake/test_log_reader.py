@@ -84,7 +84,7 @@ def test_a_page_walks_the_index_and_sorts_nothing(db: Any, dsn: str, table: str)
     options = SourceOptions.read({"dsn": dsn, "table": table})
     schema = to_arrow_schema(source_schema(options.table), timezone="UTC")
     stretch = Stretch(Span(low=3, high=2**40), BEGINNING, END, 1000)
-    page = Pages(options, "local", schema, "true").query(stretch, BEGINNING)
+    page = Pages(options, "local", schema, "true").query(stretch, BEGINNING, 100)
     with db.transaction():
         db.execute(statement("planner"))
         plan = db.execute(f"explain {page}").fetchall()
@@ -199,14 +199,19 @@ def test_attempts_are_followed_too(db: Any, dsn: str, follow: Follow) -> None:
     assert [(row["attempt"], row["error"]) for row in rows] == [(n, "no luck") for n in (1, 2, 3)]
 
 
-def test_two_attempts_of_a_message_in_one_transaction_stay_together(
-    db: Any, follow: Follow
-) -> None:
+def fail_two_messages_three_times(db: psycopg.Connection[Any]) -> None:
+    """All of it in one transaction."""
     db.execute("select penstock.enqueue('orders', '1'), penstock.enqueue('orders', '2')")
     nack = "select penstock.nack(id, token, 'no', '0') from penstock.claim('orders', 2)"
     with db.transaction():
         for _ in range(3):
             db.execute(nack)
+
+
+def test_two_attempts_of_a_message_in_one_transaction_stay_together(
+    db: Any, follow: Follow
+) -> None:
+    fail_two_messages_three_times(db)
     stream = follow(table="attempts", max_rows_per_batch="2", rows_per_partition="1")
     counts = []
     while stream.plan():
@@ -220,12 +225,8 @@ def test_two_attempts_of_a_message_in_one_transaction_stay_together(
 def test_two_attempts_of_a_message_in_one_transaction_may_end_a_page(
     db: Any, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db.execute("select penstock.enqueue('orders', '1'), penstock.enqueue('orders', '2')")
-    nack = "select penstock.nack(id, token, 'no', '0') from penstock.claim('orders', 2)"
-    with db.transaction():
-        for _ in range(3):
-            db.execute(nack)
-    for rows in (4, 5, 6):
+    fail_two_messages_three_times(db)
+    for rows in range(1, 7):
         monkeypatch.setattr("penstock.lake.page.PAGE_ROWS", rows)
         attempts = [row["attempt"] for row in batch(dsn=dsn, table="attempts")]
         assert sorted(attempts) == [1, 1, 2, 2, 3, 3], f"pages of {rows}"

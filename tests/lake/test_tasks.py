@@ -15,7 +15,7 @@ assert gc.get_freeze_count() == settled, "what came later must stay collectable"
 """
 LOADS_LITTLE = """
 import sys
-import penstock.lake.sink
+import penstock.lake.sink_copy
 loaded = {"pandas", "adbc_driver_manager"} & set(sys.modules)
 assert not loaded, f"each process that writes would spend its time on loading {loaded}"
 """

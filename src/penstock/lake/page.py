@@ -34,17 +34,21 @@ class Pages:
         self._columns += [name for name in ("xid", options.table.id) if name not in self._columns]
 
     def read(self, session: ArrowSession, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-        after, is_last = stretch.after, False
+        after, is_last, pages = stretch.after, False, 1
         while after < stretch.until and not is_last:
-            table, is_all = session.page(self.query(stretch, after), PAGE_BYTES)
-            is_last = is_all and table.num_rows < PAGE_ROWS
+            rows = pages * PAGE_ROWS
+            table, is_all = session.page(self.query(stretch, after, rows), pages * PAGE_BYTES)
+            is_last = is_all and table.num_rows < rows
             if not is_last:
                 table = self._whole(table)
-                after = self._position(table, table.num_rows - 1)
+                if not table.num_rows:
+                    pages *= 2
+                    continue
+                after, pages = self._position(table, table.num_rows - 1), 1
             for batch in table.to_batches():
                 yield conform(batch, self._schema, self._service)
 
-    def query(self, stretch: Stretch, after: Position) -> str:
+    def query(self, stretch: Stretch, after: Position, rows: int) -> str:
         return statement("page").format(
             columns=", ".join(self._columns),
             relation=self._table.relation,
@@ -55,7 +59,7 @@ class Pages:
             after_id=after.id,
             until_xid=stretch.until.xid,
             until_id=stretch.until.id,
-            limit=PAGE_ROWS,
+            limit=rows,
         )
 
     def _whole(self, table: pa.Table) -> pa.Table:
@@ -65,7 +69,7 @@ class Pages:
         last = self._position(table, kept)
         while kept > 0 and self._position(table, kept - 1) == last:
             kept -= 1
-        return table.slice(0, kept) if kept else table
+        return table.slice(0, kept)
 
     def _position(self, table: pa.Table, row: int) -> Position:
         """An xid comes as PostgreSQL sends it."""
