@@ -83,6 +83,15 @@ async def test_who_asks_for_many_gets_them_though_others_do_too(caller: httpx.As
     assert [len(answer.json()["messages"]) for answer in answers] == [300] * 6
 
 
+async def test_more_may_be_asked_for_than_one_claim_hands_out(caller: httpx.AsyncClient) -> None:
+    messages = [{"json": n} for n in range(100)]
+    await caller.post("/api/messages", json={"topic": "orders", "messages": messages})
+    call = ("/api/messages/dequeue", {"topic": "orders", "count": 1000})
+    answers = await all_at_once(caller, [call] * 12)
+    assert {answer.status_code for answer in answers} == {200}
+    assert sum(len(answer.json()["messages"]) for answer in answers) == 100
+
+
 async def test_one_lease_acked_twice_at_once_is_acked_once(caller: httpx.AsyncClient) -> None:
     await caller.post("/api/messages", json={"topic": "orders", "json": 1})
     answer = await caller.post("/api/messages/dequeue", json={"topic": "orders"})
