@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -85,7 +84,8 @@ def test_handlers_finish_after_sigterm_and_nothing_else_is_begun(
     worker: Callable[..., Process], queues: Client
 ) -> None:
     process = worker("--queue", "slow")
-    ids = [queues.enqueue("slow", 0.3) for _ in range(40)]
+    # Far more than are done before the signal, however late this process notices.
+    ids = [queues.enqueue("slow", 0.3) for _ in range(400)]
     process.until(lambda: len(process.lines("begun")) >= 6, "some were begun")
     code, errors = process.stop()
     assert code == 0, errors
@@ -140,6 +140,7 @@ def test_what_a_killed_worker_held_is_done_by_another_when_its_lease_ran_out(
     killed.until(lambda: killed.lines("begun"), "it was begun")
     killed.popen.kill()
     killed.popen.communicate()
+    queues.set_queue("slow", lease_seconds=30)
     other = worker()
     other.until(lambda: queues.message(id).state == "done", "another did it")
     message = queues.message(id)
@@ -150,11 +151,13 @@ def test_what_a_killed_worker_held_is_done_by_another_when_its_lease_ran_out(
 def test_prometheus_finds_its_numbers_and_logs_are_json_lines(
     worker: Callable[..., Process], queues: Client
 ) -> None:
-    port = _free_port()
-    process = worker("--metrics", str(port), "--log-format", "json", "--name", "one")
+    process = worker("--metrics", "0", "--log-format", "json", "--name", "one")
+    assert process.popen.stderr is not None
+    first = json.loads(process.popen.stderr.readline())["message"]
+    assert first.startswith("metrics are at http://127.0.0.1:")
+    url = first.removeprefix("metrics are at ")
     queues.enqueue("quick", 1)
     process.until(lambda: process.lines("quick"), "it was done")
-    url = f"http://127.0.0.1:{port}/metrics"
 
     def settled() -> str | None:
         with urllib.request.urlopen(url) as answer:
@@ -200,12 +203,6 @@ def test_a_queue_that_does_not_exist_is_an_error_at_the_start(dsn: str, tmp_path
     assert "penstock queue create quick" in result.stderr
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_the_view_shows_a_worker_while_it_runs(
     worker: Callable[..., Process], queues: Client, dsn: str
 ) -> None:
@@ -218,7 +215,8 @@ def test_the_view_shows_a_worker_while_it_runs(
         process.popen.pid,
     )
     assert beat.queues["slow"]["concurrency"] == 4
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    # In one transaction: its next beat waits.
+    with psycopg.connect(dsn) as connection:
         connection.execute("update penstock.heartbeat set seen_at = now() - interval '1 hour'")
         row = connection.execute("select worker, alive from penstock.heartbeats").fetchone()
     assert row == ("mailer-1", False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import importlib
+import logging
 import os
 import sys
 from datetime import timedelta
@@ -18,6 +19,8 @@ from penstock.cli.session import Session, pass_session
 from penstock.worker import App, Worker
 from penstock.worker.metrics import MetricsServer
 from penstock.worker.worker import CONCURRENCY, GRACE_SECONDS
+
+logger = logging.getLogger("penstock.worker")
 
 
 def load(target: str) -> App:
@@ -81,7 +84,7 @@ def _address(text: str) -> tuple[str, int]:
     "--metrics",
     type=_address,
     metavar="[HOST:]PORT",
-    help="Answer Prometheus there; the host is 127.0.0.1 unless given.",
+    help="Answer Prometheus there; the host is 127.0.0.1 unless given, port 0 any that is free.",
 )
 @click.option(
     "--log-level",
@@ -129,6 +132,8 @@ def worker(
         prepare_threshold=None if no_wake_ups else 5,
     )
     server = None if metrics is None else MetricsServer(made, *metrics)
+    if server is not None:
+        logger.info("metrics are at %s", server.address)
     try:
         asyncio.run(made.run())
     finally:

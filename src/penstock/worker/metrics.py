@@ -78,6 +78,7 @@ class MetricsServer:
 
     def __init__(self, worker: Worker, host: str, port: int) -> None:
         prometheus = _prometheus()
+        self._host = host
         registry = prometheus.CollectorRegistry()
         registry.register(Collector(worker))
         try:
@@ -89,8 +90,10 @@ class MetricsServer:
             ) from error
 
     @property
-    def port(self) -> int:
-        return int(self._server.server_port)
+    def address(self) -> str:
+        """Where it answers; the port is one that was free, if 0 was asked for."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._server.server_port}/metrics"
 
     def stop(self) -> None:
         self._server.shutdown()
