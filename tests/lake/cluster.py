@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -106,16 +105,15 @@ def running_cluster(home: Path, workers: int = 2) -> Iterator[Cluster]:
 @contextmanager
 def connect_server(cluster: Cluster) -> Iterator[str]:
     """A Spark Connect server that runs its jobs on the cluster: its address."""
-    port = _free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.port": "0",
         "spark.ui.enabled": "false",
     }
     options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     kind = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     command = cluster.submit(*options, *kind, "spark-internal")
-    cluster.start("connect", command, r"(Spark Connect server started)")
+    port = cluster.start("connect", command, r"Spark Connect server started at: \S+:(\d+)")
     yield f"sc://127.0.0.1:{port}"
     _end(cluster.processes.pop())
 
@@ -129,9 +127,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -34,7 +34,7 @@ def test_the_next_task_uses_the_same_session(dsn: str) -> None:
 @pytest.mark.usefixtures("in_a_task")
 def test_a_session_that_the_server_ended_is_replaced(dsn: str, connect: Connect) -> None:
     first = backend(dsn)
-    connect().execute("select pg_terminate_backend(%s, 5000)", [first])
+    connect().execute("select pg_terminate_backend(%s, 30000)", [first])
     assert backend(dsn) != first
     assert backend(dsn) != first
 

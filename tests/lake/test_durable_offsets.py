@@ -13,8 +13,9 @@ from tests.lake.following import Stream
 from penstock.embedded import EmbeddedPostgres
 from penstock.migrations import Migrator
 
-# Commits that nobody waits for stay in memory until somebody flushes: here, never by themselves.
+# Commits that nobody waits for stay in memory until somebody flushes.
 SETTINGS = {"synchronous_commit": "off", "wal_writer_delay": "10s", "autovacuum": "off"}
+WAL_WRITER = "select pid from pg_stat_activity where backend_type = 'walwriter'"
 
 
 @pytest.fixture
@@ -41,9 +42,13 @@ def test_what_a_stream_has_read_survives_the_crash_that_undoes_what_it_has_not(
             stream = Stream(dsn=server.dsn, table="history")
             read = [finish_one(db)]
             assert [row["id"] for row in stream.rest()] == read
+            # Who would flush by itself, every few seconds, stands still until the crash.
+            (wal_writer,) = (int(str(pid)) for (pid,) in db.execute(WAL_WRITER).fetchall())
+            os.kill(wal_writer, signal.SIGSTOP)
             unread = finish_one(db)
             assert server.pid is not None
             os.kill(server.pid, signal.SIGKILL)
+            os.kill(wal_writer, signal.SIGKILL)
         stream.close()
         with (
             EmbeddedPostgres.start(home, settings=SETTINGS) as again,

@@ -180,4 +180,4 @@ def test_whoever_waits_for_messages_is_woken(db: Any, connect: Connect) -> None:
     listener.execute('listen "penstock:mail"')
     listener.execute("select penstock.attend('mail', 60)")
     put(db, [{"payload": "1"}])
-    assert [note.payload for note in listener.notifies(timeout=10, stop_after=1)] == ["ready"]
+    assert [note.payload for note in listener.notifies(timeout=60, stop_after=1)] == ["ready"]

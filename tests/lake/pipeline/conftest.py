@@ -18,6 +18,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.options import Service
 from penstock.lake.refresh import refresh
 from penstock.lake.registry import Registry
+from penstock.testing import Clock
 
 
 class Traffic:
@@ -58,6 +59,13 @@ def client(dsn: str) -> Iterator[Client]:
 @pytest.fixture
 def traffic(client: Client) -> Traffic:
     return Traffic(client)
+
+
+@pytest.fixture
+def one_day(dsn: str) -> Iterator[None]:
+    """Time stands still in the database: all that is finished here is finished on one day."""
+    with Clock(dsn):
+        yield
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ def ask(cli: Cli) -> Callable[..., Any]:
     return call
 
 
+@pytest.mark.usefixtures("one_day")
 def test_a_day_with_a_lake(
     traffic: Any, cli: Cli, ask: Callable[..., Any], sql: Any, root: str, tmp_path: Path
 ) -> None:

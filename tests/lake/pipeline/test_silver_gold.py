@@ -165,6 +165,7 @@ from penstock.history_log group by queue order by queue
 """
 
 
+@pytest.mark.usefixtures("one_day")
 def test_gold_equals_a_recount_in_sql_after_every_batch(
     traffic: Any, lake: Any, land: Any, gild: Any, registry: Any, sql: Any
 ) -> None:

@@ -75,17 +75,21 @@ def test_small_files_are_joined_and_nothing_is_lost(
 def test_days_that_are_too_old_go_and_verify_knows(
     traffic: Any, lake: Any, land: Any, gild: Any, registry: Any, sql: Any, dsn: str
 ) -> None:
+    # The same for all of it, whatever the clock says in the end.
+    today = sql("select now()")[0][0]
     sql(
         "insert into penstock.history_log (slot, id, queue, state, enqueued_at, finished_at,"
         " attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, payload)"
         " select 0, 1000 + n, 'orders', 'done', at, at, 1, 5, 0, 2, 0, '{}'"
-        " from generate_series(1, 10) n, lateral (select now() - n * interval '1 day' as at) t"
-        " returning 1"
+        " from generate_series(1, 10) n, lateral (select %s - n * interval '1 day' as at) t"
+        " returning 1",
+        today,
     )
     traffic.done("orders", 5)
     land(lake)
     gild(lake)
-    assert retain(lake, {"bronze": timedelta(days=4), "silver": timedelta(days=7)}) > 0
+    keep = {"bronze": timedelta(days=4), "silver": timedelta(days=7)}
+    assert retain(lake, keep, today) > 0
     assert counts(lake) == {
         "bronze/history": 5 + 4,
         "bronze/attempts": 0,
@@ -98,8 +102,8 @@ def test_days_that_are_too_old_go_and_verify_knows(
     sql(
         "insert into penstock.history_log (slot, id, queue, state, enqueued_at, finished_at,"
         " attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, payload)"
-        " values (0, 2000, 'orders', 'done', now() - interval '9 days', now() - interval '9 days',"
-        " 1, 5, 0, 2, 0, '{}') returning 1"
+        " values (0, 2000, 'orders', 'done', %s, %s, 1, 5, 0, 2, 0, '{}') returning 1",
+        *[today - timedelta(days=9)] * 2,
     )
     land(lake)
     gild(lake)
@@ -146,6 +150,7 @@ def test_a_delta_table_from_before_a_column_was_added_gets_it(
     assert found["group_key"].to_pylist() == [None] * 6
 
 
+@pytest.mark.usefixtures("one_day")
 def test_a_lake_on_another_file_system_is_the_same(
     spark: Any, traffic: Any, land: Any, gild: Any, registry: Any, dsn: str, tmp_path: Path
 ) -> None:
