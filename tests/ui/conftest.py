@@ -17,13 +17,16 @@ from uuid import uuid4
 import httpx
 import psycopg
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from tests.server.conftest import Running
 from tests.ui import stages
 
 from penstock import Client
 from penstock.embedded import EmbeddedPostgres
 
+# How long anything is waited for: a test that gets there has failed.
+LIMIT_MS = 60_000
+expect.set_options(timeout=LIMIT_MS)
 ROLES = {
     "admin": ["admin"],
     "operator": ["operate"],
@@ -151,7 +154,7 @@ def visit(chromium: Browser) -> Iterator[Visit]:
 
     def open_(site: Site, path: str = "/", role: str = "admin", **options: Any) -> Page:
         context = chromium.new_context(base_url=site.url, **options)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(LIMIT_MS)
         opened.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -25,7 +25,7 @@ def test_a_page_follows_what_happens_until_it_is_held(sick: Site, visit: Visit) 
     expect(ready).to_have_text("0")
     ids = [sick.client.enqueue("followed", n) for n in range(7)]
     assert len(ids) == 7
-    expect(ready).to_have_text("7", timeout=15_000)
+    expect(ready).to_have_text("7")
     page.get_by_role("button", name="Live").click()
     expect(page.get_by_role("button", name="Held")).to_be_visible()
     requests: list[str] = []
@@ -35,7 +35,7 @@ def test_a_page_follows_what_happens_until_it_is_held(sick: Site, visit: Visit) 
     assert requests == []
     expect(ready).to_have_text("7")
     page.get_by_role("button", name="Held").click()
-    expect(ready).to_have_text("8", timeout=15_000)
+    expect(ready).to_have_text("8")
 
 
 def test_what_is_focused_or_being_typed_stays(sick: Site, visit: Visit) -> None:
@@ -57,9 +57,7 @@ def test_a_page_says_when_the_server_has_gone(make_site: MakeSite, visit: Visit)
         page = visit(made)
         expect(page.get_by_text("All is well.")).to_be_visible()
         page.context.set_offline(True)
-        expect(page.get_by_role("status").filter(has_text="does not answer")).to_be_visible(
-            timeout=15_000
-        )
+        expect(page.get_by_role("status").filter(has_text="does not answer")).to_be_visible()
         page.context.set_offline(False)
         page.close()
 
@@ -80,7 +78,7 @@ def test_a_server_that_stops_ends_its_streams(make_site: MakeSite) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         made.running.stop()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -102,10 +100,12 @@ def test_fifty_dashboards_cost_less_than_five_queries_a_second(
         cookie = {"penstock_session": _session(made)}
         # In a thread of its own: the browser's driver has a loop in this one.
         with ThreadPoolExecutor(1) as pool:
-            fetched = pool.submit(_watched, made.url, cookie, 50, WATCHED_SECONDS).result()
-        print(f"{fetched} pages, {len(asked)} queries in {WATCHED_SECONDS} s")
+            begun = time.monotonic()
+            fetched = pool.submit(_watched, made.url, cookie, 50, 100).result()
+            seconds = time.monotonic() - begun
+        print(f"{fetched} pages, {len(asked)} queries in {seconds:.0f} s")
         assert fetched >= 100
-        assert len(asked) / WATCHED_SECONDS < 5
+        assert len(asked) / seconds < 5
 
 
 def _session(made: Site) -> str:
@@ -113,11 +113,12 @@ def _session(made: Site) -> str:
         return http.cookies["penstock_session"]
 
 
-def _watched(url: str, cookies: dict[str, str], people: int, seconds: float) -> int:
-    return asyncio.run(_watch(url, cookies, people, seconds))
+def _watched(url: str, cookies: dict[str, str], people: int, pages: int) -> int:
+    return asyncio.run(_watch(url, cookies, people, pages))
 
 
-async def _watch(url: str, cookies: dict[str, str], people: int, seconds: float) -> int:
+async def _watch(url: str, cookies: dict[str, str], people: int, pages: int) -> int:
+    """For a while, and on until they have fetched so many pages: a busy machine takes longer."""
     limits = httpx.Limits(max_connections=300, max_keepalive_connections=300)
     fetched = 0
 
@@ -132,7 +133,9 @@ async def _watch(url: str, cookies: dict[str, str], people: int, seconds: float)
 
     async with httpx.AsyncClient(base_url=url, cookies=cookies, timeout=60, limits=limits) as http:
         tasks = [asyncio.create_task(person(http)) for _ in range(people)]
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(WATCHED_SECONDS)
+        while fetched < pages and not any(task.done() for task in tasks):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

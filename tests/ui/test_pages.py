@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 from tests.ui import stages
 from tests.ui.conftest import MakeSite, Site, Visit, twin
 
@@ -25,6 +25,12 @@ PAGES = [
     "/system",
     "/activity",
 ]
+
+
+def follow(page: Page, link: Locator) -> None:
+    """Clicks what leads to another page, and waits until that one is there."""
+    with page.expect_navigation():
+        link.click()
 
 
 def test_the_first_page_says_what_is_wrong_worst_first(make_site: MakeSite, visit: Visit) -> None:
@@ -99,11 +105,11 @@ def test_every_number_of_a_queue_leads_to_the_rows_behind_it(sick: Site, visit: 
 def test_queues_are_found_sorted_and_filtered_by_the_address(sick: Site, visit: Visit) -> None:
     page = visit(sick, "/queues")
     page.get_by_label("Sort by").select_option("dead")
-    page.get_by_role("button", name="Show").click()
+    follow(page, page.get_by_role("button", name="Show"))
     expect(page.locator("tbody th a").first).to_have_text("invoices")
     assert "sort=dead" in page.url
     page.get_by_label("Only").select_option("paused")
-    page.get_by_role("button", name="Show").click()
+    follow(page, page.get_by_role("button", name="Show"))
     assert page.locator("tbody th a").all_inner_texts() == ["reports"]
     page.goto("/queues?q=voic")
     assert page.locator("tbody th a").all_inner_texts() == ["invoices"]
@@ -127,8 +133,7 @@ def test_queues_are_paged_by_place(
     page = visit(still, f"/queues?sort={sort}")
     seen = page.locator("tbody th a").all_inner_texts()
     while page.get_by_role("link", name="Next").count():
-        page.get_by_role("link", name="Next").click()
-        page.wait_for_load_state()
+        follow(page, page.get_by_role("link", name="Next"))
         seen += page.locator("tbody th a").all_inner_texts()
     assert seen == everything
 
@@ -188,8 +193,7 @@ def test_messages_are_paged_by_place_and_filtered(sick: Site, visit: Visit) -> N
     page = visit(sick, "/messages?queue=paged")
     seen = page.locator("tbody th").all_inner_texts()
     while page.get_by_role("link", name="Next").count():
-        page.get_by_role("link", name="Next").click()
-        page.wait_for_load_state()
+        follow(page, page.get_by_role("link", name="Next"))
         seen += page.locator("tbody th").all_inner_texts()
     assert len(seen) == len(set(seen)) == 120
     page.get_by_label("Key", exact=True).fill("page-77")
