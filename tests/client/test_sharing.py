@@ -43,7 +43,12 @@ def test_threads_that_come_first_open_one_pool_together(dsn):
 
 
 def until_somebody_waits(watcher):
-    while not watcher.execute("select 1 from pg_locks where not granted").fetchone():
+    """For a lock, in this database: other tests have theirs."""
+    query = (
+        "select 1 from pg_locks join pg_database on pg_database.oid = database"
+        " where not granted and datname = current_database()"
+    )
+    while not watcher.execute(query).fetchone():
         pass
 
 

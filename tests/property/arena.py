@@ -31,6 +31,16 @@ TABLES = [
         )
     ),
 ]
+NO_AUTOVACUUM = """
+do $$ declare t regclass;
+begin
+  for t in select oid from pg_class where relnamespace = 'penstock'::regnamespace and relkind = 'r'
+  loop
+    execute format(
+      'alter table %s set (autovacuum_enabled = off, toast.autovacuum_enabled = off)', t);
+  end loop;
+end $$
+"""
 FAR = 1 << 52  # microseconds: a clock that is never due
 SHOWN = (
     "id, queue, state, payload, payload_bytes, headers, key, priority, group_key, attempt, "
@@ -80,6 +90,8 @@ class Arena:
         self.notices: list[str] = []
         self.runs = self.steps = self.step = 0
         self.admin = self._connect(dsn)
+        # No session may wait for a lock that no step has taken: autovacuum would take some.
+        self.admin.execute(NO_AUTOVACUUM)
         self.sessions = [
             Session(n, self._connect(dsn), Layer(self.committed)) for n in range(sessions)
         ]

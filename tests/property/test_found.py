@@ -19,8 +19,8 @@ class Caller:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
         self.notices: list[str] = []
-        connection.execute("set lock_timeout = '1s'")
-        connection.execute("set statement_timeout = '10s'")
+        connection.execute("set lock_timeout = '5s'")
+        connection.execute("set statement_timeout = '60s'")
         connection.execute("set client_min_messages = log")
         connection.add_notice_handler(lambda n: self.notices.append(n.message_primary or ""))
 
@@ -192,9 +192,14 @@ def test_the_first_group_of_a_queue_reaches_a_claim_under_way_whole(callers: Cal
     two.do("begin")
     two.do("lock table penstock.leased_1 in access exclusive mode")
     leases: list[Any] = []
+    three.do("set lock_timeout = '60s'")  # it waits until we have seen that it does
     thread = threading.Thread(target=lambda: leases.extend(three.claimed(5)))
     thread.start()
-    while not one.rows("select from pg_locks where not granted"):
+    waiting = (
+        "select 1 from pg_locks join pg_database on pg_database.oid = database"
+        " where not granted and datname = current_database()"
+    )
+    while not one.rows(waiting):
         pass  # the claim has seen a queue without groups, and waits for the table
     message = one.enqueue(group_key="g")
     two.do("rollback")
