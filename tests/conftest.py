@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 
 from penstock.embedded import EmbeddedPostgres
@@ -37,6 +38,10 @@ FAST = {
     "autovacuum_naptime": "5s",
 }
 TEMPLATE = "penstock_template"
+
+# How long an example takes says something about the machine, not about what is tested.
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("penstock")
 
 
 @pytest.fixture(scope="session")
@@ -163,7 +168,7 @@ class Running:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(30)
+        self.thread.join(90)
         assert not self.thread.is_alive()
 
     def make_key(self, name: str, *scopes: str, **options: Any) -> str:
@@ -188,7 +193,7 @@ def serve() -> Callable[..., Running]:
     def start(dsn: str, **settings: Any) -> Running:
         def run(command: Any) -> Any:
             connections = Connections(
-                dsn, None, min_size=1, max_size=1, timeout=10, prepare_threshold=None
+                dsn, None, min_size=1, max_size=1, timeout=60, prepare_threshold=None
             )
             try:
                 return connections.run(command)
@@ -200,7 +205,7 @@ def serve() -> Callable[..., Running]:
         server = make_server(dsn, chosen, ready.set)
         thread = threading.Thread(target=lambda: uvloop.run(server.serve([listening])))
         thread.start()
-        assert ready.wait(30)
+        assert ready.wait(90)
         return Running(url_of(listening), server, thread, run)
 
     return start

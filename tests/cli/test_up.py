@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -220,8 +221,11 @@ def test_finished_messages_are_in_the_lake_without_being_asked(
 
 
 def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+            found += [int(child) for child in task.read_text().split()]
+    return found
 
 
 def command_line(pid: int) -> str:

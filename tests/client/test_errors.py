@@ -83,7 +83,7 @@ def test_a_user_without_rights_is_told_which_roles_there_are(connect):
 
 def test_a_lost_line_is_a_database_that_is_not_available(connect):
     victim, other = connect(), connect()
-    other.execute("select pg_terminate_backend(%s, 5000)", [victim.info.backend_pid])
+    other.execute("select pg_terminate_backend(%s, 30000)", [victim.info.backend_pid])
     with pytest.raises(errors.DatabaseUnavailableError), translated():
         victim.execute("select 1")
     with pytest.raises(errors.DatabaseUnavailableError), translated():

@@ -150,7 +150,7 @@ async def test_a_schema_newer_than_the_client_is_left_alone(open_client, dsn, co
 async def test_a_connection_that_the_server_closed_fails_no_call(client, connect):
     await client.enqueue("orders", 1)
     connect().execute(
-        "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
+        "select pg_terminate_backend(pid, 30000) from pg_stat_activity "
         "where datname = current_database() and pid <> pg_backend_pid()"
     )
     assert len(await client.claim("orders")) == 1
@@ -159,13 +159,13 @@ async def test_a_connection_that_the_server_closed_fails_no_call(client, connect
 async def test_a_database_that_goes_away_is_an_error_and_its_return_the_end_of_it(
     open_client, dsn, server
 ):
-    client = await open_client(dsn, timeout=0.5)
+    client = await open_client(dsn, timeout=1.5)
     await client.create_queue("orders")
     name = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute(f"alter database {name} allow_connections false")
         admin.execute(
-            "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s",
+            "select pg_terminate_backend(pid, 30000) from pg_stat_activity where datname = %s",
             [name],
         )
         for _ in range(2):
@@ -176,7 +176,7 @@ async def test_a_database_that_goes_away_is_an_error_and_its_return_the_end_of_i
 
 
 async def test_more_callers_than_connections_is_an_error_that_says_so(open_client, adapter, dsn):
-    client = await open_client(dsn, max_size=1, timeout=0.05)
+    client = await open_client(dsn, max_size=1, timeout=1)
     await client.create_queue("orders")
 
     async def needs_another():

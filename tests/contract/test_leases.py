@@ -70,6 +70,7 @@ async def test_a_nacked_message_comes_back_with_its_error(client, lease):
 
 
 async def test_a_nacked_message_waits_for_the_queues_backoff(client, lease):
+    await client.set_queue("orders", backoff={"base_seconds": 60})
     assert await client.nack(lease, "no route") == "scheduled"
     assert await client.claim("orders") == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -22,7 +23,7 @@ def test_a_message_as_it_is_read(mq: Connection) -> None:
         *("msg_id", "read_ct", "enqueued_at", "last_read_at", "vt", "message", "headers")
     ]
     assert (row[0], row[1], row[5], row[6]) == (number, 1, {"a": [1, None]}, {"trace": "x"})
-    assert row[7].total_seconds() == pytest.approx(30, abs=0.001)
+    assert row[7].total_seconds() == pytest.approx(30, abs=1)
     assert row[8]
 
 
@@ -267,6 +268,7 @@ def test_purge_empties_a_queue(mq: Connection) -> None:
 def test_metrics(mq: Connection) -> None:
     empty = rows(mq, "select * from pgmq.metrics('work')")[0]
     assert empty[:5] == ("work", 0, None, None, 0)
+    begun = monotonic()
     for _ in range(5):
         send(mq)
     rows(mq, "select * from pgmq.send_batch('work', array['1', '2']::jsonb[], 600)")
@@ -279,7 +281,7 @@ def test_metrics(mq: Connection) -> None:
         *("total_messages", "scrape_time", "queue_visible_length", "default_partition_length"),
     ]
     assert (full[0], full[1], full[4], full[6], full[7]) == ("work", 6, 7, 3, None)
-    assert (full[2], full[3]) in ((0, 0), (0, 1), (1, 1), (1, 2))
+    assert 0 <= full[2] <= full[3] <= 1 + (monotonic() - begun)
     rows(mq, "select pgmq.create('other')")
     names = rows(mq, "select queue_name, queue_length from pgmq.metrics_all() order by 1")
     assert names == [("other", 0), ("work", 6)]

@@ -133,7 +133,7 @@ def test_a_claim_in_a_long_transaction_locks_no_segment(
     leases = engine.claim("others", 1, 600)
     engine.rotate()  # what is leased there is all that is left in the old segment
     assert long_claim()
-    impatient = caller(options="-c lock_timeout=5s")
+    impatient = caller(options="-c lock_timeout=30s")
     assert impatient.ack(leases) == {leases[0][0]}
     impatient.enqueue("others", key="looks at every segment")
     impatient.rotate()

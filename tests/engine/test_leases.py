@@ -1,6 +1,7 @@
 """What a caller of the SQL functions sees, from several sessions at once."""
 
 import threading
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -75,7 +76,7 @@ def test_a_claim_does_not_wait_for_another_that_has_not_committed(db, connect):
     first, second = enqueue(db, 2)
     slow, quick = connect(autocommit=False), connect()
     assert [id for id, *_ in claim(slow)] == [first]
-    quick.execute("set lock_timeout = '5s'")
+    quick.execute("set lock_timeout = '30s'")
     assert [id for id, *_ in claim(quick)] == [second]
     assert claim(quick) == []
     slow.rollback()
@@ -172,8 +173,9 @@ def test_a_throughput_limit_is_spent_on_what_was_delivered_only(db):
     assert claim(db, 100) == []
     enqueue(db, 30)
     # The bucket holds a second's worth, and fills at ten a second while we look.
+    begun = monotonic()
     assert 10 <= len(claim(db, 100)) <= 15
-    assert len(claim(db, 100)) <= 5
+    assert len(claim(db, 100)) <= 1 + 10 * (monotonic() - begun)
 
 
 def test_repeatable_read_callers_with_one_key_conflict_instead_of_missing_each_other(db, connect):

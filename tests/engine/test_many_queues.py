@@ -21,10 +21,13 @@ def blocks(engine: Any, query: str, *arguments: Any) -> int:
 
 
 def warm(engine: Any, query: str, *arguments: Any) -> int:
-    """As `blocks`, with the catalogs read and the plans made."""
+    """As `blocks`, with the catalogs read and the plans made.
+
+    The least of three: upkeep in passing falls due by the clock, and has blocks of its own.
+    """
     for _ in range(7):
         engine.connection.execute(query, arguments)
-    return blocks(engine, query, *arguments)
+    return min(blocks(engine, query, *arguments) for _ in range(3))
 
 
 def create(engine: Any, first: int, end: int) -> None:

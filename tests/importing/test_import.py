@@ -152,7 +152,7 @@ def test_killed_in_the_middle_nothing_is_lost(
     count = 3000
     send(source, count)
     command = [sys.executable, "-m", "penstock.cli", "import", "pgmq", "jobs"]
-    command += ["--from", source_dsn, "--dsn", dsn, "--batch", "20"]
+    command += ["--from", source_dsn, "--dsn", dsn, "--batch", "5"]
     kills = 0
     while values(source, "select count(*) from pgmq.q_jobs") != [0]:
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL)

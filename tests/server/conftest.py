@@ -28,7 +28,7 @@ Serve = Callable[..., Running]
 @pytest.fixture
 def run(dsn: str) -> Iterator[Callable[[Command[Any]], Any]]:
     """Runs commands on the test's database, beside the server."""
-    connections = Connections(dsn, None, min_size=1, max_size=1, timeout=10, prepare_threshold=None)
+    connections = Connections(dsn, None, min_size=1, max_size=1, timeout=60, prepare_threshold=None)
     yield connections.run
     connections.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -127,6 +128,8 @@ async def test_hundreds_wait_on_one_connection_and_few_queries(
         " where application_name = 'penstock listener' and datname = current_database()"
     )
     assert db.execute(listening).fetchone() == (1,)
+    while not web.server.context.listener.healthy:  # noqa: ASYNC110 - another thread's
+        await asyncio.sleep(0.01)
     calls = 0
     run = web.server.context.database.run
 
@@ -136,9 +139,10 @@ async def test_hundreds_wait_on_one_connection_and_few_queries(
         return await run(*args)
 
     web.server.context.dispatcher._database.run = counted  # type: ignore[method-assign]
+    begun = time.monotonic()
     await asyncio.sleep(4)
     # Ten topics, many consumers: a look at all of them every second or so.
-    assert calls <= 6
+    assert calls <= 2 + (time.monotonic() - begun)
     for poll in polls:
         poll.cancel()
 

@@ -135,7 +135,7 @@ def test_without_a_dlq_an_exhausted_message_has_failed(http: httpx.Client) -> No
 
 def test_extend_snooze_and_reject(http: httpx.Client) -> None:
     enqueue(http)
-    [lease] = claim(http, visibility_timeout_seconds=1)
+    [lease] = claim(http, visibility_timeout_seconds=60)
     longer = settle(http, lease, "extend", visibility_timeout_seconds=600).json()
     assert longer["visibility_timeout"] > lease["visibility_timeout"]
     assert settle(http, lease, "snooze", delay_seconds=0).json()["status"] == "pending"

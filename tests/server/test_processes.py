@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -19,7 +20,8 @@ def children(pid: int) -> list[int]:
     """The server processes of one that started several; not those that Python itself has."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
+        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+            found += [int(child) for child in (task / "children").read_text().split()]
     return [child for child in found if b"spawn_main" in _command(child)]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import AsyncClient
 
-LIMIT = 30.0  # how long anything is waited for: a test that gets there has failed
+LIMIT = 90.0  # how long anything is waited for: a test that gets there has failed
 
 
 @pytest.fixture

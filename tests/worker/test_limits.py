@@ -47,9 +47,9 @@ async def test_no_more_are_in_flight_than_the_queue_allows(dsn: str, client: Asy
 async def test_what_a_crashed_worker_held_is_free_again_when_its_leases_ran_out(
     dsn: str, client: AsyncClient
 ) -> None:
-    await client.create_queue("work", max_in_flight=3, lease_seconds=2)
+    await client.create_queue("work", max_in_flight=3)
     await client.enqueue_many("work", range(6))
-    held = await client.claim("work", 10, worker="crashed")
+    held = await client.claim("work", 10, worker="crashed", lease_seconds=5)
     assert len(held) == 3
     assert await client.claim("work", 10, worker="another") == []
     app = App()
@@ -90,9 +90,10 @@ async def test_no_more_are_claimed_in_a_second_than_the_queue_allows(
     claimed = sorted(row[0])
     assert len(claimed) == 60
     # A bucket of one second's worth: in any stretch of time, that and what flowed in meanwhile.
+    # Times are noted after tokens are spent: on a busy machine, a quarter of a second later.
     for first, since in enumerate(claimed):
         for last in range(first, len(claimed)):
-            assert last - first + 1 <= 20 + 20 * (claimed[last] - since) + 1
+            assert last - first + 1 <= 20 + 20 * (claimed[last] - since + 0.25) + 1
 
 
 async def test_a_group_is_handled_in_order_one_at_a_time(dsn: str, client: AsyncClient) -> None:

@@ -230,7 +230,7 @@ def test_when_nobody_attends_any_more_enqueuers_stop(
     producer = connect()
     producer.execute("select penstock.enqueue('emails', '1')")
     assert notifications(ear) == []
-    ear.execute("select penstock.attend('emails', 1)")
+    ear.execute("select penstock.attend('emails')")
     producer.execute("select penstock.enqueue('emails', '1')")
     assert notifications(ear) == ["ready"]
 

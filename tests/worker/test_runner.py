@@ -53,11 +53,11 @@ async def test_a_thread_whose_handler_timed_out_keeps_its_slot_until_it_ends(
     most: list[int] = []
     go_on = threading.Event()
 
-    @app.handler("work", timeout=0.05, concurrency=2, retry=RetryPolicy(max_attempts=1))
+    @app.handler("work", timeout=0.5, concurrency=2, retry=RetryPolicy(max_attempts=1))
     def work(message: Delivery) -> None:
         running.append(message.id)
         most.append(len(running))
-        go_on.wait(30)
+        go_on.wait(120)
         running.remove(message.id)
 
     ids = [await client.enqueue("work", n) for n in range(5)]
@@ -71,20 +71,20 @@ async def test_a_thread_whose_handler_timed_out_keeps_its_slot_until_it_ends(
         go_on.set()
         await until(lambda: len(most) == 5, "the others had their turn")
     assert max(most) == 2
-    assert (await client.message(ids[0])).last_error == "TimeoutError: timed out after 0.05 s"
+    assert (await client.message(ids[0])).last_error == "TimeoutError: timed out after 0.5 s"
 
 
 async def test_leases_are_kept_while_handlers_run_and_messages_wait_their_turn(
     dsn: str, client: AsyncClient
 ) -> None:
-    await client.create_queue("work", lease_seconds=2)
+    await client.create_queue("work", lease_seconds=5)
     app = App()
     runs: list[int] = []
 
     @app.handler("work", concurrency=1)
     async def work(message: Delivery) -> None:
         runs.append(message.id)
-        await asyncio.sleep(4.5)
+        await asyncio.sleep(8)
 
     ids = [await client.enqueue("work", n) for n in range(2)]
     async with Worker(app, dsn), Worker(app, dsn):
@@ -97,7 +97,7 @@ async def test_leases_are_kept_while_handlers_run_and_messages_wait_their_turn(
 async def test_a_handler_that_lost_its_lease_is_cancelled_and_settles_nothing(
     dsn: str, client: AsyncClient
 ) -> None:
-    await client.create_queue("work", lease_seconds=2)
+    await client.create_queue("work", lease_seconds=6)
     app = App()
     began = asyncio.Event()
     ended: list[str] = []
