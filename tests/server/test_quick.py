@@ -14,10 +14,11 @@ from penstock.operations import ack_many, claim, create_queue, enqueue_many
 from penstock.server.database import Database
 
 
-@pytest.fixture
-async def database(dsn: str) -> AsyncIterator[Database]:
-    """With one connection: whatever happens on it, the next statement meets it there."""
-    opened = Database(dsn, 1)
+@pytest.fixture(params=[1, 6])
+async def database(dsn: str, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    """With one connection: whatever happens on it, the next statement meets it there. Of more, some
+    are kept from one statement to the next."""
+    opened = Database(dsn, request.param)
     await opened.open()
     await opened.run(create_queue("orders"))
     yield opened
@@ -71,3 +72,24 @@ async def test_a_connection_that_was_cut_off_is_replaced(database: Database, dsn
             break
         except DatabaseUnavailableError:  # it was cut off in the middle
             await asyncio.sleep(0.05)
+
+
+async def test_statements_at_the_same_time_each_get_their_answer(database: Database) -> None:
+    batches = [[f"{n}.{m}" for m in range(3)] for n in range(12)]
+    commands = [enqueue_many("orders", batch) for batch in batches]
+    ids = await asyncio.gather(*(database.run_quick(command) for command in commands))
+    leases = await database.run_quick(claim("orders", 100))
+    payloads = {lease.id: lease.payload for lease in leases}
+    assert [[payloads[id] for id in each] for each in ids] == batches
+
+
+async def test_one_that_is_given_up_leaves_nothing_for_the_next(database: Database) -> None:
+    """Its answer may be on the way: nobody else may take it for theirs."""
+    [id] = await database.run_quick(enqueue_many("orders", ["x"]))
+    given_up = asyncio.ensure_future(database.run_quick(enqueue_many("orders", ["y"] * 1000)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert [lease.id for lease in await database.run_quick(claim("orders"))] == [id]
