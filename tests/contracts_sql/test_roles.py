@@ -65,7 +65,6 @@ def test_a_producer_cannot_claim_by_pretending_to(act_as: As) -> None:
     rows(producer, "select set_config('mdb_queue.act', 'claim 10', false)")
     refused(producer, ["select id from mdb_queue.messages"])
     refused(producer, ["select * from mdb_queue._rows(1, 'order-events')"])
-    refused(producer, ["select * from mdb_queue._claimed_rows(1, 'order-events')"])
 
 
 def test_a_consumer_claims_and_settles_and_does_nothing_else(db: Connection, act_as: As) -> None:

@@ -8,8 +8,11 @@
 -- on what it names, message by message.
 --
 -- What a statement needs to know of itself is kept in settings local to its transaction: mdb_queue.act (what is being
--- done: claim, update, delete or nothing), .held (what the claim handed out), .lane (from which queue), .chosen (what the
--- statement took of it). Those of the session are guesses at what it will ask for next: mdb_queue.count, .lease, .worker.
+-- done: claim, update, delete or nothing), .lane (the queue that a claim has claimed from), .held (the tokens it did so
+-- with), .given (for how many messages), .taken (how many of them its UPDATE took) and .terms (until when, and for whom).
+-- Those of the session are guesses at what it will ask for next: mdb_queue.count, .lease, .worker.
+--
+-- They are set in assignments, not by PERFORM: that would be a query of its own, for ten times the price.
 
 do $type$
 begin
@@ -45,49 +48,48 @@ begin
 end $$;
 
 -- 90,000 to the planner: dearer than any look for messages, and under the 100,000 from which on plans would be compiled.
-create or replace function mdb_queue._nothing() returns setof boolean language sql cost 36000000 rows 1 set search_path = pg_catalog, pg_temp as $$
-  select true where false
-$$;
-
-create or replace function mdb_queue._rows(queue_id integer, queue text) returns setof mdb_queue.message
-language plpgsql strict rows 100 security definer set search_path = pg_catalog, pg_temp as $$
+create or replace function mdb_queue._nothing() returns setof boolean language plpgsql cost 36000000 rows 1 set search_path = pg_catalog, pg_temp as $$
 begin
-  if current_setting('mdb_queue.act', true) ^@ 'claim' then
-    return query select * from mdb_queue._claimed_rows(queue_id, queue);
-  else
-    return query select * from mdb_queue._all_rows(queue_id);
-  end if;
 end $$;
 
+select penstock._unroll($unroll$
 -- The first look of a claim at a queue claims; the second, for the rows to update, shows what was claimed.
-create or replace function mdb_queue._claimed_rows(queue_id integer, queue text) returns setof mdb_queue.message language plpgsql as $$
+-- The planner settings are for the second: see penstock.claim.
+create or replace function mdb_queue._rows(queue_id integer, queue text) returns setof mdb_queue.message
+language plpgsql strict rows 100 security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
 declare
-  held   jsonb := coalesce(mdb_queue._setting('held'), '{}');
-  tokens bigint[];
-  n      integer := 0;
-  l      record;
-  m      mdb_queue.message;
+  act        text := coalesce(current_setting('mdb_queue.act', true), '');
+  held_token bigint;
+  slot       integer;
+  given      integer;
 begin
-  if held ? queue_id::text then
+  if not act ^@ 'claim' then
+    return query select * from mdb_queue._all_rows(queue_id);
+  elsif current_setting('mdb_queue.lane') = '' then
+    -- Of these rows nothing but the id is looked at, and they pass each of the statement's conditions. So what its LIMIT
+    -- takes of them is those with the lowest ids: see _settle_claim.
     return query
-    select t.id, case when t.body_slot is null then coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))) else mdb_queue._body(t.body_slot, t.id) end, t.attempt - 1, t.max_attempts::integer,
-      least(t.enqueued_at, now()), t.last_error, t.enqueued_at
-    from jsonb_array_elements_text(held #> array[queue_id::text, 'tokens']) h (token) cross join penstock._leases_of(h.token::bigint) t;
-    return;
+    select c.id, null::jsonb, 0, 1, '-infinity'::timestamptz, null::text, null::timestamptz
+    from penstock._claim_by_id(queue, mdb_queue._wanted(), coalesce(mdb_queue._setting('lease'), '30')::integer, mdb_queue._setting('worker')) c
+    where case when strpos(current_setting('mdb_queue.held'), c.token::text) > 0 then true
+               else set_config('mdb_queue.held', concat_ws(' ', nullif(current_setting('mdb_queue.held'), ''), c.token), true) is not null end;
+    get diagnostics given = row_count;
+    act := set_config('mdb_queue.given', given::text, true) || set_config('mdb_queue.lane', queue_id::text, true);
+  else
+    foreach held_token in array string_to_array(current_setting('mdb_queue.held'), ' ')::bigint[] loop
+      slot := held_token & 15;
+      --[ slot
+      return query
+      select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64'))) else mdb_queue._body(l.body_slot, l.id) end,
+        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+      from penstock.leased_{slot} l where l.token = held_token order by l.id;
+      --]
+    end loop;
   end if;
-  for l in select * from penstock._claim_by_id(queue, mdb_queue._wanted(), coalesce(mdb_queue._setting('lease'), '30')::integer, mdb_queue._setting('worker')) loop
-    n := n + 1;
-    if n = 1 or l.token <> tokens[cardinality(tokens)] then
-      tokens := tokens || l.token;
-    end if;
-    m := (l.id, coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64'))), l.attempt - 1, l.max_attempts, least(l.enqueued_at, now()), l.last_error, l.enqueued_at);
-    return next m;
-  end loop;
-  if n > 0 then
-    perform set_config('mdb_queue.held', (held || jsonb_build_object(queue_id, jsonb_build_object('tokens', tokens, 'count', n)))::text, true);
-  end if;
-  perform set_config('mdb_queue.lane', queue_id::text, true);
 end $$;
+$unroll$);
 
 -- How many messages a claim asks the engine for: as its text says, or, if that is a parameter, a guess. What proves
 -- too many goes back to its place before the statement ends.
@@ -98,7 +100,8 @@ $$;
 select penstock._unroll($unroll$
 -- Everything in a queue that is not held by the contract's own claims: what waits, and what is leased by token, which is
 -- visible again when that lease ends. Who means to change something is not shown what others are about to take away.
-create or replace function mdb_queue._all_rows(queue_id integer) returns setof mdb_queue.message language plpgsql as $$
+create or replace function mdb_queue._all_rows(queue_id integer) returns setof mdb_queue.message language plpgsql
+set enable_seqscan = on set enable_bitmapscan = on as $$
 #variable_conflict use_column
 declare
   busy xid[] := case when current_setting('mdb_queue.act', true) <> ''

@@ -29,8 +29,8 @@ end $$;
 create or replace function mdb_queue._begin() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  act     text := lower(tg_op);
-  wanted  text;
+  act    text := lower(tg_op);
+  wanted text;
 begin
   if tg_op = 'UPDATE' then
     -- The text of the last claim is remembered: it will most likely be the next one's too.
@@ -40,12 +40,12 @@ begin
       wanted := mdb_queue._is_claim(current_query());
       if wanted is not null then
         act := 'claim ' || wanted;
-        perform set_config('mdb_queue.claim_text', current_query(), false), set_config('mdb_queue.claim_act', act, false);
+        wanted := set_config('mdb_queue.claim_text', current_query(), false) || set_config('mdb_queue.claim_act', act, false);
       end if;
     end if;
   end if;
-  perform set_config('mdb_queue.act', act, true), set_config('mdb_queue.held', '', true), set_config('mdb_queue.lane', '', true),
-    set_config('mdb_queue.chosen', '', true), set_config('mdb_queue.terms', '', true);
+  act := set_config('mdb_queue.act', act, true) || set_config('mdb_queue.lane', '', true) || set_config('mdb_queue.held', '', true)
+    || set_config('mdb_queue.given', '0', true) || set_config('mdb_queue.taken', '0', true) || set_config('mdb_queue.terms', '', true);
   return null;
 end $$;
 
@@ -57,44 +57,48 @@ begin
   if current_setting('mdb_queue.act') ^@ 'claim' then
     -- The row is among those that this statement has claimed. The terms are the same for all, as a rule.
     terms := date_part('epoch', new.visible_at) || ' ' || coalesce(new.claimed_by, '');
-    if current_setting('mdb_queue.terms') = '' then
-      perform set_config('mdb_queue.terms', terms, true);
-    elsif current_setting('mdb_queue.terms') <> terms then
-      perform penstock._fail_value('visible_at, claimed_by', new.visible_at || ', ' || new.claimed_by, 'the same for all messages of a claim');
+    if current_setting('mdb_queue.terms') <> terms then
+      if current_setting('mdb_queue.terms') <> '' then
+        perform penstock._fail_value('visible_at, claimed_by', new.visible_at || ', ' || new.claimed_by, 'the same for all messages of a claim');
+      end if;
+      terms := set_config('mdb_queue.terms', terms, true);
     end if;
-    perform set_config('mdb_queue.chosen', current_setting('mdb_queue.chosen') || ',' || old.id, true);
+    terms := set_config('mdb_queue.taken', (current_setting('mdb_queue.taken')::integer + 1)::text, true);
     return new;
   end if;
   return mdb_queue._update_one(old, new);
 end $$;
 
--- At the end of a claim: what it took gets its terms, if they were not guessed; what it did not take goes back.
+-- At the end of a claim there is nothing left to do if it took what it was given, for as long and for whom it was guessed.
 create or replace function mdb_queue._end() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  chosen bigint[];
-  lane   jsonb;
+  act   text := current_setting('mdb_queue.act');
+  terms text := current_setting('mdb_queue.terms');
 begin
-  if current_setting('mdb_queue.act') ^@ 'claim' then
-    chosen := string_to_array(substr(current_setting('mdb_queue.chosen'), 2), ',');
-    for lane in select value from jsonb_each(coalesce(mdb_queue._setting('held'), '{}')::jsonb) loop
-      perform mdb_queue._settle_claim(array(select jsonb_array_elements_text(lane -> 'tokens')::bigint), (lane ->> 'count')::integer, chosen);
-    end loop;
+  if act ^@ 'claim' and current_setting('mdb_queue.given') <> '0'
+     and (act = 'claim ' or current_setting('mdb_queue.given') <> current_setting('mdb_queue.taken')
+          or substr(terms, strpos(terms, ' ') + 1) <> coalesce(current_setting('mdb_queue.worker', true), '')
+          or abs(split_part(terms, ' ', 1)::double precision - date_part('epoch', clock_timestamp())
+                 - coalesce(mdb_queue._setting('lease'), '30')::integer) >= 1) then
+    perform mdb_queue._settle_claim(string_to_array(current_setting('mdb_queue.held'), ' ')::bigint[], current_setting('mdb_queue.given')::integer,
+      current_setting('mdb_queue.taken')::integer, terms);
   end if;
-  perform set_config('mdb_queue.act', '', true), set_config('mdb_queue.held', '', true), set_config('mdb_queue.lane', '', true);
+  act := set_config('mdb_queue.act', '', true) || set_config('mdb_queue.lane', '', true);
   return null;
 end $$;
 
-create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, chosen bigint[]) returns void language plpgsql as $$
+-- What a claim took gets its terms, if they were not guessed; what it did not take goes back.
+create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, taken integer, terms text) returns void language plpgsql as $$
 declare
-  terms  text := current_setting('mdb_queue.terms');
   until  timestamptz;
   holder text;
 begin
-  if given > cardinality(chosen) then
-    perform penstock._unclaim(t, array(select l.id from penstock._leases_of(t) l where l.id <> all (chosen))) from unnest(tokens) t;
+  if given > taken then
+    perform penstock._unclaim(l.token, array_agg(l.id))
+    from (select l.token, l.id from unnest(tokens) t cross join penstock._leases_of(t) l order by l.id offset taken) l group by l.token;
   end if;
-  if cardinality(chosen) = 0 then
+  if taken = 0 then
     -- The rows to update were looked for first, and not found. No plan is known to do so; but if one does, from now on
     -- this session's claims go the long way round.
     perform set_config('mdb_queue.claim_act', 'update', false);
@@ -106,7 +110,7 @@ begin
      or abs(date_part('epoch', until - clock_timestamp()) - coalesce(mdb_queue._setting('lease'), '30')::integer) >= 1 then
     perform penstock._amend_claim(t, until, holder) from unnest(tokens) t;
   end if;
-  perform mdb_queue._guess(cardinality(chosen), given, date_part('epoch', until - now()), holder);
+  perform mdb_queue._guess(taken, given, date_part('epoch', until - now()), holder);
 end $$;
 
 -- What the session's next claim will most likely ask for. A LIMIT that is a parameter shows when fewer were taken than
