@@ -116,6 +116,7 @@ class Authenticator:
         self._by_id: dict[str, KeyHash] = {}
         self._by_name: dict[str, KeyHash] = {}
         self._loaded_at = -1e9
+        self._changes = 0
         self._loading = asyncio.Lock()
         # Proofs by keyed digest: a leak of this process's memory would not give secrets away.
         self._digest_key = secrets.token_bytes(32)
@@ -128,6 +129,7 @@ class Authenticator:
     def forget(self) -> None:
         """Read the keys again at the next call: one was made or revoked."""
         self._loaded_at = -1e9
+        self._changes += 1
 
     def known(self, authorization: bytes) -> Principal | None:
         """The holder of credentials that are proven, without a wait; else None: `authenticate`."""
@@ -208,12 +210,15 @@ class Authenticator:
         async with self._loading:
             if time.monotonic() - self._loaded_at < RELOAD_SECONDS:
                 return
+            before = self._changes
             found = await self._database.run(oversight.key_hashes())
             # One that is as it was stays the same object: its proofs hold.
             found = [key if (was := self._by_id.get(key.id)) != key else was for key in found]
             self._by_id = {key.id: key for key in found}
             self._by_name = {key.name: key for key in found}
-            self._loaded_at = time.monotonic()
+            # What was asked before a change may not know of it.
+            if before == self._changes:
+                self._loaded_at = time.monotonic()
 
     # Sessions: a cookie that says which key was shown, signed; it ends with the key.
 

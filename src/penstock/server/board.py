@@ -73,6 +73,7 @@ class Board:
         self._database = database
         self._answers: dict[str, Any] = {}
         self._read_at: dict[str, float] = {}
+        self._changes = 0
         self._looking = asyncio.Lock()
         # Some at once: who waits for the whole picture waits half as long.
         self._asking = asyncio.Semaphore(AT_ONCE)
@@ -82,6 +83,7 @@ class Board:
     def forget(self) -> None:
         """Read everything again at the next look: somebody has changed something."""
         self._read_at.clear()
+        self._changes += 1
 
     async def look(self, *parts: str) -> Snapshot:
         """The picture, at most as old as each part may be; those who ask at once share it.
@@ -112,5 +114,8 @@ class Board:
 
     async def _ask(self, name: str) -> None:
         async with self._asking:
+            before = self._changes
             self._answers[name] = await self._database.run(PARTS[name].ask())
-            self._read_at[name] = time.monotonic()
+            # What was asked before a change may not know of it: the next look asks again.
+            if before == self._changes:
+                self._read_at[name] = time.monotonic()
