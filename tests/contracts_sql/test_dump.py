@@ -156,8 +156,8 @@ def test_a_dump_under_load_loses_nothing(
     for thread in threads:
         thread.start()
     try:
-        while len(settled) < 200:
-            pass
+        while len(settled) < 200 and all(thread.is_alive() for thread in threads):
+            stop.wait(0.01)
         committed = set(sent)
         restored(pgmq_dsn, copy_dsn, "pg_restore", pg_bin, tmp_path)
         gone = set(settled)

@@ -190,8 +190,8 @@ begin
 end $$;
 $unroll$);
 
--- The segments that may hold rows, the current one first: what somebody has in hand is most likely there.
+-- The segments that may hold rows, the current one first: what somebody has in hand is most likely there. One expression,
+-- which its callers take in as their own: as a query it was an eighth of an ack through mdb_queue.
 create or replace function penstock._slots_by_age() returns integer[] language sql as $$
-  select array_agg(digit::integer order by n desc)
-  from regexp_split_to_table('0' || translate(pg_sequence_last_value('penstock.ring')::text, '09', ''), '') with ordinality d (digit, n)
+  select string_to_array(reverse('0' || translate(pg_sequence_last_value('penstock.ring')::text, '09', '')), null)::integer[]
 $$;
