@@ -29,6 +29,7 @@ NOTICE: Final = (
 )
 DROPPED: Final = {"async", "await"}
 NAMES: Final = {
+    "AsyncAlone": "Alone",
     "AsyncClient": "Client",
     "AsyncConnection": "Connection",
     "AsyncConnectionPool": "ConnectionPool",

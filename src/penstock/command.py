@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +23,13 @@ class Command(Generic[T]):
     sql: str
     params: Mapping[str, Any]
     decode: Callable[[Rows], T]
+    # Its commit need not wait for the disk: what a crash takes back will just be done again.
+    light: bool = False
+
+    @property
+    def alone(self) -> str:
+        """The statement for where nothing else is in its transaction."""
+        return _lightly(self.sql) if self.light else self.sql
 
     def numbered(self) -> tuple[Any, ...]:
         """The statement with `$1` parameters, and their values, as asyncpg takes them:
@@ -43,13 +51,21 @@ class Command(Generic[T]):
 
     def then(self, more: Callable[[T], U]) -> Command[U]:
         """The same statement, with its answer read further."""
-        return Command(self.sql, self.params, lambda rows: more(self.decode(rows)))
+        return Command(self.sql, self.params, lambda rows: more(self.decode(rows)), self.light)
 
 
 def call(function: str, /, columns: str = "*", **types: str) -> str:
     """The text that calls a function of ours, every argument by name and with its type."""
     arguments = ", ".join(f"{name} => %({name})s::{type_}" for name, type_ in types.items())
     return f"select {columns} from penstock.{function}({arguments})"
+
+
+@cache
+def _lightly(sql: str) -> str:
+    return f"""select it.*
+from pg_catalog.set_config('synchronous_commit', 'off', true), (
+{sql}
+) it"""
 
 
 def nothing(rows: Rows) -> None:

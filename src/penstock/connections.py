@@ -25,6 +25,7 @@ from penstock.errors import (
     SchemaNewerError,
     translated,
 )
+from penstock.quick import Alone
 from penstock.twins import check, locate
 
 T = TypeVar("T")
@@ -55,12 +56,16 @@ class Connections:
             "fallback_application_name": "penstock",
         }
         self._pool: Pool | None = None
+        # Of few connections none is kept: all the others would wait for what is left.
+        self._alone = Alone(self.borrow, most=max_size // 3)
         self._lent: set[AnyConnection] = set()
         self._opening = Lock()
         self._closed = False
 
     def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
         """Run one command; alone it is a transaction, on the caller's connection part of one."""
+        if connection is None and self._own is None:
+            return self._alone.run(command)
         with self.borrow(connection) as borrowed:
             return command.decode(_execute(command, borrowed))
 
@@ -104,6 +109,7 @@ class Connections:
     def close(self) -> None:
         """Give the pool's connections back. The caller's own stay as they are."""
         self._closed = True
+        self._alone.close()
         if self._pool is not None:
             self._pool.close()
 

@@ -24,6 +24,7 @@ from penstock.errors import (
     SchemaNewerError,
     translated,
 )
+from penstock.quick import AsyncAlone
 from penstock.twins import check_async, locate_async
 
 T = TypeVar("T")
@@ -54,12 +55,16 @@ class AsyncConnections:
             "fallback_application_name": "penstock",
         }
         self._pool: Pool | None = None
+        # Of few connections none is kept: all the others would wait for what is left.
+        self._alone = AsyncAlone(self.borrow, most=max_size // 3)
         self._lent: set[AnyConnection] = set()
         self._opening = Lock()
         self._closed = False
 
     async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
         """Run one command; alone it is a transaction, on the caller's connection part of one."""
+        if connection is None and self._own is None:
+            return await self._alone.run(command)
         async with self.borrow(connection) as borrowed:
             return command.decode(await _execute(command, borrowed))
 
@@ -103,6 +108,7 @@ class AsyncConnections:
     async def close(self) -> None:
         """Give the pool's connections back. The caller's own stay as they are."""
         self._closed = True
+        await self._alone.close()
         if self._pool is not None:
             await self._pool.close()
 

@@ -45,14 +45,14 @@ def claim(
     lease_seconds: Duration | None = None,
     worker: str | None = None,
 ) -> Command[list[Lease]]:
-    """Up to `count` messages, each under a lease."""
+    """Up to `count` messages, each under a lease. What a crash forgets of it is claimed again."""
     params = {
         "queue": check.text("queue", queue),
         "count": check.whole("count", count),
         "lease_seconds": check.whole_seconds("lease_seconds", lease_seconds),
         "worker": check.optional_text("worker", worker),
     }
-    return Command(_CLAIM, params, lambda rows: [_lease(row) for row in rows])
+    return Command(_CLAIM, params, lambda rows: [_lease(row) for row in rows], light=True)
 
 
 def ack(lease: LeaseLike) -> Command[None]:
@@ -154,21 +154,12 @@ def _states(rows: Rows) -> dict[int, SettledState]:
 
 
 def _lease(row: Sequence[Any]) -> Lease:
-    (id, token, queue, payload, raw, headers, *rest) = row
-    (key, priority, group, attempt, max_attempts, enqueued_at, until, expires_at, *last) = rest
+    # fmt: off
+    (id, token, queue, payload, raw, headers, key, priority, group, attempt, max_attempts,
+     enqueued_at, until, expires_at, last_error, original_queue) = row
     return Lease(
-        id,
-        token,
-        queue,
-        decode_payload(payload, raw),
-        decode_json(headers) or {},
-        key,
-        priority,
-        group,
-        attempt,
-        max_attempts,
-        utc(enqueued_at),
-        utc(until),
-        utc(expires_at),
-        *last,
+        id, token, queue, decode_payload(payload, raw), decode_json(headers) or {}, key, priority,
+        group, attempt, max_attempts, utc(enqueued_at), utc(until), utc(expires_at), last_error,
+        original_queue,
     )
+    # fmt: on

@@ -56,7 +56,7 @@ def claim_rows(want: Want, worker: str) -> Command[Rows]:
         "lease_seconds": want.lease_seconds,
         "worker": worker,
     }
-    return Command(_text("claim"), params, lambda rows: rows)
+    return Command(_text("claim"), params, lambda rows: rows, light=True)
 
 
 def ack_rows(ids: Sequence[int], tokens: Sequence[int]) -> Command[Rows]:
@@ -79,7 +79,7 @@ def look(wants: Sequence[Want], worker: str) -> Command[dict[str, Found]]:
         "lease_seconds": [want.lease_seconds for want in wants],
         "worker": worker,
     }
-    return Command(_text("look"), params, _found)
+    return Command(_text("look"), params, _found, light=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def dequeue(wants: Sequence[LaneWant]) -> Command[list[Found]]:
                 each.rows.append(lease)
         return found
 
-    return Command(_text("dequeue"), params, decode)
+    return Command(_text("dequeue"), params, decode, light=True)
 
 
 def attend(queues: Sequence[str], seconds: int) -> Command[dict[str, float | None]]:

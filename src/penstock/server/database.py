@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 from penstock.command import Command
 from penstock.connections_async import AnyConnection, AsyncConnections
 from penstock.errors import DatabaseUnavailableError
-from penstock.server.quick import Quick
 
 T = TypeVar("T")
 # While the database is away, one call in this time tries it; the others are refused at once,
@@ -26,8 +25,6 @@ class Database:
         self._connections = AsyncConnections(
             dsn, None, min_size=1, max_size=pool, timeout=5, prepare_threshold=1
         )
-        # Of few connections none is kept: all the others would wait for what is left.
-        self._quick = Quick(self._connections, most=pool // 3)
         self._away: DatabaseUnavailableError | None = None
         self._retry_at = 0.0
 
@@ -41,7 +38,6 @@ class Database:
         await self._connections.open()
 
     async def close(self) -> None:
-        await self._quick.close()
         await self._connections.close()
 
     async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
@@ -51,17 +47,6 @@ class Database:
         self._refuse_while_away()
         try:
             answer = await self._connections.run(command)
-        except DatabaseUnavailableError as error:
-            self._note(error)
-            raise
-        self._away = None
-        return answer
-
-    async def run_quick(self, command: Command[T]) -> T:
-        """Run one of the commands that most requests are made of; see `quick`."""
-        self._refuse_while_away()
-        try:
-            answer = await self._quick.run(command)
         except DatabaseUnavailableError as error:
             self._note(error)
             raise

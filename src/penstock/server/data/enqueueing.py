@@ -134,7 +134,7 @@ async def _run(
 ) -> list[int]:
     """All or none; the ids in the order of the messages."""
     if len(parts) == 1 and connection is None:
-        return await database.run_quick(parts[0].command)
+        return await database.run(parts[0].command)
     if len(parts) == 1:
         return await database.run(parts[0].command, connection)
     if connection is None:

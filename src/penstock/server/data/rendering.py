@@ -50,7 +50,12 @@ def claim_documents(
         lease_seconds=None if lease_seconds is None else timedelta(seconds=lease_seconds),
         worker=worker,
     )
-    return Command(command.sql, command.params, lambda rows: [claimed(row, worker) for row in rows])
+    return Command(
+        command.sql,
+        command.params,
+        lambda rows: [claimed(row, worker) for row in rows],
+        light=command.light,
+    )
 
 
 def claimed(row: Sequence[Any], worker: str) -> d.Message:

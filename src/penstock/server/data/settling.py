@@ -87,7 +87,7 @@ async def settle_messages(call: Call) -> SettledMany:
 async def _ack_all(call: Call, wanted: Sequence[Settlement]) -> SettledMany:
     """What most calls are, in one statement, without a transaction around it."""
     leases = [(int(each.id), int(each.lease_token)) for each in wanted]
-    done = await call.context.database.run_quick(operations.ack_many(leases))
+    done = await call.context.database.run(operations.ack_many(leases))
     return _counted(
         call,
         [

@@ -59,7 +59,7 @@ class Together:
         self, kind: Kind, messages: Sequence[NewMessage | JsonText]
     ) -> Sequence[int | Exception]:
         try:
-            return await self._database.run_quick(_command(kind, messages))
+            return await self._database.run(_command(kind, messages))
         except (DatabaseUnavailableError, QueueNotFoundError):  # of all of them
             raise
         except (PenstockError, psycopg.Error) as error:
@@ -79,7 +79,7 @@ class Together:
 
     async def _claim(self, want: Want, counts: Sequence[int]) -> Sequence[list[d.Message]]:
         command = claim_documents(want.topic, sum(counts), want.lease_seconds, want.worker)
-        found = await self._database.run_quick(command)
+        found = await self._database.run(command)
         shares = []
         for count in counts:  # in the order in which they came
             shares.append(found[:count])
@@ -91,9 +91,9 @@ class Together:
             # Two proofs for one message: which of them was right, only one by one can tell.
             return [await self._ack_one(lease) for lease in leases]
         if len(leases) == 1:
-            await self._database.run_quick(ack(leases[0]))
+            await self._database.run(ack(leases[0]))
             return [None]
-        settled = await self._database.run_quick(ack_many(leases))
+        settled = await self._database.run(ack_many(leases))
         return [None if id in settled else _lost(id) for id, _ in leases]
 
     async def _ack_one(self, lease: tuple[int, int]) -> Exception | None:

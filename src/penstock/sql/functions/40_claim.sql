@@ -1,3 +1,10 @@
+-- A number for a claim: its tokens are this, and 16 if the queue keeps history, and the segment. A sequence may give a number
+-- once more after a crash, to a claim whose commit did not wait for the disk: the chance in it keeps whoever holds the
+-- first one's leases from settling the second one's.
+create or replace function penstock._lease_number() returns bigint language sql as $$
+  select (nextval('penstock.lease_number') * 4096 + (random() * 4095)::integer) * 32
+$$;
+
 -- Claims up to count messages under a lease: highest priority first, then in order of position.
 -- Locks: ROW EXCLUSIVE on the segments it looks at; the rows it takes. Uses ready_N_lane from the lane's floor on.
 -- The planner settings keep the index scans that an empty table's statistics would talk the planner out of.
@@ -22,7 +29,7 @@ begin
   -- The short way, for a queue with one priority and nothing special about it: one look at the queue and its registers,
   -- and one statement that takes the messages and hands them out.
   select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), started + make_interval(secs => coalesce(claim.lease_seconds, q.lease_seconds)),
-    nextval('penstock.lease_number') * 32 + case when q.keep_history > 0 then 16 else 0 end,
+    penstock._lease_number() + case when q.keep_history > 0 then 16 else 0 end,
     date_part('epoch', started) * 1e6 >= pg_sequence_last_value(q.sweep_register)
   into lane_queue, lane_rank, lane_floor, until, lease_token, due
   from penstock.queue q

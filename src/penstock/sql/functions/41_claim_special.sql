@@ -7,7 +7,7 @@ declare
   started    timestamptz := clock_timestamp();
   until      timestamptz;
   q          penstock.queue;
-  lease_base bigint := nextval('penstock.lease_number') * 32;
+  lease_base bigint := penstock._lease_number();
   allowed    integer;
   wanted     integer;
   n          integer;
@@ -260,7 +260,7 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   started    timestamptz := clock_timestamp();
-  lease_base bigint := nextval('penstock.lease_number') * 32;
+  lease_base bigint := penstock._lease_number();
   q          penstock.queue;
   slot integer;
 begin

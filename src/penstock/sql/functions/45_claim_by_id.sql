@@ -5,7 +5,7 @@
 -- the other, and no claim pays for a parameter that most never use.
 create or replace function penstock._derive_by_id(source regprocedure) returns void language plpgsql as $$
 declare
-  number  constant text := 'nextval(''penstock.lease_number'') * 32';
+  number  constant text := 'penstock._lease_number()';
   derived text := pg_get_functiondef(source);
 begin
   if strpos(derived, number) = 0 then

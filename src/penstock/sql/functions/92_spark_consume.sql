@@ -136,7 +136,7 @@ begin
         slot := substr(live, i, 1);
         while taken < allowed and bytes < most_bytes loop
           -- A token for each piece, so that looking at a piece does not mean looking at all before it.
-          lease := nextval('penstock.lease_number') * 32 + keeps + slot;
+          lease := penstock._lease_number() + keeps + slot;
           n := penstock._take_special(slot, q, lane, least(allowed - taken, piece), lease, until, worker);
           exit when n = 0;
           tokens := tokens || lease;
