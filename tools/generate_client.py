@@ -29,6 +29,7 @@ NOTICE: Final = (
 )
 DROPPED: Final = {"async", "await"}
 NAMES: Final = {
+    "AsyncAcks": "Acks",
     "AsyncAlone": "Alone",
     "AsyncClient": "Client",
     "AsyncConnection": "Connection",

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from penstock import insights, operations
+from penstock.acks import Acks
 from penstock.client_schedules import ScheduleVerbs
 from penstock.command import Command
 from penstock.connections import AnyConnection, Connections
@@ -63,6 +64,7 @@ class Client(ScheduleVerbs):
             timeout=timeout,
             prepare_threshold=prepare_threshold,
         )
+        self._acks = Acks(self.run, together=connection is None)
 
     def open(self) -> None:
         """Connect and check the schema now; the first call does it otherwise."""
@@ -168,13 +170,13 @@ class Client(ScheduleVerbs):
 
     def ack(self, lease: LeaseLike, *, connection: AnyConnection | None = None) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
-        self.run(operations.ack(lease), connection)
+        self._acks.one(lease, connection)
 
     def ack_many(
         self, leases: Sequence[LeaseLike], *, connection: AnyConnection | None = None
     ) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
-        return self.run(operations.ack_many(leases), connection)
+        return self._acks.many(leases, connection)
 
     def nack(
         self,

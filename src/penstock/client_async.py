@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from penstock import insights, operations
+from penstock.acks import AsyncAcks
 from penstock.client_schedules_async import AsyncScheduleVerbs
 from penstock.command import Command
 from penstock.connections_async import AnyConnection, AsyncConnections
@@ -62,6 +63,7 @@ class AsyncClient(AsyncScheduleVerbs):
             timeout=timeout,
             prepare_threshold=prepare_threshold,
         )
+        self._acks = AsyncAcks(self.run, together=connection is None)
 
     async def open(self) -> None:
         """Connect and check the schema now; the first call does it otherwise."""
@@ -167,13 +169,13 @@ class AsyncClient(AsyncScheduleVerbs):
 
     async def ack(self, lease: LeaseLike, *, connection: AnyConnection | None = None) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
-        await self.run(operations.ack(lease), connection)
+        await self._acks.one(lease, connection)
 
     async def ack_many(
         self, leases: Sequence[LeaseLike], *, connection: AnyConnection | None = None
     ) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
-        return await self.run(operations.ack_many(leases), connection)
+        return await self._acks.many(leases, connection)
 
     async def nack(
         self,

@@ -19,7 +19,6 @@ Row: TypeAlias = Sequence[Any]
 # The longest queue name that fits into the name of a channel, which has at most 63 bytes.
 _WHOLE_NAME: Final = 54
 _NOTIFY: Final = "select pg_notify(%(channel)s::text, %(payload)s::text)"
-_ACK_MANY: Final = call("ack_many", ids="bigint[]", tokens="bigint[]")
 _BEAT: Final = call("beat", worker="text", state="text", started_at="timestamptz", report="jsonb")
 _RETIRE: Final = call("retire", worker="text")
 
@@ -59,16 +58,23 @@ def claim_rows(want: Want, worker: str) -> Command[Rows]:
     return Command(_text("claim"), params, lambda rows: rows, light=True)
 
 
-def ack_rows(ids: Sequence[int], tokens: Sequence[int]) -> Command[Rows]:
-    """Ack leases of one's own, unchecked; the ids that were settled.
+def ack_pairs(pairs: Sequence[tuple[int, int]]) -> Command[set[int]]:
+    """Ack leases by their (id, token), which are taken as they are; the ids that were settled.
 
-    The arrays go as text: written here in a tenth of the time that psycopg takes for lists.
+    As `ack_many`, in less time: arrays go as text, written here in a tenth of the time that psycopg
+    takes for lists; and the answer is one row, and empty where all were settled.
     """
+    ids = [id for id, _ in pairs]
     params = {
         "ids": f"{{{','.join(map(str, ids))}}}",
-        "tokens": f"{{{','.join(map(str, tokens))}}}",
+        "tokens": f"{{{','.join([str(token) for _, token in pairs])}}}",
     }
-    return Command(_ACK_MANY, params, lambda rows: rows)
+
+    def decode(rows: Rows) -> set[int]:
+        settled = scalar(rows)
+        return set(ids if settled is None else settled)
+
+    return Command(_text("ack"), params, decode)
 
 
 def look(wants: Sequence[Want], worker: str) -> Command[dict[str, Found]]:

@@ -15,7 +15,7 @@ from penstock import operations
 from penstock.command import Command
 from penstock.errors import DatabaseUnavailableError, PenstockError
 from penstock.link import Link
-from penstock.operations.waiting import ack_rows
+from penstock.operations.waiting import ack_pairs
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Outcome, Reject, Retry, Snooze
 
@@ -136,8 +136,7 @@ def _pairs(verdicts: list[Verdict]) -> list[tuple[int, int]]:
 
 
 def _ack(verdicts: list[Verdict]) -> Command[Any]:
-    ids, tokens = zip(*_pairs(verdicts), strict=True)
-    return ack_rows(ids, tokens).then(lambda rows: {row[0] for row in rows})
+    return ack_pairs(_pairs(verdicts))
 
 
 def _nack(verdicts: list[Verdict]) -> Command[Any]:
