@@ -225,6 +225,28 @@ def test_a_limit_may_be_a_parameter(db: Connection, limit: int) -> None:
     assert {row[0] for row in rows(db, "select attempt_count from mdb_queue.messages")} == {1}
 
 
+def test_a_claim_may_reach_over_segments(db: Connection) -> None:
+    ids = []
+    for n in range(12):
+        ids.append(enqueue(db, n))
+        if n % 4 == 3:
+            rows(db, "select penstock._rotate()")
+    statement = claim_by("w", "$1")
+    # All three segments are claimed from, by a guess, and two give back.
+    assert [row[0] for row in rows(db, statement, 6)] == ids[:6]
+    assert [row[0] for row in rows(db, CLAIM)] == ids[6:]
+    found = "select id, attempt_count, claimed_by from mdb_queue.messages order by id"
+    workers = ["w"] * 6 + ["worker-1"] * 6
+    assert rows(db, found) == [(number, 1, workers[n]) for n, number in enumerate(ids)]
+
+
+def test_a_claim_has_the_same_terms_for_all_its_messages(db: Connection) -> None:
+    ids = [enqueue(db, n) for n in range(3)]
+    with pytest.raises(psycopg.Error, match="allowed: the same for all messages of a claim"):
+        rows(db, CLAIM.replace("'worker-1'", "'worker-' || m.id"))
+    assert [row[0] for row in rows(db, CLAIM)] == ids
+
+
 def test_a_claim_of_other_words_works_too(db: Connection) -> None:
     ids = [enqueue(db, {"kind": "ab"[n % 2]}) for n in range(30)]
     chosen = CLAIM.replace("ORDER BY", "AND payload ->> 'kind' = 'b' ORDER BY")
