@@ -9,7 +9,7 @@ from types import TracebackType
 from starlette.types import Receive, Scope
 
 from penstock.server.problems import HttpError
-from penstock.server.protocol import is_whole, take_small
+from penstock.server.protocol import is_whole, look_at_small, take_small
 from penstock.server.settings import ServerSettings
 
 # What is left of a refused body is not waited for.
@@ -40,6 +40,19 @@ class Bodies:
         if body is not None:
             self._take(len(body), reading.taken)
         return body
+
+    def look(self, scope: Scope) -> bytes | None:
+        """Such a body, which stays where it is; it counts until `leave`."""
+        encoding, length = _headers(scope)
+        if encoding or length > self._one:
+            return None
+        body = look_at_small(scope, min(self._one, self._all - self._held))
+        if body is not None:
+            self._held += len(body)
+        return body
+
+    def leave(self, body: bytes) -> None:
+        self._held -= len(body)
 
     async def begin(self, reading: Reading) -> bytes:
         if is_whole(reading.scope):

@@ -7,17 +7,27 @@ ASGI: as Starlette's middleware and routes the same cost more than the request i
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.errors import QueueNotFoundError
 from penstock.server.context import Context
 from penstock.server.exchange import Exchange, log
 from penstock.server.matching import Paths
-from penstock.server.protocol import send_whole
-from penstock.server.routing import Endpoint, Reply, encoded, headers_of, other_method
+from penstock.server.protocol import CYCLE, send_whole
+from penstock.server.routing import (
+    Call,
+    Endpoint,
+    Reply,
+    Soon,
+    encoded,
+    headers_of,
+    other_method,
+)
 
 _GZIP_FROM: Final = 1000
 _HEAD: Final = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n"
@@ -37,12 +47,13 @@ class Entrance:
         self._paths = paths
         self._app = app
         self._finished = finished
+        self._sending: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = scope["exchange"] = Exchange(scope)
+        exchange = scope["exchange"] = scope.get("exchange") or Exchange(scope)
         try:
             found = self._paths.find(scope["path"])
             if found is None:
@@ -64,17 +75,81 @@ class Entrance:
         finally:
             self._finished(scope, exchange)
 
+    def take(self, scope: Scope, begin_task: Callable[[], None]) -> bool:
+        """Take a request that has arrived as a whole, if its endpoint can do without a task.
+
+        A task costs 7 us: a fifth of what Python does for an enqueue. Where anything is unusual
+        nothing has been done, and the task finds the same, and says so.
+        """
+        found = self._paths.find(scope["path"])
+        endpoint = None if found is None else found[0].get(scope["method"])
+        if found is None or endpoint is None or endpoint.soon is None:
+            return False
+        scope["exchange"] = Exchange(scope)
+        scope["path_params"] = found[1]
+        try:
+            begun = endpoint.begin(self._context, scope)
+        except Exception:
+            return False
+        if begun is None:
+            return False
+        call, soon = begun
+
+        def end(future: asyncio.Future[Any]) -> None:
+            self._context.bodies.leave(call.raw)
+            if isinstance(future.exception(), QueueNotFoundError):
+                begin_task()
+            else:
+                self._end(endpoint, call, soon)
+
+        soon.future.add_done_callback(end)
+        return True
+
+    def _end(self, endpoint: Endpoint, call: Call, soon: Soon) -> None:
+        """Answer what was taken, and is done."""
+        scope, exchange = call.scope, call.exchange
+        try:
+            error = soon.future.exception()
+            if error is None:
+                reply = endpoint.reply(soon.finish(call, soon.future.result()))
+            else:
+                reply = endpoint.refusal(self._context, error, exchange)
+            if not _send_at_once(scope, reply, encoded(reply)):
+                sending = asyncio.ensure_future(self._send(scope, reply))
+                self._sending.add(sending)
+                sending.add_done_callback(self._sending.discard)
+                return
+        except Exception:
+            log.exception("request %s failed", exchange.request_id)
+            exchange.status = exchange.status or 500
+            scope[CYCLE].transport.close()
+        self._finished(scope, exchange)
+
+    async def _send(self, scope: Scope, reply: Reply) -> None:
+        try:
+            await _send_reply(scope, scope[CYCLE].send, reply)
+        finally:
+            self._finished(scope, scope["exchange"])
+
+
+def _send_at_once(scope: Scope, reply: Reply, body: bytes) -> bool:
+    """Send it in one write; or nothing, where that cannot be."""
+    exchange: Exchange = scope["exchange"]
+    if reply.headers or (exchange.gzip and len(body) >= _GZIP_FROM):
+        return False
+    exchange.status = reply.status
+    exchange.sent = len(body)
+    head = _HEAD % (reply.media_type.encode(), len(body), exchange.request_id.encode())
+    return send_whole(scope, head, reply.status, body)
+
 
 async def _send_reply(scope: Scope, send: Send, reply: Reply) -> None:
+    body = encoded(reply)
+    if _send_at_once(scope, reply, body):
+        return
     exchange: Exchange = scope["exchange"]
     exchange.status = reply.status
-    body = encoded(reply)
     request_id = exchange.request_id.encode()
-    if not reply.headers and not (exchange.gzip and len(body) >= _GZIP_FROM):
-        exchange.sent = len(body)
-        head = _HEAD % (reply.media_type.encode(), len(body), request_id)
-        if send_whole(scope, head, reply.status, body):
-            return
     headers = [*headers_of(reply, len(body)), (b"x-request-id", request_id)]
     if exchange.gzip and len(body) >= _GZIP_FROM:
         headers, body = _compressed(headers, body)

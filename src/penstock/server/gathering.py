@@ -112,6 +112,10 @@ class Gatherer(Generic[K, I, O]):
 
     async def submit(self, key: K, item: I, caller: Hashable) -> O:
         """Do it, with whatever else of its kind there is to do; `caller` tells callers apart."""
+        return await self.put(key, item, caller)
+
+    def put(self, key: K, item: I, caller: Hashable) -> asyncio.Future[O]:
+        """The same, for who has other things to do meanwhile."""
         future: asyncio.Future[O] = asyncio.get_running_loop().create_future()
         line = self._lines.get(key)
         if line is None:
@@ -123,7 +127,7 @@ class Gatherer(Generic[K, I, O]):
             task = asyncio.create_task(self._serve(key, line))
             self._serving.add(task)
             task.add_done_callback(self._serving.discard)
-        return await future
+        return future
 
     async def _serve(self, key: K, line: _Line[I, O]) -> None:
         waiting = line.waiting

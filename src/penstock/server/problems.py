@@ -54,7 +54,7 @@ class HttpError(Exception):
         self.fields = fields
 
 
-def describe(error: Exception) -> tuple[Problem, dict[str, str]]:
+def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
     """The problem that an exception stands for, and the headers that go with it."""
     if isinstance(error, HttpError):
         problem = _problem(error.status, error.code, error.detail, error.hint, error.fields)

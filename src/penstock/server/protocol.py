@@ -7,8 +7,11 @@ closed before they cost anything. An answer that is there as a whole goes out in
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Final, Protocol
 
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -31,18 +34,27 @@ _BUSY: Final = (
 )
 
 
+class Taker(Protocol):
+    """Who may take requests that have arrived as a whole."""
+
+    def take(self, scope: Any, begin_task: Callable[[], None]) -> bool:
+        """Whether it is taken. If not, or if it turns out to need more, a task does it."""
+
+
 class Guarded(HttpToolsProtocol):
     """One connection."""
 
     max_connections: ClassVar[int] = 20_000
     head_seconds: ClassVar[float] = 60
+    taker: ClassVar[Taker]
 
     @classmethod
-    def limited(cls, settings: ServerSettings) -> type[Guarded]:
+    def limited(cls, settings: ServerSettings, taker: Taker) -> type[Guarded]:
         """The protocol with these limits."""
         limits = {
             "max_connections": settings.max_connections,
             "head_seconds": settings.idle_seconds,
+            "taker": taker,
         }
         return type("Limited", (cls,), limits)
 
@@ -52,6 +64,8 @@ class Guarded(HttpToolsProtocol):
         self._in_head = True
         self._idle_since: float | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._receiving = False
+        self._begun: RequestResponseCycle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -69,7 +83,16 @@ class Guarded(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
-        super().data_received(data)
+        self._receiving = True
+        try:
+            super().data_received(data)
+        finally:
+            self._receiving = False
+        if self._begun is not None:
+            cycle, self._begun = self._begun, None
+            task = partial(self._start_asgi_task, cycle, self.app)
+            if cycle.more_body or not self.taker.take(cycle.scope, task):
+                task()
         if self._in_head and self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.transport.write(_TOO_LARGE)
             self.transport.close()
@@ -85,6 +108,13 @@ class Guarded(HttpToolsProtocol):
         self._idle_since = None
         super().on_headers_complete()
         self.scope[CYCLE] = self.cycle  # type: ignore[typeddict-unknown-key]
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Not before all is read that has come: what is whole by then may need no task."""
+        if self._receiving:
+            self._begun = cycle
+        else:
+            super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """As uvicorn's, which sets a timer after each answer and cancels it at the next request."""
@@ -125,15 +155,20 @@ def take_small(scope: Any, most: int) -> bytes | None:
 
     Above 64 KiB uvicorn stops reading from the connection, and `receive` lets it go on.
     """
+    body = look_at_small(scope, most)
+    if body is not None:
+        cycle: RequestResponseCycle = scope[CYCLE]
+        cycle.body.clear()
+        cycle.message_event.clear()
+    return body
+
+
+def look_at_small(scope: Any, most: int) -> bytes | None:
+    """The same, and it is left there to be received."""
     cycle: RequestResponseCycle | None = scope.get(CYCLE)
     if cycle is None or cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
         return None
-    if len(cycle.body) > min(most, _SMALL):
-        return None
-    body = bytes(cycle.body)
-    cycle.body.clear()
-    cycle.message_event.clear()
-    return body
+    return bytes(cycle.body) if len(cycle.body) <= min(most, _SMALL) else None
 
 
 def send_whole(scope: Any, head: bytes, status: int, body: bytes) -> bool:

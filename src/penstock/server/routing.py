@@ -11,9 +11,10 @@ raises becomes a problem: PenstockErrors by their table, HttpErrors as they say.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -29,6 +30,7 @@ from penstock.server.context import Context
 from penstock.server.exchange import Exchange, log
 from penstock.server.invalid import invalid
 from penstock.server.problems import MEDIA_TYPE, HttpError, describe
+from penstock.server.protocol import CYCLE
 from penstock.server.whole_numbers import Shape
 
 T = TypeVar("T")
@@ -102,8 +104,16 @@ class Call:
         self.principal.require(scope, queue)
 
 
+class Soon(NamedTuple):
+    """A request under way without a task: what it waits for, and what to answer with then."""
+
+    future: asyncio.Future[Any]
+    finish: Callable[[Call, Any], Any]
+
+
 class Endpoint:
-    """One method of one path."""
+    """One method of one path. `soon` is for what most requests are, where there is nothing to do
+    but to wait for one thing; it leaves the others to the handler."""
 
     def __init__(
         self,
@@ -120,6 +130,7 @@ class Endpoint:
         body_schema: Mapping[str, Any] | None = None,
         media_type: str = "application/json",
         hidden: bool = False,
+        soon: Callable[[Call], Soon | None] | None = None,
     ) -> None:
         self.method = method
         self.path = path
@@ -133,6 +144,7 @@ class Endpoint:
         self.body_schema = body_schema
         self.media_type = media_type
         self.hidden = hidden
+        self.soon = soon
         self.status = next(iter(answers))
         self._decoder = None if body is None else msgspec.json.Decoder(body)
         self._shape: Shape | None = None
@@ -151,9 +163,36 @@ class Endpoint:
             exchange.status = 499
             return None
         except Exception as error:
-            if isinstance(error, LeaseLostError):
-                context.metrics.moved("lost", 1)
-            return problem_reply(error, exchange)
+            return self.refusal(context, error, exchange)
+
+    def begin(self, context: Context, scope: AsgiScope) -> tuple[Call, Soon] | None:
+        """Begin what needs no task, with a body that is there; None, or an error, and nothing was.
+
+        `soon` itself comes last: after it, the request is under way. The body counts as held.
+        """
+        scope["exchange"].route = self.path
+        principal = self._known(context, scope)
+        if principal is None or scope["query_string"] or self._decoder is None or not self.soon:
+            return None
+        check_json(scope)
+        raw = context.bodies.look(scope)
+        if raw is None:
+            return None
+        soon = None
+        try:
+            call = Call(context, scope, scope[CYCLE].receive, principal)
+            call.raw = raw
+            call.body = self._decoder.decode(raw)
+            soon = self.soon(call)
+        finally:
+            if soon is None:
+                context.bodies.leave(raw)
+        return None if soon is None else (call, soon)
+
+    def refusal(self, context: Context, error: BaseException, exchange: Exchange) -> Reply:
+        if isinstance(error, LeaseLostError):
+            context.metrics.moved("lost", 1)
+        return problem_reply(error, exchange)
 
     async def _answer(self, context: Context, scope: AsgiScope, receive: Receive) -> Reply:
         call = Call(
@@ -167,12 +206,12 @@ class Endpoint:
         elif scope["query_string"]:
             _query(_NoQuery, scope["query_string"])
         if self._decoder is None:
-            return self._reply(await self.handler(call))
+            return self.reply(await self.handler(call))
         check_json(scope)
         async with context.bodies.read(scope, receive) as raw:
             call.raw = raw
             call.body = self._decoded(self._decoder, raw)
-            return self._reply(await self.handler(call))
+            return self.reply(await self.handler(call))
 
     def _known(self, context: Context, scope: AsgiScope) -> Principal | None:
         """Who calls, where that is known without a wait."""
@@ -207,7 +246,7 @@ class Endpoint:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise invalid(error, "body", raw) from None
 
-    def _reply(self, answer: Any) -> Reply:
+    def reply(self, answer: Any) -> Reply:
         return answer if isinstance(answer, Reply) else Reply(answer, self.status)
 
 
@@ -256,7 +295,7 @@ def other_method(allowed: Mapping[str, Endpoint], scope: AsgiScope) -> Reply:
     return problem_reply(error, scope["exchange"])
 
 
-def problem_reply(error: Exception, exchange: Exchange) -> Reply:
+def problem_reply(error: BaseException, exchange: Exchange) -> Reply:
     problem, headers = describe(error)
     problem.request_id = exchange.request_id
     if problem.status == 500:

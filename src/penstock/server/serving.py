@@ -80,9 +80,10 @@ def make_server(
     `notes` is the directory in which servers that share a port note their numbers.
     """
     context = Context(dsn, settings, notes)
+    app = create_app(context)
     config = uvicorn.Config(
-        create_app(context),
-        http=Guarded.limited(settings),
+        app,
+        http=Guarded.limited(settings, app),
         loop="none",
         lifespan="on",
         ws="none",

@@ -19,10 +19,23 @@ from penstock.server.data.together import Kind
 from penstock.server.database import Database
 from penstock.server.idempotency import HEADER, once
 from penstock.server.problems import HttpError
-from penstock.server.routing import Call, Endpoints
+from penstock.server.routing import Call, Endpoints, Soon
 from penstock.server.topics import is_strict
 
 endpoint: Final = Endpoints("messages")
+
+
+def _enqueue_soon(call: Call) -> Soon | None:
+    body: d.Enqueue = call.body
+    if body.messages is not UNSET or call.header(HEADER) is not None:
+        return None
+    kind, message = _single(call, body)
+    return Soon(call.context.together.enqueues.put(kind, message, call.caller), _enqueued)
+
+
+def _enqueued(call: Call, id: int) -> d.Enqueued:
+    call.context.metrics.moved("enqueued", 1)
+    return d.Enqueued(str(id))
 
 
 @endpoint(
@@ -33,6 +46,7 @@ endpoint: Final = Endpoints("messages")
     body_schema=SCHEMA,
     answers={201: d.Enqueued | d.EnqueuedMany},
     problems=(404, 409, 429),
+    soon=_enqueue_soon,
 )
 async def enqueue_messages(call: Call) -> Any:
     """Enqueue one message, or up to 1,000 in `messages`, all or none.
@@ -63,22 +77,25 @@ async def enqueue_messages(call: Call) -> Any:
 
 async def _enqueue_one(call: Call, body: d.Enqueue) -> d.Enqueued:
     """One message, in a statement that it may share with those of other callers."""
-    topic = _topic(body, body, 0)
-    call.require("enqueue", topic)
-    message: NewMessage | JsonText
-    plain = _plain(body)
-    message = _message(body, "") if plain is None else plain
-    kind = Kind(topic, body.on_conflict, body.unique, plain is not None)
+    kind, message = _single(call, body)
     enqueues = call.context.together.enqueues
     try:
         id = await enqueues.submit(kind, message, call.caller)
     except QueueNotFoundError:
         if is_strict(call):
             raise
-        await call.run(create_queue(topic, exist_ok=True))
+        await call.run(create_queue(kind.topic, exist_ok=True))
         id = await enqueues.submit(kind, message, call.caller)
-    call.context.metrics.moved("enqueued", 1)
-    return d.Enqueued(str(id))
+    return _enqueued(call, id)
+
+
+def _single(call: Call, body: d.Enqueue) -> tuple[Kind, NewMessage | JsonText]:
+    """One message, and those with which it can share a statement."""
+    topic = _topic(body, body, 0)
+    call.require("enqueue", topic)
+    plain = _plain(body)
+    kind = Kind(topic, body.on_conflict, body.unique, plain is not None)
+    return kind, _message(body, "") if plain is None else plain
 
 
 def _plain(body: d.Enqueue) -> JsonText | None:

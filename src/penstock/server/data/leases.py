@@ -15,10 +15,28 @@ from penstock.server.data.dispatch import LaneKey
 from penstock.server.data.rendering import STATUS, status_of
 from penstock.server.data.together import Want
 from penstock.server.fields import Status
-from penstock.server.routing import Call, Endpoints
+from penstock.server.routing import Call, Endpoints, Soon
 from penstock.server.topics import is_strict
 
 endpoint: Final = Endpoints("messages")
+
+
+def _dequeue_soon(call: Call) -> Soon | None:
+    body: d.Dequeue = call.body
+    if body.wait_seconds:
+        return None
+    call.require("consume", body.topic)
+    want = Want(body.topic, body.visibility_timeout_seconds, _worker(call, body))
+    return Soon(call.context.together.claims.put(want, body.count, call.caller), _delivered)
+
+
+def _worker(call: Call, body: d.Dequeue) -> str:
+    return body.worker or call.principal.name
+
+
+def _delivered(call: Call, found: list[d.Message]) -> d.Messages:
+    call.context.metrics.moved("delivered", len(found))
+    return d.Messages(found)
 
 
 @endpoint(
@@ -28,6 +46,7 @@ endpoint: Final = Endpoints("messages")
     body=d.Dequeue,
     answers={200: d.Messages},
     problems=(404,),
+    soon=_dequeue_soon,
 )
 async def dequeue_messages(call: Call) -> d.Messages:
     """Claim messages under a lease; with `wait_seconds`, as soon as there is one.
@@ -36,13 +55,12 @@ async def dequeue_messages(call: Call) -> d.Messages:
     """
     body: d.Dequeue = call.body
     call.require("consume", body.topic)
-    worker = body.worker or call.principal.name
+    worker = _worker(call, body)
     if body.wait_seconds:
         found = await _wait(call, body, worker)
     else:
         found = await _claim(call, body, worker)
-    call.context.metrics.moved("delivered", len(found))
-    return d.Messages(found)
+    return _delivered(call, found)
 
 
 async def _claim(call: Call, body: d.Dequeue, worker: str) -> list[d.Message]:
@@ -80,6 +98,18 @@ async def _disconnected(call: Call) -> None:
         pass
 
 
+def _ack_soon(call: Call) -> Soon | None:
+    if not call.principal.unlimited("consume"):
+        return None
+    lease = message_id(call), int(call.body.lease_token)
+    return Soon(call.context.together.acks.put(None, lease, call.caller), _acked)
+
+
+def _acked(call: Call, _: None = None) -> d.Settled:
+    call.context.metrics.moved("settled", 1)
+    return d.Settled(id=call.path["id"], status="deleted", state="done")
+
+
 @endpoint(
     "POST",
     "/api/messages/{id}/ack",
@@ -87,13 +117,13 @@ async def _disconnected(call: Call) -> None:
     body=d.Held,
     answers={200: d.Settled},
     problems=(404, 409),
+    soon=_ack_soon,
 )
 async def ack_message(call: Call) -> d.Settled:
     """Done: the message is finished. 409 if the lease is no longer held."""
     lease = await _held(call, call.body)
     await call.context.together.acks.submit(None, lease, call.caller)
-    call.context.metrics.moved("settled", 1)
-    return d.Settled(id=call.path["id"], status="deleted", state="done")
+    return _acked(call)
 
 
 @endpoint(
