@@ -73,7 +73,7 @@ class Entrance:
             exchange.status = exchange.status or 500
             raise
         finally:
-            self._finished(scope, exchange)
+            self._finish(scope)
 
     def take(self, scope: Scope, begin_task: Callable[[], None]) -> bool:
         """Take a request that has arrived as a whole, if its endpoint can do without a task.
@@ -123,13 +123,18 @@ class Entrance:
             log.exception("request %s failed", exchange.request_id)
             exchange.status = exchange.status or 500
             scope[CYCLE].transport.close()
-        self._finished(scope, exchange)
+        self._finish(scope)
 
     async def _send(self, scope: Scope, reply: Reply) -> None:
         try:
             await _send_reply(scope, scope[CYCLE].send, reply)
         finally:
-            self._finished(scope, scope["exchange"])
+            self._finish(scope)
+
+    def _finish(self, scope: Scope) -> None:
+        self._finished(scope, scope["exchange"])
+        # It knows the scope, too: apart, both go at once, and are not left to the collector.
+        scope.pop(CYCLE, None)
 
 
 def _send_at_once(scope: Scope, reply: Reply, body: bytes) -> bool:

@@ -65,7 +65,7 @@ class Attempt(Struct, kw_only=True):
     error: str | None
 
 
-class Message(Struct, kw_only=True):
+class Message(Struct, gc=False, kw_only=True):
     """A message. `payload` is base64 of its bytes, `json` its JSON value: it has one of them."""
 
     id: str
