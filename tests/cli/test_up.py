@@ -86,6 +86,19 @@ def test_it_runs_until_told_to_stop_and_leaves_nothing(
     assert not server_runs(home)
 
 
+@pytest.mark.parametrize("argv", [(), ("--no-server",), ("--processes", "2")])
+def test_two_signals_at_once_stop_it_as_quietly(
+    start: Start, home: Path, argv: tuple[str, ...]
+) -> None:
+    process = start("--json", *argv)
+    ready(process)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        process.send_signal(number)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, "", "")
+    assert not server_runs(home)
+
+
 def test_a_person_sees_the_dsn_and_three_commands_that_work(start: Start, home: Path) -> None:
     process = start()
     assert process.stdout is not None

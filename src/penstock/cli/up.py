@@ -113,8 +113,7 @@ def _run(
     key = admin_key(lambda command: run_once(dsn, command), server, home)
     serve = serve_one if server.processes == 1 else serve_many
     serve(dsn, server, lambda url: ready({"url": url, "admin_key": key}))
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+    _go_deaf()
     raise Stopped
 
 
@@ -129,8 +128,7 @@ def _raising_on_signals() -> Iterator[None]:
     """Either signal ends the body; a second one must not cut the stopping short."""
 
     def handle(number: int, frame: FrameType | None) -> None:
-        for each in SIGNALS:
-            signal.signal(each, signal.SIG_IGN)
+        _pass_signals_by()
         raise Stopped
 
     # One that is ignored stays so: nohup, and a shell's background jobs, mean it.
@@ -143,13 +141,30 @@ def _raising_on_signals() -> Iterator[None]:
             signal.signal(each, handler)
 
 
+def _pass_signals_by() -> None:
+    """Have them do nothing. Of one that came with another, and is ignored by the time that Python
+    comes to it, Python complains with a traceback."""
+    for each in SIGNALS:
+        signal.signal(each, lambda number, frame: None)
+
+
+def _go_deaf() -> None:
+    """Ignore them, and have the processes that stop the database ignore them."""
+    _pass_signals_by()
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+
+
 @contextmanager
 def _database(settings: Settings) -> Iterator[str]:
     if settings.dsn is not None:
         yield settings.dsn
         return
     with EmbeddedPostgres.start(settings.home) as server:
-        yield server.dsn
+        try:
+            yield server.dsn
+        finally:
+            _go_deaf()
 
 
 def without_password(dsn: str) -> str:

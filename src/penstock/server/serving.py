@@ -116,6 +116,10 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.context.drain()
         await super().shutdown(sockets)
+        if self.force_exit:
+            # uvicorn waits for nobody then, and leaves this out, too; but the database is to be
+            # closed, not dropped with a traceback.
+            await self.lifespan.shutdown()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
