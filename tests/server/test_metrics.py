@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,25 @@ def test_a_lease_that_ran_out_is_counted(http: httpx.Client, db: Any, monkeypatc
     assert http.post("/api/messages/dequeue", json=polled).json()["messages"]
     lost = value(samples(http), "penstock_queue_leases_lost_per_second", queue="orders")
     assert (lost or 0) > 0
+
+
+def test_a_key_for_some_queues_is_told_of_no_others(
+    http: httpx.Client, open_client: Callable[..., httpx.Client], make_key: Callable[..., str]
+) -> None:
+    work_through(http)
+    for topic in ("orders-eu", "penstock.own"):
+        http.post("/api/messages", json={"topic": topic, "json": 1}).raise_for_status()
+    for name, scope, told in (
+        ("team", "read:orders-*", {"orders-eu"}),
+        ("everybody", "read", {"orders", "orders-eu"}),
+        ("nobody", "read:nothing", set()),
+    ):
+        found = samples(open_client(make_key(name, scope)))
+        queues = {dict(labels).get("queue") for _, labels in found} - {None}
+        assert queues == told, scope
+        assert value(found, "penstock_database_up") == 1
+    queues = {dict(labels).get("queue") for _, labels in samples(http)} - {None}
+    assert queues == {"orders", "orders-eu", "penstock.own"}, "an admin sees all"
 
 
 def test_the_dashboard_and_its_page_know_every_metric_and_no_other(http: httpx.Client) -> None:

@@ -35,5 +35,9 @@ async def ready(call: Call) -> Health:
 
 @endpoint("GET", "/metrics", scope="read", answers={200: str}, media_type="text/plain")
 async def metrics(call: Call) -> Reply:
-    """Numbers for Prometheus, of the server and of all queues."""
-    return Reply(await call.context.metrics.page(), media_type=CONTENT_TYPE)
+    """Numbers for Prometheus, of the server and of the queues that the key may read."""
+
+    def shown(queue: str) -> bool:
+        return call.principal.may("read", queue)
+
+    return Reply(await call.context.metrics.page(shown), media_type=CONTENT_TYPE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
@@ -28,16 +28,13 @@ _NAMES: Final = [*map(str, BUCKETS), "+Inf"]
 
 
 class Metrics(Collector):
-    """One registry for each process, so that tests and several servers do not share numbers."""
+    """The numbers of one process; those of the queues are in the database, for all of them."""
 
     def __init__(self, database: Database, notes: Path | None = None) -> None:
         self._numbers = Numbers()
         self._notes = Notes(notes)
         self._noting: asyncio.Task[None] | None = None
         self._queues = QueueMetrics(database)
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
-        self._registry.register(self._queues)
 
     def start(self) -> None:
         self._noting = asyncio.create_task(self._notes.keep(self._numbers))
@@ -66,10 +63,13 @@ class Metrics(Collector):
         """So many consumers more wait for a message; or fewer."""
         self._numbers.waiting += more
 
-    async def page(self) -> bytes:
-        """The numbers, in the format of Prometheus."""
+    async def page(self, shown: Callable[[str], bool]) -> bytes:
+        """The numbers, in the format of Prometheus; of the queues, of those that are shown."""
         await self._queues.look()
-        return generate_latest(self._registry)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        registry.register(self._queues.of(shown))
+        return generate_latest(registry)
 
     def collect(self) -> Iterator[Metric]:
         total = self._notes.sum(self._numbers)

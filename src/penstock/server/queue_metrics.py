@@ -8,9 +8,9 @@ millions of messages. Every server of a database has the same numbers: scrape on
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -21,6 +21,7 @@ from penstock.server.database import Database
 from penstock.server.exchange import log
 from penstock.sighting import QUANTILES, Pace, Times
 
+Q = TypeVar("Q", QueueStats, Pace, Times)
 LOOK_SECONDS: Final = 5.0
 STATES: Final = ("ready", "scheduled", "leased", "dead")
 
@@ -38,8 +39,8 @@ class _Seen:
     times: list[Times] = field(default_factory=list)
 
 
-class QueueMetrics(Collector):
-    """`look` asks the database, `collect` tells."""
+class QueueMetrics:
+    """`look` asks the database, `of` tells."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -65,6 +66,18 @@ class QueueMetrics(Collector):
             log.debug("no numbers of the queues: %s", error)
             self._seen = _Seen()
 
+    def of(self, shown: Callable[[str], bool]) -> Collector:
+        """The numbers of the queues that are to be shown, by name."""
+        return _Shown(self._seen, shown)
+
+
+class _Shown(Collector):
+    """What one caller gets to see of a look."""
+
+    def __init__(self, seen: _Seen, shown: Callable[[str], bool]) -> None:
+        self._seen = seen
+        self._shown = shown
+
     def collect(self) -> Iterator[Metric]:
         seen = self._seen
         yield GaugeMetricFamily(
@@ -75,14 +88,19 @@ class QueueMetrics(Collector):
         yield CounterMetricFamily(
             "penstock_enqueued", "Ids of messages given out, in the whole database.", seen.ids
         )
-        yield from _held(seen.stats)
-        yield _rate("finished", "Messages that ended a second, by state reached.", seen.finished)
-        yield _rate("failed_attempts", "Attempts that failed a second.", seen.failed)
-        yield _rate("leases_lost", "Leases that ran out a second.", seen.lost)
+        finished, failed, lost = map(self._only, (seen.finished, seen.failed, seen.lost))
+        times = self._only(seen.times)
+        yield from _held(self._only(seen.stats))
+        yield _rate("finished", "Messages that ended a second, by state reached.", finished)
+        yield _rate("failed_attempts", "Attempts that failed a second.", failed)
+        yield _rate("leases_lost", "Leases that ran out a second.", lost)
         yield _times("wait", "Seconds from enqueue to first claim, of what finished.",
-                     [(each.queue, each.waited) for each in seen.times])  # fmt: skip
+                     [(each.queue, each.waited) for each in times])  # fmt: skip
         yield _times("work", "Seconds from last claim to the end, of what finished.",
-                     [(each.queue, each.worked) for each in seen.times])  # fmt: skip
+                     [(each.queue, each.worked) for each in times])  # fmt: skip
+
+    def _only(self, found: Sequence[Q]) -> list[Q]:
+        return [each for each in found if self._shown(each.queue)]
 
 
 def _held(stats: Sequence[QueueStats]) -> Iterator[Metric]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock import insights, operations
+from penstock import browsing, insights, operations
 from penstock.server.data import topic_documents as t
 from penstock.server.data.topic_documents import changes, stats_document, topic_document
 from penstock.server.routing import Call, Endpoints
@@ -182,9 +182,8 @@ async def show_stats(call: Call) -> t.AllStats:
     if topic is not None:
         call.require("read", topic)
         return t.AllStats([stats_document(await call.run(insights.stats(topic)))])
-    names = call.principal.only("read", (q.name for q in await call.run(insights.queues())))
-    found = [await call.run(insights.stats(name)) for name in names]
-    return t.AllStats([stats_document(stats) for stats in found])
+    found = await call.run(browsing.all_stats())
+    return t.AllStats([stats_document(s) for s in found if call.principal.may("read", s.queue)])
 
 
 async def _topic(call: Call, topic: str) -> t.Topic:
