@@ -130,7 +130,7 @@ def chromium() -> Iterator[Browser]:
     if path is None:
         pytest.fail("there is no chromium: `make chromium` installs Debian's")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=2 * LIMIT_MS)
         yield browser
         browser.close()
 
