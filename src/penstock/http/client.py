@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from penstock.client import Client as QueueClient
 from penstock.command import Command
 from penstock.http.line import Line
 from penstock.http.replies import lease_of
-from penstock.message import Duration, Enqueued, Lease, OnConflict, Unique
+from penstock.message import Duration, Enqueued, Lease, LeaseLike, OnConflict, Unique
 from penstock.streams import chunks
 
 T = TypeVar("T")
@@ -79,6 +79,14 @@ class Client(QueueClient):
         for part in self._line.run(commands):
             done += part
         return done
+
+    def ack(self, lease: LeaseLike, *, connection: Any = None) -> None:
+        """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
+        self.run(operations.ack(lease), connection)
+
+    def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = None) -> set[int]:
+        """The ids that were settled; a missing one had lost its lease."""
+        return self.run(operations.ack_many(leases), connection)
 
     def claim(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from penstock.client_async import AsyncClient as QueueClient
 from penstock.command import Command
 from penstock.http.line_async import AsyncLine
 from penstock.http.replies import lease_of
-from penstock.message import Duration, Enqueued, Lease, OnConflict, Unique
+from penstock.message import Duration, Enqueued, Lease, LeaseLike, OnConflict, Unique
 from penstock.streams_async import chunks
 
 T = TypeVar("T")
@@ -80,6 +80,14 @@ class AsyncClient(QueueClient):
         for part in await self._line.run(commands):
             done += part
         return done
+
+    async def ack(self, lease: LeaseLike, *, connection: Any = None) -> None:
+        """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
+        await self.run(operations.ack(lease), connection)
+
+    async def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = None) -> set[int]:
+        """The ids that were settled; a missing one had lost its lease."""
+        return await self.run(operations.ack_many(leases), connection)
 
     async def claim(
         self,
