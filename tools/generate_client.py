@@ -29,7 +29,6 @@ NOTICE: Final = (
 )
 DROPPED: Final = {"async", "await"}
 NAMES: Final = {
-    "AsyncAcks": "Acks",
     "AsyncAlone": "Alone",
     "AsyncClient": "Client",
     "AsyncConnection": "Connection",
@@ -42,6 +41,7 @@ NAMES: Final = {
     "AsyncLine": "Line",
     "AsyncScheduleVerbs": "ScheduleVerbs",
     "AsyncStream": "Stream",
+    "AsyncTogether": "Together",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "aclose": "close",

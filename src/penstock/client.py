@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from penstock import insights, operations
-from penstock.acks import Acks
 from penstock.client_schedules import ScheduleVerbs
 from penstock.command import Command
 from penstock.connections import AnyConnection, Connections
@@ -31,6 +30,7 @@ from penstock.message import (
 from penstock.operations.leases import Note
 from penstock.queue import Queue, QueueSettings, QueueStats, SettingsChange, WorkerLeases
 from penstock.streams import chunks
+from penstock.together import Together
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Client(ScheduleVerbs):
             timeout=timeout,
             prepare_threshold=prepare_threshold,
         )
-        self._acks = Acks(self.run, together=connection is None)
+        self._together = Together(self.run, gather=connection is None)
 
     def open(self) -> None:
         """Connect and check the schema now; the first call does it otherwise."""
@@ -163,20 +163,17 @@ class Client(ScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> list[Lease]:
         """Take up to `count` messages; fewer, or none, if no more are ready."""
-        command = operations.claim(
-            queue, count, lease_seconds=lease_seconds, worker=worker or self.worker
-        )
-        return self.run(command, connection)
+        return self._together.claim(queue, count, lease_seconds, worker or self.worker, connection)
 
     def ack(self, lease: LeaseLike, *, connection: AnyConnection | None = None) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
-        self._acks.one(lease, connection)
+        self._together.ack(lease, connection)
 
     def ack_many(
         self, leases: Sequence[LeaseLike], *, connection: AnyConnection | None = None
     ) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
-        return self._acks.many(leases, connection)
+        return self._together.ack_many(leases, connection)
 
     def nack(
         self,

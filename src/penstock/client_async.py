@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from penstock import insights, operations
-from penstock.acks import AsyncAcks
 from penstock.client_schedules_async import AsyncScheduleVerbs
 from penstock.command import Command
 from penstock.connections_async import AnyConnection, AsyncConnections
@@ -30,6 +29,7 @@ from penstock.message import (
 from penstock.operations.leases import Note
 from penstock.queue import Queue, QueueSettings, QueueStats, SettingsChange, WorkerLeases
 from penstock.streams_async import chunks
+from penstock.together import AsyncTogether
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class AsyncClient(AsyncScheduleVerbs):
             timeout=timeout,
             prepare_threshold=prepare_threshold,
         )
-        self._acks = AsyncAcks(self.run, together=connection is None)
+        self._together = AsyncTogether(self.run, gather=connection is None)
 
     async def open(self) -> None:
         """Connect and check the schema now; the first call does it otherwise."""
@@ -162,20 +162,19 @@ class AsyncClient(AsyncScheduleVerbs):
         connection: AnyConnection | None = None,
     ) -> list[Lease]:
         """Take up to `count` messages; fewer, or none, if no more are ready."""
-        command = operations.claim(
-            queue, count, lease_seconds=lease_seconds, worker=worker or self.worker
+        return await self._together.claim(
+            queue, count, lease_seconds, worker or self.worker, connection
         )
-        return await self.run(command, connection)
 
     async def ack(self, lease: LeaseLike, *, connection: AnyConnection | None = None) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
-        await self._acks.one(lease, connection)
+        await self._together.ack(lease, connection)
 
     async def ack_many(
         self, leases: Sequence[LeaseLike], *, connection: AnyConnection | None = None
     ) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
-        return await self._acks.many(leases, connection)
+        return await self._together.ack_many(leases, connection)
 
     async def nack(
         self,

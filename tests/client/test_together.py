@@ -1,4 +1,4 @@
-"""Acks that come at the same time share a statement, and nothing else."""
+"""Claims and acks that come at the same time share a statement, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from penstock import AsyncClient, LeaseLostError
+from penstock.errors import QueueNotFoundError
 
 
 class Counting(AsyncClient):
@@ -26,6 +27,9 @@ class Counting(AsyncClient):
     def acks(self) -> int:
         return sum("penstock.ack" in sql for sql in self.statements)
 
+    def claims(self) -> int:
+        return sum("penstock.claim" in sql for sql in self.statements)
+
 
 @pytest.fixture
 async def client(dsn: str) -> AsyncIterator[Counting]:
@@ -38,6 +42,54 @@ async def client(dsn: str) -> AsyncIterator[Counting]:
 async def left(client: AsyncClient) -> tuple[int, int]:
     stats = await client.stats("orders")
     return stats.ready, stats.leased
+
+
+async def test_claims_that_wait_go_together(client: Counting) -> None:
+    found = await asyncio.gather(*(client.claim("orders", 1 + n % 3) for n in range(40)))
+    assert [len(each) for each in found] == [1 + n % 3 for n in range(40)]
+    assert [lease.payload for each in found for lease in each] == list(range(79))
+    assert client.claims() == 2
+    # Of what is left the first get what they want, the others the rest, or nothing.
+    found = await asyncio.gather(*(client.claim("orders", 10) for _ in range(4)))
+    assert [len(each) for each in found] == [10, 10, 1, 0]
+
+
+async def test_claims_of_different_kinds_do_not(client: Counting) -> None:
+    await client.create_queue("bills")
+    await client.enqueue("bills", "a bill")
+    found = await asyncio.gather(
+        client.claim("orders"),
+        client.claim("bills"),
+        client.claim("orders", worker="other"),
+        client.claim("orders", lease_seconds=500),
+        client.claim("orders", 50),
+        client.claim("nowhere"),
+        client.claim("nowhere"),
+        return_exceptions=True,
+    )
+    *leases, missing, missing_too = found
+    assert [len(each) for each in leases if isinstance(each, list)] == [1, 1, 1, 1, 50]
+    assert isinstance(missing, QueueNotFoundError)
+    assert isinstance(missing_too, QueueNotFoundError)
+
+
+async def test_what_was_claimed_for_one_who_has_gone_is_given_back(client: Counting) -> None:
+    first = asyncio.create_task(client.claim("orders", 1))
+    await asyncio.sleep(0)
+    gone = asyncio.create_task(client.claim("orders", 5))
+    stays = asyncio.create_task(client.claim("orders", 5))
+    await asyncio.sleep(0)
+    await first
+    await asyncio.sleep(0)  # now the other two are under way
+    gone.cancel()
+    assert [lease.payload for lease in await stays] == [6, 7, 8, 9, 10]
+    for _ in range(3000):
+        if await left(client) == (94, 6):
+            break
+        await asyncio.sleep(0.01)
+    again = await client.claim("orders", 100)
+    assert {1, 2, 3, 4, 5} <= {lease.payload for lease in again}
+    assert {lease.attempt for lease in again} == {1}
 
 
 async def test_those_that_wait_go_together(client: Counting) -> None:
