@@ -15,6 +15,7 @@ from penstock.operations.keys import revoke_key
 from penstock.server.auth import Authenticator
 from penstock.server.board import Board
 from penstock.server.database import Database
+from penstock.server.queue_metrics import QueueMetrics
 
 
 class Held(Database):
@@ -70,3 +71,18 @@ async def test_a_revoked_key_is_refused_though_the_keys_were_being_read(
         auth.forget()
     with pytest.raises(AuthenticationError):
         await auth.authenticate(token, "somewhere")
+
+
+async def test_who_asks_for_metrics_while_somebody_else_does_gets_them_too(database: Held) -> None:
+    metrics = QueueMetrics(database)
+
+    async def scrape() -> float:
+        await metrics.look()
+        up = next(iter(metrics.of(lambda queue: True).collect()))
+        return float(up.samples[0].value)
+
+    async with database.during(scrape()):
+        second = asyncio.create_task(scrape())
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert await second == 1

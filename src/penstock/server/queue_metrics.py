@@ -7,6 +7,7 @@ millions of messages. Every server of a database has the same numbers: scrape on
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -45,12 +46,17 @@ class QueueMetrics:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._looked_at = -1e9
+        self._looking = asyncio.Lock()
         self._seen = _Seen()
 
     async def look(self) -> None:
-        if time.monotonic() - self._looked_at < LOOK_SECONDS:
-            return
-        self._looked_at = time.monotonic()
+        # Who asks while somebody looks waits: before the first look, nothing would seem up.
+        async with self._looking:
+            if time.monotonic() - self._looked_at >= LOOK_SECONDS:
+                await self._look()
+                self._looked_at = time.monotonic()
+
+    async def _look(self) -> None:
         run = self._database.run
         try:
             self._seen = _Seen(
