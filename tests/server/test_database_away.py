@@ -80,6 +80,11 @@ def test_it_is_503_while_the_database_is_away_and_goes_on_when_it_is_back(
             Migrator(connection).up()
             connection.execute(made.command.sql.encode(), made.command.params)
         process = start_process("--dsn", database.dsn)
+
+        def get(path: str) -> httpx.Response:
+            # Somebody has to find out that the database is away, and waits for it.
+            return httpx.get(f"{process.url}{path}", verify=False, timeout=60)
+
         callers = [Caller(process.url, made.token) for _ in range(8)]
         for caller in callers:
             caller.start()
@@ -87,8 +92,8 @@ def test_it_is_503_while_the_database_is_away_and_goes_on_when_it_is_back(
             _wait_for(lambda: all(caller.answers[201, False] > 3 for caller in callers))
             database.stop()
             _wait_for(lambda: all(caller.answers[503, True] for caller in callers))
-            assert httpx.get(f"{process.url}/healthz/ready", verify=False).status_code == 503
-            assert httpx.get(f"{process.url}/healthz/live", verify=False).status_code == 200
+            assert get("/healthz/ready").status_code == 503
+            assert get("/healthz/live").status_code == 200
             time.sleep(seconds)  # not to wait for something: the time is what is tested
             with EmbeddedPostgres.start(home, bin_dir=pg_bin) as again:
                 before = [caller.answers[201, False] for caller in callers]
@@ -98,7 +103,7 @@ def test_it_is_503_while_the_database_is_away_and_goes_on_when_it_is_back(
                         for caller, count in zip(callers, before, strict=True)
                     )
                 )
-                assert httpx.get(f"{process.url}/healthz/ready", verify=False).status_code == 200
+                assert get("/healthz/ready").status_code == 200
                 _stop(callers)
                 assert process.popen.poll() is None
                 _check(callers, again.dsn)
