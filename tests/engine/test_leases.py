@@ -35,7 +35,7 @@ def run_out(db) -> None:
 
 
 def test_a_number_that_a_crash_forgot_makes_another_token(db):
-    """A claim may be lost with the number it took from the sequence, while somebody has its lease."""
+    """A claim may be lost with the number it took, while somebody has its lease."""
     enqueue(db)
     tokens = []
     for _ in range(4):  # one in 4,096 is the same by chance
