@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from penstock.access import parse_grants
@@ -195,6 +197,26 @@ def test_the_first_key_is_made_on_loopback_and_kept_for_the_owner(run: Any, tmp_
     assert admin_key(run, settings, None) is None
     run(revoke_key("admin"))
     assert admin_key(run, settings, tmp_path) not in (None, made)
+
+
+def test_two_servers_that_start_at_once_make_one_first_key(
+    run: Any, dsn: str, tmp_path: Path
+) -> None:
+    first = new_key("admin", ["admin"])
+    watcher = psycopg.connect(dsn, autocommit=True)
+    waiting = (
+        "select count(*) from pg_stat_activity "
+        "where datname = current_database() and wait_event_type = 'Lock'"
+    )
+    with psycopg.connect(dsn) as connection, ThreadPoolExecutor(1) as pool, watcher:
+        connection.execute(first.command.sql.encode(), first.command.params)
+        # This one sees no key yet, and waits for what the other makes of it.
+        second = pool.submit(admin_key, run, ServerSettings(), tmp_path)
+        while watcher.execute(waiting).fetchone() == (0,):
+            assert not second.done()
+        (tmp_path / FILE).write_text(first.token)
+        connection.commit()
+        assert second.result() == first.token
 
 
 def test_no_other_address_is_served_without_a_key(run: Any, tmp_path: Path) -> None:

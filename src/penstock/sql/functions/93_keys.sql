@@ -10,6 +10,8 @@ begin
   if coalesce(create_key.name, '') !~ '^[A-Za-z0-9._@-]{1,64}$' then
     perform penstock._fail_value('name', create_key.name, '1 to 64 letters, digits and . _ @ -');
   end if;
+  -- Two callers at once with one name: the second waits here, and then finds the first one's row.
+  perform pg_advisory_xact_lock(hashtextextended('penstock key ' || create_key.name, 0));
   if exists (select from penstock.api_key k where k.name = create_key.name and k.revoked_at is null) then
     perform penstock._fail('PS020', format('a key named %L exists already', create_key.name), jsonb_build_object('name', create_key.name),
       'Give the new key another name, or revoke the old one.');
