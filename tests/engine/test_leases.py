@@ -1,6 +1,7 @@
 """What a caller of the SQL functions sees, from several sessions at once."""
 
 import threading
+from collections import Counter
 from time import monotonic
 from typing import Any
 
@@ -233,3 +234,30 @@ def test_ack_many_ends_messages_with_keys_groups_and_bodies_as_ack_does(db):
     assert [id for (id,) in done] == sorted(ids)
     assert db.execute("select count(*) from penstock.message_key").fetchone() == (0,)
     assert [id for id, *_ in claim(db)] == [second]
+
+
+def test_what_is_replaced_while_it_is_claimed_comes_once(db, connect):
+    """A claim locks the newest version of a message, but its statement may not see that yet."""
+    stop = threading.Event()
+
+    def replace() -> None:
+        with connect() as enqueuer:
+            enqueuer.execute("set synchronous_commit = off")
+            while not stop.is_set():
+                enqueuer.execute("select penstock.enqueue('work', '1', key => 'k')")
+
+    db.execute("set synchronous_commit = off")
+    enqueuers = [threading.Thread(target=replace) for _ in range(2)]
+    came: Counter[int] = Counter()
+    try:
+        for enqueuer in enqueuers:
+            enqueuer.start()
+        while came.total() < 400:
+            for id, token, _ in claim(db, 2):
+                came[id] += 1
+                db.execute("select penstock.ack(%s, %s)", [id, token])
+    finally:
+        stop.set()
+        for enqueuer in enqueuers:
+            enqueuer.join()
+    assert set(came.values()) == {1}

@@ -7,11 +7,13 @@ $$;
 
 -- Claims up to count messages under a lease: highest priority first, then in order of position.
 -- Locks: ROW EXCLUSIVE on the segments it looks at; the rows it takes. Uses ready_N_lane from the lane's floor on.
--- The planner settings keep the index scans that an empty table's statistics would talk the planner out of.
+-- The planner settings keep the index scans that an empty table's statistics would talk the planner out of, and the plans
+-- themselves: once a table is analyzed, a plan for the numbers at hand looks cheaper than the general one, and is then
+-- made anew for every claim, which takes longer than the claim.
 select penstock._unroll($unroll$
 create or replace function penstock.claim(queue text, count integer default 1, lease_seconds integer default null, worker text default null)
 returns setof penstock.lease language plpgsql security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   started     timestamptz := clock_timestamp();
@@ -48,21 +50,22 @@ begin
       end if;
       --[ slot
       return query
-      with picked as (
-        select r.ctid as place, r.position, r.id, r.enqueued_at, r.first_claimed_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot,
-          r.key, r.headers, r.payload, r.payload_bytes, r.last_error
-        from penstock.ready_{slot} r
-        where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor
-          -- The queue may have got its first group or time to live since we looked at it.
-          and (r.group_key, r.expires_at) is null
-        order by r.position limit count for update skip locked),
-      gone as (
-        delete from penstock.ready_{slot} where ctid = any (array(select p.place from picked p)))
+      -- What is handed out is what was deleted: a row that somebody changed since the statement began is locked in its new
+      -- version, which the statement itself does not see and so cannot take.
+      with gone as (
+        delete from penstock.ready_{slot} where ctid = any (array(
+          select r.ctid from penstock.ready_{slot} r
+          where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor
+            -- The queue may have got its first group or time to live since we looked at it.
+            and (r.group_key, r.expires_at) is null
+          order by r.position limit count for update skip locked))
+        returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key, headers, payload, payload_bytes,
+          last_error)
       insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,
         queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
       select lease_token + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
         t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-      from picked t
+      from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
         case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, null::timestamptz, l.last_error, null::text;

@@ -6,7 +6,7 @@ select penstock._unroll($unroll$
 -- Takes the leases claimed by id on these messages of a queue, ran out or not, as long as nobody
 -- has taken them over; of one attempt only, if it is given: then it is still the lease the caller knows of.
 create or replace function penstock._pull_by_id(queue_id integer, ids bigint[], of_attempt integer default null) returns setof penstock.leased_0
-language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   missing integer := cardinality(ids);
@@ -27,7 +27,7 @@ end $$;
 
 -- Gives such a lease another end and another holder. False if it is not there any more.
 create or replace function penstock._amend_by_id(queue_id integer, id bigint, of_attempt integer, until timestamptz, worker text) returns boolean
-language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   slot integer;
@@ -59,7 +59,7 @@ end $$;
 
 -- The leases claimed by id on these messages of a queue, as _pull_by_id would take them; locked until commit.
 create or replace function penstock._held_by_id(queue_id integer, ids bigint[]) returns setof penstock.leased_0
-language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   slot integer;

@@ -32,7 +32,8 @@ end $$;
 
 -- Settles many; returns the ids that were settled. One that is missing had lost its lease.
 create or replace function penstock.ack_many(ids bigint[], tokens bigint[]) returns setof bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   slot integer := tokens[1] & 15;

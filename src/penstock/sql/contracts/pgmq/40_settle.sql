@@ -4,7 +4,8 @@
 select penstock._unroll($unroll$
 -- What a reader has in hand, in one statement for each segment, if there is no more to do than to delete.
 create or replace function pgmq.delete(queue_name text, msg_ids bigint[]) returns setof bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   ring    bigint := pg_sequence_last_value('penstock.ring');
