@@ -21,6 +21,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from psycopg import sql
+from tests.held import HOLD_FROM, hold_from
 
 from penstock.embedded import EmbeddedPostgres
 from penstock.embedded.binaries import wheel_bin_directory
@@ -99,6 +100,7 @@ def template(server: EmbeddedPostgres) -> str:
             admin.execute("create database being_made")
             with psycopg.connect(server.dsn_of("being_made"), autocommit=True) as made:
                 Migrator(made).up()
+                hold_from(made, HOLD_FROM)
             admin.execute(
                 sql.SQL("alter database being_made rename to {}").format(sql.Identifier(TEMPLATE))
             )
@@ -112,9 +114,10 @@ def make_database(server: EmbeddedPostgres) -> Iterator[Callable[[str], str]]:
     with psycopg.connect(server.dsn, autocommit=True) as admin:
 
         def make(template: str) -> str:
+            # As files: half the time of writing all of it to the log.
             name = f"test_{uuid4().hex[:12]}"
             admin.execute(
-                sql.SQL("create database {} template {}").format(
+                sql.SQL("create database {} template {} strategy file_copy").format(
                     sql.Identifier(name), sql.Identifier(template)
                 )
             )

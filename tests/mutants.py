@@ -40,6 +40,20 @@ MUTANTS = [
         ("tests/engine/test_leases.py",),
     ),
     Mutant(
+        "a held lease that ran out still settles",
+        "51_ack.sql",
+        "and l.hold > now_is",
+        "",
+        ("tests/engine/test_held.py",),
+    ),
+    Mutant(
+        "ack of held messages without the token's time",
+        "51_ack.sql",
+        "penstock._hold_mark(l.hold) = mark and",
+        "",
+        ("tests/engine/test_held.py",),
+    ),
+    Mutant(
         "claims wait for each other",
         "40_claim.sql",
         "for update skip locked",

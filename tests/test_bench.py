@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.bench import wire
-from penstock.bench.command import bench
 from penstock.bench.comparison import Comparison, ends
 from penstock.bench.engine import contests, schedule
 from penstock.bench.options import Options
 from penstock.bench.pin import Pin, pinned
 from penstock.bench.steady import Phase, Plan
+from penstock.cli.program import penstock
 
 ENGINE = {
     *("cycle_1", "cycle_10", "cycle_100", "cycle_1_sync", "cycle_10_sync", "cycle_100_sync"),
@@ -71,7 +71,7 @@ PEERS = {"http": "beside it", "worker": "bare cycle", "contracts": "PGMQ's shape
 
 def measure(dsn: str, arguments: list[str], file: Path) -> dict[str, Any]:
     command = [*arguments, "--dsn", dsn, "--json", str(file)]
-    result = CliRunner().invoke(bench, command, catch_exceptions=False)
+    result = CliRunner().invoke(penstock, ["bench", *command], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert PEERS.get(arguments[0], "plain table") in result.stdout
     found: dict[str, Any] = json.loads(file.read_text("utf-8"))
@@ -149,21 +149,21 @@ def _has_messages(connection: psycopg.Connection[Any]) -> bool:
 def test_a_second_benchmark_in_the_same_database_is_refused(dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute("select pg_advisory_lock(hashtextextended('penstock bench', 0))")
-        result = CliRunner().invoke(bench, ["wal", "--seconds", "0.1", "--dsn", dsn])
+        result = CliRunner().invoke(penstock, ["bench", "wal", "--seconds", "0.1", "--dsn", dsn])
     assert "another penstock bench is running" in str(result.exception)
 
 
 def test_a_schema_of_the_same_name_that_is_not_ours_is_left_alone(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("create schema penstock_bench")
-        result = CliRunner().invoke(bench, ["wal", "--seconds", "0.1", "--dsn", dsn])
+        result = CliRunner().invoke(penstock, ["bench", "wal", "--seconds", "0.1", "--dsn", dsn])
         assert "did not make" in str(result.exception)
         found = connection.execute("select to_regnamespace('penstock_bench') is not null")
         assert found.fetchone() == (True,)
 
 
 def test_an_unknown_figure_is_refused_with_the_known_ones() -> None:
-    result = CliRunner().invoke(bench, ["engine", "--only", "cycle_7"])
+    result = CliRunner().invoke(penstock, ["bench", "engine", "--only", "cycle_7"])
     assert result.exit_code == 2
     assert "cycle_100_sync" in result.output
 

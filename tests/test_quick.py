@@ -168,7 +168,10 @@ async def test_who_stops_waiting_stops_the_statement(
 ) -> None:
     db = connect()
     sleep: Command[Any] = Command("select pg_sleep(600)", {}, scalar)
-    sleeping = "select count(*) from pg_stat_activity where query = 'select pg_sleep(600)'"
+    sleeping = (
+        "select count(*) from pg_stat_activity"
+        " where query = 'select pg_sleep(600)' and datname = current_database()"
+    )
     running = f"{sleeping} and state = 'active'"
     task = asyncio.create_task(connections.run(sleep))
     await _until(lambda: db.execute(running).fetchone() == (1,))
@@ -178,6 +181,39 @@ async def test_who_stops_waiting_stops_the_statement(
     # At once, on the same connection: the statement is over.
     assert await connections.run(claim("orders")) == []
     assert db.execute(running).fetchone() == (0,)
+
+
+# Each claim notes how many subtransactions with a number its transaction has had.
+COUNT_SUBTRANSACTIONS = """
+create table public.seen (subtransactions integer);
+create function public.note_subtransactions() returns trigger language plpgsql as $$
+begin
+  insert into public.seen select x.subxact_count
+  from pg_stat_get_backend_idset() b, pg_stat_get_backend_subxact(b) x
+  where pg_stat_get_backend_pid(b) = pg_backend_pid();
+  return null;
+end $$;
+do $$ declare slot integer; begin
+  for slot in 0 .. 8 loop
+    execute format('create trigger note after insert on penstock.leased_%s
+      execute function public.note_subtransactions()', slot);
+  end loop;
+end $$"""
+
+
+async def test_a_claim_is_known_to_be_alone_in_its_transaction(
+    connections: AsyncConnections, connect: Connect
+) -> None:
+    """In another's it needs a subtransaction."""
+    db = connect()
+    db.execute(COUNT_SUBTRANSACTIONS)
+    await connections.run(enqueue_many("orders", ["x"] * 10))
+    for _ in range(4):
+        assert len(await connections.run(claim("orders"))) == 1
+    assert db.execute("select * from public.seen").fetchall() == [(0,)] * 4
+    async with connections.transaction(None) as connection:
+        await connection.execute("select * from penstock.claim('orders')")
+    assert db.execute("select * from public.seen offset 4").fetchall() == [(1,)]
 
 
 async def test_a_claim_does_not_wait_for_the_disk(connections: AsyncConnections) -> None:

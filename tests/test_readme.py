@@ -42,7 +42,10 @@ def test_every_function_and_view_is_in_the_sql_reference(connect):
         "select distinct proname from pg_proc where pronamespace = 'penstock'::regnamespace"
         " and proname not like '\\_%'"
     ).fetchall()
-    views = db.execute("select viewname from pg_views where schemaname = 'penstock'").fetchall()
+    views = db.execute(
+        "select viewname from pg_views where schemaname = 'penstock'"
+        " and viewname !~ '^(ready|held)_[0-9]$'"  # of a lane, which is the engine's own
+    ).fetchall()
     missing = [name for (name,) in functions if f"`{name}(" not in SQL and f", `{name}(" not in SQL]
     missing += [name for (name,) in views if f"`penstock.{name}`" not in SQL]
     assert not missing, missing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.held import hold_from
 
 from .arena import Arena, Times
 from .scenarios import SCENARIOS
@@ -66,5 +67,6 @@ def test_a_sabotaged_engine_is_found_out(fault: str, sabotage: str) -> None:
     [scenario] = [each for each in SCENARIOS if each.name == "workers_killed"]
     with Arena(TIMES, direct=True) as arena:
         with arena.server.connect() as connection:
+            hold_from(connection, 10_001)  # never: the triggers are where messages move to
             connection.execute(sabotage)
         assert arena.play(scenario)[fault] > 0

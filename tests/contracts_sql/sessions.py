@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+from tests.held import RUN_OUT
 
 Connection = psycopg.Connection[Any]
 
@@ -27,7 +28,4 @@ def value(connection: Connection, statement: str, *arguments: Any) -> Any:
 
 def let_leases_run_out(connection: Connection) -> None:
     """As if the time of every lease were over by now."""
-    for slot in range(9):
-        connection.execute(
-            f"update penstock.leased_{slot} set lease_until = clock_timestamp() - interval '1 ms'"
-        )
+    connection.execute(RUN_OUT)

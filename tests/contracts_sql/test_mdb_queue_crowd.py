@@ -98,7 +98,7 @@ def test_whatever_the_plan_claims_come_through(db: Connection, queues: int, sett
         rows(db, "select penstock.create_queue($1)", name)
         rows(db, "insert into mdb_queue.messages (queue_name, payload) values ($1, '0')", name)
     rows(db, FILL, 50)
-    for table in ("penstock.queue", "penstock.ready_1", "penstock.leased_1"):
+    for table in ("penstock.queue", "penstock.lane_1", "penstock.leased_1"):
         rows(db, f"analyze {table}")
     for setting in filter(None, settings.split(";")):
         rows(db, setting)
@@ -135,12 +135,12 @@ def test_a_claim_does_not_look_at_the_whole_queue(db: Connection) -> None:
     rows(db, CLAIM)
     for n in range(3):
         # The seventh is planned for good, whatever its parameter.
-        rows(db, f"analyze penstock.ready_{n}")
-    before = fetched(db, "ready")
+        rows(db, f"analyze penstock.lane_{n}")
+    before = fetched(db, "lane")
     for _ in range(10):
         assert len(rows(db, claim_by("w", "$1"), 10)) in range(1, 11)
         assert len(rows(db, CLAIM)) == 10
-    assert fetched(db, "ready") - before < 5_000
+    assert fetched(db, "lane") - before < 5_000
 
 
 def fetched(db: Connection, state: str) -> int:

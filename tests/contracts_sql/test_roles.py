@@ -101,7 +101,9 @@ def test_tables_and_inner_functions_are_nobodys(db: Connection, act_as: As, role
     refused(
         caller,
         [
+            "select * from penstock.lane_1",
             "select * from penstock.ready_1",
+            "select * from penstock.held_1",
             "delete from penstock.queue",
             "insert into penstock.dead select * from penstock.dead",
             "select setval('penstock.position', 1)",

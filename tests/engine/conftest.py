@@ -160,7 +160,8 @@ class Traffic:
 
     def _guarded(self) -> None:
         try:
-            with psycopg.connect(self.dsn, autocommit=True) as connection:
+            options = "-c lock_timeout=20s"  # nothing that others do may keep it waiting for long
+            with psycopg.connect(self.dsn, autocommit=True, options=options) as connection:
                 self._run(Engine(connection))
         except BaseException as error:
             self.error = error

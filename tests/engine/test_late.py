@@ -139,6 +139,20 @@ def test_a_claim_in_a_long_transaction_locks_no_segment(
     impatient.rotate()
 
 
+@pytest.mark.parametrize("backlog", [2000, 0], ids=["backlog", "drained"])
+def test_a_claim_in_a_long_transaction_locks_nothing_that_others_hold(
+    engine: Any, other: Any, traffic: Any, backlog: int, report: Any
+) -> None:
+    engine.create("work")
+    busy = traffic("work", backlog)
+    taken = set()
+    for _ in range(500):  # some of them reach messages in the moment in which others take those
+        taken |= {lease[0] for lease in other.claim("work", 3)}
+    busy.passed(3000)  # more than there were: whoever still held one of them would wait now
+    other.connection.rollback()
+    report(busy.delay(taken, time.monotonic()))
+
+
 def test_an_old_snapshot_moves_no_floor(engine: Any, caller: Any) -> None:
     engine.create("work")
     engine.drain("work", {engine.enqueue("work")})

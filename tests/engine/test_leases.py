@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.held import RUN_OUT
 
 CLAIM = "select id, token, payload from penstock.claim(%s, %s)"
 
@@ -31,8 +32,7 @@ def claim(db, n: int = 1, queue: str = "work"):
 
 def run_out(db) -> None:
     """Lets every lease run out, as if the time had passed."""
-    for slot in range(9):
-        db.execute(f"update penstock.leased_{slot} set lease_until = clock_timestamp()")
+    db.execute(RUN_OUT)
 
 
 def test_a_number_that_a_crash_forgot_makes_another_token(db):
@@ -236,7 +236,8 @@ def test_ack_many_ends_messages_with_keys_groups_and_bodies_as_ack_does(db):
     assert [id for id, *_ in claim(db)] == [second]
 
 
-def test_what_is_replaced_while_it_is_claimed_comes_once(db, connect):
+@pytest.mark.parametrize("count", [1, 2], ids=["moved", "held"])
+def test_what_is_replaced_while_it_is_claimed_comes_once(db, connect, count: int):
     """A claim locks the newest version of a message, but its statement may not see that yet."""
     stop = threading.Event()
 
@@ -253,7 +254,7 @@ def test_what_is_replaced_while_it_is_claimed_comes_once(db, connect):
         for enqueuer in enqueuers:
             enqueuer.start()
         while came.total() < 400:
-            for id, token, _ in claim(db, 2):
+            for id, token, _ in claim(db, count):
                 came[id] += 1
                 db.execute("select penstock.ack(%s, %s)", [id, token])
     finally:

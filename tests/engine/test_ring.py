@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.held import RUN_OUT
 
 BODY = '"' + "x" * 3000 + '"'  # large enough to be kept apart from its message
 
@@ -94,7 +95,7 @@ def test_a_segment_is_freed_once_it_is_drained(busy_ring: Any) -> None:
     busy_ring.drain("work", set(busy_ring.enqueue_many("work", 100)))
     busy_ring.rotate()
     assert first not in busy_ring.tend()
-    assert busy_ring.value(f"select pg_relation_size('penstock.ready_{first}')") == 0
+    assert busy_ring.value(f"select pg_relation_size('penstock.lane_{first}')") == 0
 
 
 def test_a_slow_enqueuer_keeps_its_segment(busy_ring: Any, other: Any) -> None:
@@ -168,8 +169,7 @@ def test_leases_in_the_attic_are_settled_together_with_others(
 def test_a_lease_that_runs_out_in_the_attic_is_delivered_again(
     busy_ring: Any, outlived: dict[int, int]
 ) -> None:
-    for slot in range(9):
-        busy_ring.connection.execute(f"update penstock.leased_{slot} set lease_until = now()")
+    busy_ring.connection.execute(RUN_OUT)
     came = busy_ring.drain("kept", set(outlived))
     assert sorted(came) == sorted(outlived), "each of them once"
 

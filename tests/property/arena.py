@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from .model import Layer, Message, Queue, resolutions
 
 HERE = Path(__file__).parent
-KINDS = ("ready", "leased", "body", "bell")
+KINDS = ("lane", "leased", "grant", "body", "bell")
 SEGMENTS = [f"penstock.{kind}_{n}" for kind in KINDS for n in range(9)]
 TABLES = [
     *SEGMENTS,

@@ -9,7 +9,20 @@ from .claiming import Claiming
 from .model import Layer, Message, finish, yields
 
 LEASED = [f"leased_{n}" for n in range(9)]
-READY = [f"ready_{n}" for n in range(9)]
+READY = [f"lane_{n}" for n in range(9)]
+
+_ENVELOPE = (
+    "id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, "
+    "attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, "
+    "last_error"
+)
+_LIFT = f"""
+with gone as (
+  delete from penstock.held_{{n}} where place = any (array(
+    select place from penstock.held_{{n}} where id = %s for update skip locked))
+  returning token, lease_until, position, watched, {_ENVELOPE})
+insert into penstock.leased_{{n}} select * from gone
+"""
 
 
 class Operating(Claiming):
@@ -131,10 +144,16 @@ class Operating(Claiming):
     # Time
 
     def let_lease_run_out(self, message: Message) -> None:
+        self._lift(message)
         if self.pass_time(message, "lease_until", LEASED):
             self.committed[message.id] = replace(
                 message, over=True, in_order=False, moved_at=self.step
             )
+
+    def _lift(self, message: Message) -> None:
+        """Takes a message out of the claim that holds it: time is to pass for it alone."""
+        for n in range(9):
+            self.admin.execute(_LIFT.format(n=n), [message.id])
 
     def let_delay_end(self, message: Message) -> None:
         """Time passes for the message, and for all of its group: theirs is one clock."""

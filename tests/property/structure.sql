@@ -33,14 +33,23 @@ with ticket as (
   union all select t.id, t.queue_id, t.key, t.body_slot, true from penstock.ready_7 t where t.group_key is null
   union all select t.id, t.queue_id, t.key, t.body_slot, true from penstock.ready_8 t where t.group_key is null
   union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.leased_0 t
+  union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.held_0 t
   union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.leased_1 t
+  union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.held_1 t
   union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.leased_2 t
+  union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.held_2 t
   union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.leased_3 t
+  union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.held_3 t
   union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.leased_4 t
+  union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.held_4 t
   union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.leased_5 t
+  union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.held_5 t
   union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.leased_6 t
+  union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.held_6 t
   union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.leased_7 t
+  union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.held_7 t
   union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.leased_8 t
+  union all select t.id, t.queue_id, t.key, t.body_slot, false from penstock.held_8 t
 ), body as (
   select 0 as slot, t.id from penstock.body_0 t
   union all select 1, t.id from penstock.body_1 t

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
+from tests.held import RUN_OUT
 
 Connect = Callable[..., psycopg.Connection[Any]]
 GROUPS = ["g1", "g2", "g3", None, None, None]
@@ -277,8 +278,7 @@ def drain(admin: psycopg.Connection[Any], record: Record) -> None:
     """Time passes: every delay ends and every lease runs out. Then everything comes out."""
     admin.execute("update penstock.scheduled set due_at = clock_timestamp()")
     admin.execute("update penstock.grouped set visible_at = least(visible_at, clock_timestamp())")
-    for n in range(9):
-        admin.execute(f"update penstock.leased_{n} set lease_until = clock_timestamp()")
+    admin.execute(RUN_OUT)
     empty = 0
     for _ in range(10_000):
         admin.execute("select penstock.maintain(true)")

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.held import RUN_OUT
 
 Connect = Callable[..., psycopg.Connection[Any]]
 FAR = 1 << 52
@@ -45,8 +46,7 @@ class Caller:
         return int(self.value(query, *options.values()))
 
     def let_leases_run_out(self) -> None:
-        for n in range(9):
-            self.do(f"update penstock.leased_{n} set lease_until = clock_timestamp()")
+        self.do(RUN_OUT)
 
     def stop_clocks(self) -> None:
         """No upkeep in passing until further notice."""
@@ -132,7 +132,7 @@ def test_what_is_enqueued_with_the_key_of_an_expired_message_is_delivered(
 ) -> None:
     one = callers[0]
     old = one.enqueue(key="k", ttl="1 hour")
-    one.do("update penstock.ready_1 set expires_at = clock_timestamp()")
+    one.do("update penstock.lane_1 set expires_at = clock_timestamp()")
     new = one.enqueue(key="k", on_conflict=on_conflict)
     assert new != old
     assert one.claimed(2) == [new]
@@ -190,9 +190,10 @@ def test_the_first_group_of_a_queue_reaches_a_claim_under_way_whole(callers: Cal
     one.claim()
     one.stop_clocks()
     two.do("begin")
-    two.do("lock table penstock.leased_1 in access exclusive mode")
+    two.do("lock table penstock.grant_1 in access exclusive mode")
     leases: list[Any] = []
     three.do("set lock_timeout = '60s'")  # it waits until we have seen that it does
+    three.do("set penstock.alone = on")  # then it looks for messages once it has its tables
     thread = threading.Thread(target=lambda: leases.extend(three.claimed(5)))
     thread.start()
     waiting = (

@@ -4,7 +4,8 @@
 -- the plain table's worker name.
 
 -- name: penstock.session
--- Nothing: its functions bring the settings they need.
+-- Its functions bring the settings they need; each claim is a transaction of its own, as those of our clients are.
+set penstock.alone = on
 
 -- name: penstock.enqueue
 select penstock.enqueue($1::text, $2::jsonb)
@@ -44,7 +45,7 @@ select penstock_bench.ack_many($1::bigint[], $2::text)
 -- PGMQ's functions on Penstock, and their stand-in. What ack takes beside the ids is the queue's name.
 
 -- name: pgmq.session
--- Nothing, as above.
+-- Nothing: those who come from PGMQ set nothing.
 
 -- name: pgmq.enqueue
 select * from pgmq.send($1::text, $2::jsonb)
@@ -81,7 +82,7 @@ select penstock_bench.standin_delete('standin', $1::bigint)::integer::bigint whe
 select count(*) from penstock_bench.standin_delete('standin', $1::bigint[]) where $2::text is not null
 
 -- name: mdb.session
--- Nothing, as above.
+-- Nothing.
 
 -- name: mdb.enqueue
 select penstock.enqueue($1::text, $2::jsonb)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -49,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the script: runs the command and ends the process."""
     # Unwinding instead of dying on the spot lets an embedded server stop cleanly.
     signal.signal(signal.SIGTERM, _terminate)
+    # What the pool says of a connection that was interrupted is for a log, if there is one.
+    logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
     code = run(sys.argv[1:] if argv is None else list(argv))
     sys.exit(code)
 

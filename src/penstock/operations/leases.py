@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, make_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
@@ -36,6 +37,9 @@ _EXTEND: Final = call("extend", id="bigint", token="bigint", lease_seconds="inte
 _EXTEND_MANY: Final = call(
     "extend_many", ids="bigint[]", tokens="bigint[]", lease_seconds="integer"
 )
+# A frozen class sets each of its fields the long way round: half the time it takes to read a lease.
+# So they are set here, on an object of the same shape, which then becomes a lease.
+_Draft: Final[Any] = make_dataclass("_Draft", [each.name for each in fields(Lease)], slots=True)
 
 
 def claim(
@@ -157,9 +161,11 @@ def _lease(row: Sequence[Any]) -> Lease:
     # fmt: off
     (id, token, queue, payload, raw, headers, key, priority, group, attempt, max_attempts,
      enqueued_at, until, expires_at, last_error, original_queue) = row
-    return Lease(
+    lease = _Draft(
         id, token, queue, decode_payload(payload, raw), decode_json(headers) or {}, key, priority,
         group, attempt, max_attempts, utc(enqueued_at), utc(until), utc(expires_at), last_error,
         original_queue,
     )
     # fmt: on
+    lease.__class__ = Lease
+    return lease  # type: ignore[no-any-return]

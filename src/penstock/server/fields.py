@@ -39,7 +39,11 @@ NewName: TypeAlias = Annotated[
 ]
 Id: TypeAlias = Annotated[str, Meta(pattern="^[1-9][0-9]{0,17}$", description="the message's id")]
 LeaseToken: TypeAlias = Annotated[
-    str, Meta(pattern="^[0-9]{1,18}$", description="the proof of the lease, from dequeue")
+    str,
+    Meta(
+        pattern="^([0-9]{1,18}|[1-6][0-9]{18})$",  # what there is; fits into a bigint
+        description="the proof of the lease, from dequeue",
+    ),
 ]
 Key: TypeAlias = Annotated[str, _text(1, 1024, "at most one waiting message has it")]
 Group: TypeAlias = Annotated[str, _text(1, 1024, "delivered in order, one at a time")]

@@ -3,6 +3,7 @@
 -- anew costs more than the statement it is for: so each segment gets a statement of its own, from one text.
 -- After "--[ slot" the statements are the leaves of an IF on the variable slot, four comparisons deep: every expression
 -- evaluated costs about a microsecond, once a transaction, and a CASE would need up to nine.
+-- {envelope} stands for the columns that every message has, {leased} for those of leased_N.
 create or replace function penstock._unroll(template text) returns void language plpgsql as $$
 declare
   parts text[] := regexp_split_to_array(template, '\n\s*--[][]');
@@ -19,7 +20,9 @@ begin
       body := body || (select string_agg(replace(leaf, '{slot}', slot::text), '' order by slot) from generate_series(0, 8) slot);
     end if;
   end loop;
-  execute body;
+  body := replace(body, '{leased}', 'token, lease_until, position, watched, {envelope}');
+  execute replace(body, '{envelope}', (select string_agg(a.attname, ', ' order by a.attnum) from pg_attribute a
+                                       where a.attrelid = 'penstock.envelope'::regclass and a.attnum > 0 and not a.attisdropped));
 end $$;
 
 create or replace function penstock._branch(leaf text, low integer, high integer) returns text language plpgsql as $$

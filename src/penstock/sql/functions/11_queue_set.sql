@@ -139,6 +139,8 @@ create or replace function penstock._watch_leases(queue_id integer) returns void
 #variable_conflict use_column
 begin
   --[
+  with gone as (delete from penstock.held_{slot} where queue_id = _watch_leases.queue_id returning {leased})
+  insert into penstock.leased_{slot} select * from gone;
   update penstock.leased_{slot} set watched = true where queue_id = _watch_leases.queue_id and not watched;
   --]
 end $$;

@@ -43,14 +43,21 @@ begin
   update penstock.scheduled m set due_at = now_at where m.queue_id = q.id and m.group_key is not null and m.due_at > now_at;
   --[
   with gone as (
-    delete from penstock.ready_{slot} where ctid = any (array(
-      select m.ctid from penstock.ready_{slot} m where m.queue_id = q.id and m.group_key is null limit max_count - n)) returning *),
+    delete from penstock.lane_{slot} where ctid = any (array(
+      select m.ctid from penstock.lane_{slot} m where m.queue_id = q.id and m.group_key is null and m.hold = 0 limit max_count - n))
+      and hold = 0  -- still, if a claim was faster
+    returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt,
     g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
   --]
   if include_leased then
     --[
+    for l in delete from penstock.held_{slot} where place = any (array(
+        select t.place from penstock.held_{slot} t where t.queue_id = q.id limit max_count - n for update)) returning {leased} loop
+      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      n := n + 1;
+    end loop;
     for l in delete from penstock.leased_{slot} where ctid = any (array(
         select t.ctid from penstock.leased_{slot} t where t.queue_id = q.id and t.dead_at is null limit max_count - n for update)) returning * loop
       perform penstock._finish(penstock._envelope(l), 'cancelled', null);
@@ -97,9 +104,9 @@ begin
   delete from penstock.dead t where t.queue_id = q.id;
   --[
   delete from penstock.body_{slot} b where b.id in (
-    select id from penstock.ready_{slot} t where t.queue_id = q.id and t.body_slot is not null
+    select id from penstock.lane_{slot} t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_{slot} t where t.queue_id = q.id and t.body_slot is not null);
-  delete from penstock.ready_{slot} t where t.queue_id = q.id;
+  delete from penstock.lane_{slot} t where t.queue_id = q.id;
   delete from penstock.leased_{slot} t where t.queue_id = q.id;
   --]
   delete from penstock.queue t where t.id = q.id;

@@ -47,7 +47,7 @@ begin
   loop
     slot := pg_sequence_last_value('penstock.ring') % 10;
     --[ slot
-    delete from penstock.ready_{slot} where false;
+    delete from penstock.lane_{slot} where false;
     --]
     if strpos(pg_sequence_last_value('penstock.ring')::text, slot::text) > 0 then
       return slot;
@@ -130,14 +130,15 @@ end $$;
 
 -- Has a segment held nothing for a second? Truncation is not MVCC-safe: a snapshot from before finds the table empty,
 -- and misses what has moved on since to where it cannot see it. pg_dump locks all tables soon after its snapshot, so
--- that second keeps dumps whole.
+-- that second keeps dumps whole. What was found empty is not looked at again until then, when it is locked: to find nothing takes
+-- longest. Only a late commit could fill it, and whoever finds that reopens it; the attic is filled now and then.
 create or replace function penstock._is_drained(slot text) returns boolean language plpgsql as $$
 declare
   register regclass := ('penstock.drained_' || slot)::regclass;
   since_us bigint := pg_sequence_last_value(register);
   now_us   bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
-  if penstock._holds_rows(slot) then
+  if (slot = '0' or since_us not between 1 and now_us) and penstock._holds_rows(slot) then
     if since_us > 0 then
       perform setval(register, 0);
     end if;
@@ -155,11 +156,12 @@ end $$;
 -- all it is let go of at once: whoever acks what is leased there would wait otherwise.
 create or replace function penstock._free_segment(slot text) returns boolean language plpgsql as $$
 begin
-  execute replace('lock table penstock.ready_#, penstock.leased_#, penstock.body_#, penstock.bell_# in access exclusive mode nowait', '#', slot);
+  execute replace('lock table penstock.lane_#, penstock.leased_#, penstock.grant_#, penstock.body_#, penstock.bell_# in access exclusive mode nowait', '#', slot);
   if penstock._holds_rows(slot) then
+    perform setval(('penstock.drained_' || slot)::regclass, 0);
     raise lock_not_available;
   end if;
-  execute replace('truncate penstock.ready_#, penstock.leased_#, penstock.body_#, penstock.bell_#', '#', slot);
+  execute replace('truncate penstock.lane_#, penstock.leased_#, penstock.grant_#, penstock.body_#, penstock.bell_#', '#', slot);
   perform setval(('penstock.drained_' || slot)::regclass, 0);
   return true;
 exception when lock_not_available or object_in_use then   -- in use: by the bell that brought us here
@@ -170,16 +172,29 @@ create or replace function penstock._holds_rows(slot text) returns boolean langu
 declare
   found boolean;
 begin
-  execute replace('select exists (select from penstock.ready_#) or exists (select from penstock.leased_#) or exists (select from penstock.body_#)', '#', slot)
-  into found;
+  execute replace('select exists (select from penstock.lane_# where ctid >= $1) or exists (select from penstock.leased_# where ctid >= $2)
+                     or exists (select from penstock.lane_#) or exists (select from penstock.leased_#) or exists (select from penstock.body_#)', '#', slot)
+  into found using penstock._late_block('lane_' || slot, 8), penstock._late_block('leased_' || slot, 8);
   return found;
 end $$;
 
+-- Where the last so many blocks of a table begin. Segments empty themselves from the front: as long as there is something
+-- left in one, it is there, and not behind everything that is dead.
+create or replace function penstock._late_block(name text, blocks integer) returns tid language sql as $$
+  select format('(%s,0)', greatest(0, pg_relation_size(('penstock.' || name)::regclass) / current_setting('block_size')::integer - blocks))::tid
+$$;
+
 select penstock._unroll($unroll$
 create or replace function penstock._any_ready(slot integer) returns boolean language plpgsql as $$
+#variable_conflict use_column
+declare
+  later  tid := penstock._late_block('lane_' || slot, 200);
+  latest tid := penstock._late_block('lane_' || slot, 8);
 begin
   --[ slot
-  return exists (select from penstock.ready_{slot});
+  return exists (select from penstock.lane_{slot} where ctid >= latest and hold = 0)
+      or exists (select from penstock.lane_{slot} where ctid >= later and hold = 0)
+      or exists (select from penstock.lane_{slot} where hold = 0);
   --]
 end $$;
 
@@ -190,17 +205,24 @@ create or replace function penstock._clear_oldest(slot integer) returns void lan
 declare
   piece constant integer := 1000;
   ring  text := pg_sequence_last_value('penstock.ring')::text;
+  late  tid := penstock._late_block('lane_' || slot, 800);
 begin
   --[ slot
-  if (select count(*) from (select from penstock.ready_{slot} limit 4 * piece + 1) s) > 4 * piece then
+  if (select count(*) from (select from penstock.lane_{slot} where ctid >= late and hold = 0 limit 4 * piece + 1) s) > 4 * piece
+     or (select count(*) from (select from penstock.ready_{slot} limit 4 * piece + 1) s) > 4 * piece then
     return;
   end if;
   if strpos(split_part(ring, '9', 2), '0') = 0 then
     perform setval('penstock.ring', replace(ring, '9', '90')::bigint);
   end if;
   with gone as (
-    delete from penstock.ready_{slot} where ctid = any (array(select ctid from penstock.ready_{slot} limit piece for update skip locked)) returning *)
+    delete from penstock.lane_{slot} where ctid = any (array(select ctid from penstock.lane_{slot} where hold = 0 limit piece for update skip locked))
+    returning position, {envelope})
   insert into penstock.ready_0 select * from gone;
+  with gone as (
+    delete from penstock.held_{slot} where place = any (array(
+      select place from penstock.held_{slot} where claimed_at < clock_timestamp() - interval '1 second' limit piece for update skip locked)) returning {leased})
+  insert into penstock.leased_0 select * from gone;
   with gone as (
     delete from penstock.leased_{slot} where ctid = any (array(select ctid from penstock.leased_{slot} limit piece for update skip locked)) returning *)
   insert into penstock.leased_0 select * from gone;

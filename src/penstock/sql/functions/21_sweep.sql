@@ -81,7 +81,7 @@ begin
     end if;
   end loop;
   for i in 1 .. length(slots) loop
-    blocks := blocks + pg_relation_size(('penstock.ready_' || substr(slots, i, 1))::regclass) / 8192;
+    blocks := blocks + pg_relation_size(('penstock.lane_' || substr(slots, i, 1))::regclass) / 8192;
   end loop;
   perform setval(q.rescan_register, (date_part('epoch', clock_timestamp()) * 1e6 + least(1e6, rest_us * blocks))::bigint);
   return found;

@@ -2,9 +2,9 @@
 -- to run for it.
 
 -- A claim came back short by so many: look for what is due, what ran out, and what a floor may hide. Takes no more than
--- the claim will take itself: the rest would stay out of everybody's reach until this transaction ends. True if
--- something turned up.
-create or replace function penstock._look_again(q penstock.queue, wanted integer) returns boolean language plpgsql as $$
+-- the claim will take itself: the rest would stay out of everybody's reach until this transaction ends. Below the floors it looks only if the
+-- claim has nothing else: who has some should not wait for that, as it is found in passing too. True if something turned up.
+create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean language plpgsql as $$
 declare
   turned_up boolean;
 begin
@@ -12,7 +12,7 @@ begin
     return false;
   end if;
   turned_up := penstock._run_timers(q.id, wanted) > 0;
-  if date_part('epoch', clock_timestamp()) * 1e6 >= pg_sequence_last_value(q.rescan_register) then
+  if not has_some and not turned_up and date_part('epoch', clock_timestamp()) * 1e6 >= pg_sequence_last_value(q.rescan_register) then
     turned_up := penstock._rescan(q) or turned_up;
   end if;
   return turned_up;
@@ -102,6 +102,7 @@ declare
   returned integer := 0;
   complete boolean := true;
   slot     integer;
+  ran_after timestamptz;
   l        penstock.leased_0;
   n        integer;
 begin
@@ -112,8 +113,8 @@ begin
   end if;
   foreach slot in array penstock._used_slots() loop
     n := 0;
-    for l in select * from penstock._pull_expired(slot, only_queue,
-        case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end, started, piece) loop
+    ran_after := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end;
+    for l in select * from penstock._pull_expired(slot, only_queue, ran_after, started, piece) loop
       perform penstock._give_back(l, 'the lease ran out', interval '0', false, 'skip');
       n := n + 1;
     end loop;
@@ -151,7 +152,7 @@ begin
   --]
 end $$;
 
--- Is anything due, or has any lease run out? As _run_timers looks for it. Uses scheduled_due, leased_N_until.
+-- Is anything due, or has any lease run out? As _run_timers looks for it. Uses scheduled_due, leased_N_until, grant_N_until.
 create or replace function penstock._timers_due() returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -167,7 +168,9 @@ begin
   end if;
   foreach slot in array penstock._used_slots() loop
     --[ slot
-    if exists (select from penstock.leased_{slot} l where l.lease_until > ran_after and l.lease_until <= started) then
+    if exists (select from penstock.leased_{slot} l where l.lease_until > ran_after and l.lease_until <= started)
+       -- Most grants have nothing left to look for: half a second's are worth a look, one is not.
+       or exists (select from penstock.grant_{slot} g where g.lease_until > ran_after and g.lease_until <= started - interval '500 milliseconds') then
       return true;
     end if;
     --]
@@ -209,11 +212,15 @@ begin
   return n;
 end $$;
 
--- Takes leases that ran out from a segment; the caller gives the messages back. One whose key is held by
--- somebody who has not committed is left for the next time: who claims must not wait. Uses leased_N_until.
+-- Takes leases that ran out from a segment; the caller gives the messages back. One whose key is held by somebody who has
+-- not committed is left for the next time: who claims must not wait. A grant that holds nothing any more is forgotten.
+-- Uses leased_N_until, grant_N_until, lane_N_order.
 create or replace function penstock._pull_expired(slot integer, only_queue integer, after timestamptz, until timestamptz, piece integer)
-returns setof penstock.leased_0 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+returns setof penstock.leased_0 language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
+declare
+  n integer;
 begin
   --[ slot
   return query delete from penstock.leased_{slot} where ctid = any (array(
@@ -221,6 +228,27 @@ begin
     where l.lease_until > after and l.lease_until <= until and (only_queue is null or l.queue_id = only_queue)
       and (l.key is null or penstock._try_key(l.queue_id, l.key, l.id))
     order by l.lease_until limit piece for update skip locked)) returning *;
+  get diagnostics n = row_count;
+  if n >= piece or not exists (select from penstock.grant_{slot} g where g.lease_until > after and g.lease_until <= until
+                               and (only_queue is null or g.queue_id = only_queue)) then
+    return;
+  end if;
+  -- Each grant is looked up by itself: a join of many with a lane that the planner takes for empty reads all of the lane for
+  -- each of them, which took a second once.
+  return query delete from penstock.held_{slot} where place = any (array(
+    select t.place from penstock.grant_{slot} g cross join lateral (
+      select r.ctid as place from penstock.lane_{slot} r
+      where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position and g.last_position
+        and r.hold = g.hold and (r.key is null or penstock._try_key(r.queue_id, r.key, r.id))
+      limit piece - n for update skip locked) t
+    where g.lease_until > after and g.lease_until <= until and (only_queue is null or g.queue_id = only_queue)
+    order by g.lease_until limit piece - n)) returning {leased};
+  delete from penstock.grant_{slot} where ctid = any (array(
+    select g.ctid from penstock.grant_{slot} g
+    where g.lease_until > after and g.lease_until <= until and (only_queue is null or g.queue_id = only_queue)
+      and (select count(*) from (select from penstock.lane_{slot} r where r.queue_id = g.queue_id and r.priority = g.priority
+                                 and r.position between g.first_position and g.last_position and r.hold = g.hold limit 1) s) = 0
+    order by g.lease_until limit 500 for update skip locked));
   --]
 end $$;
 $unroll$);

@@ -144,7 +144,7 @@ begin
   n := n + (select count(*) from (select from penstock.grouped g where g.queue_id = _depth.queue_id limit at_most + 1) c);
   --[
   if n <= at_most then
-    n := n + (select count(*) from (select from penstock.ready_{slot} r where r.queue_id = _depth.queue_id and r.group_key is null limit at_most + 1) c)
+    n := n + (select count(*) from (select from penstock.lane_{slot} r where r.queue_id = _depth.queue_id and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_{slot} l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
   --]

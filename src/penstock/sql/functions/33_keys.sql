@@ -96,11 +96,15 @@ begin
   if found then return true; end if;
   perform from penstock.grouped m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key and m.id = waiting for update skip locked;
   if found then return true; end if;
-  --[
-  perform from penstock.ready_{slot} m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key and m.id = waiting for update skip locked;
-  if found then return true; end if;
-  --]
-  return false;
+  begin
+    --[
+    perform from penstock.ready_{slot} m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key and m.id = waiting for update skip locked;
+    if found then return true; end if;
+    --]
+    raise sqlstate 'PS001';
+  exception when sqlstate 'PS001' then  -- and the lock on a message that was claimed meanwhile is given back: see 39_pick.sql
+    return false;
+  end;
 end $$;
 
 create or replace function penstock._leased_with_key(queue_id integer, key text) returns bigint language plpgsql
@@ -113,6 +117,8 @@ begin
     union all
     select l.id from penstock.leased_{slot} l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
+    union all
+    select l.id from penstock.lane_{slot} l where l.queue_id = _leased_with_key.queue_id and l.key = _leased_with_key.key and l.hold <> 0
     --]
     limit 1) w);
 end $$;
@@ -139,16 +145,20 @@ begin
     where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
     return true;
   end if;
-  --[
-  select body_slot into old_body from penstock.ready_{slot} w where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting for update;
-  if found then
-    m := penstock._swap_body(m, old_body);
-    update penstock.ready_{slot} w set payload = m.payload, payload_bytes = m.payload_bytes, headers = m.headers, body_slot = m.body_slot
-    where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
-    return true;
-  end if;
-  --]
-  return false;
+  begin
+    --[
+    select body_slot into old_body from penstock.ready_{slot} w where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting for update;
+    if found then
+      m := penstock._swap_body(m, old_body);
+      update penstock.ready_{slot} w set payload = m.payload, payload_bytes = m.payload_bytes, headers = m.headers, body_slot = m.body_slot
+      where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
+      return true;
+    end if;
+    --]
+    raise sqlstate 'PS001';
+  exception when sqlstate 'PS001' then
+    return false;
+  end;
 end $$;
 $unroll$);
 

@@ -1,6 +1,7 @@
--- Claims in general: in two steps, first taking rows under the lease, then looking at what they are.
+-- Claims in general: in two steps, first taking rows under the lease, then looking at what they are. has_some: the caller has some
+-- already, and wants so many more.
 select penstock._unroll($unroll$
-create or replace function penstock._claim_special(queue text, count integer, lease_seconds integer, worker text)
+create or replace function penstock._claim_special(queue text, count integer, lease_seconds integer, worker text, has_some boolean)
 returns setof penstock.lease language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -52,7 +53,7 @@ begin
       end loop;
       exit when wanted = 0;
     end loop;
-    exit when wanted = 0 or round = 2 or not penstock._look_again(q, wanted);
+    exit when wanted = 0 or round = 2 or not penstock._look_again(q, wanted, has_some or used <> '{}');
   end loop;
   if q.throughput_limit is not null and wanted > 0 then
     perform penstock._spend(q, -wanted);
@@ -85,16 +86,12 @@ returns integer language plpgsql as $$
 #variable_conflict use_column
 declare
   started timestamptz := clock_timestamp();
-  floor   bigint := pg_sequence_last_value(q.floors[lane]);
+  places  tid[] := penstock._pick(slot, q.id, q.priorities[lane], pg_sequence_last_value(q.floors[lane]), wanted, false, penstock._alone());
   n       integer;
 begin
   --[ slot
   with taken as (
-    delete from penstock.ready_{slot} where ctid = any (array(
-      select r.ctid from penstock.ready_{slot} r
-      where r.queue_id = q.id and r.priority = q.priorities[lane] and r.position >= floor
-      order by r.position limit wanted for update skip locked))
-    returning *)
+    delete from penstock.lane_{slot} where ctid = any (places) returning *)
   insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at,
     queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at, t.expires_at,

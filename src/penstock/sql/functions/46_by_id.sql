@@ -110,7 +110,7 @@ begin
 end $$;
 
 -- Takes a message of a queue that waits, wherever it waits; nothing, if it is not there or somebody else has it in hand.
--- Uses ready_N_lane, scheduled_id and ready_N_back.
+-- Uses lane_N_order, scheduled_id and lane_N_back.
 -- Messages of groups are left alone: their order is not the caller's to break.
 create or replace function penstock._pull_waiting(queue_id integer, id bigint, of_attempt integer default null) returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -132,9 +132,9 @@ begin
     return m;
   end if;
   --[
-  delete from penstock.ready_{slot} where ctid = any (array(
-    select r.ctid from penstock.ready_{slot} r
-    where r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id and r.group_key is null
+  delete from penstock.lane_{slot} where ctid = any (array(
+    select r.ctid from penstock.lane_{slot} r
+    where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key,
     group_key, headers, payload, payload_bytes, last_error into m;
@@ -145,7 +145,7 @@ begin
   return null;
 end $$;
 
--- Takes a ready message that never came back: its position is its id. Uses ready_N_lane.
+-- Takes a ready message that never came back: its position is its id. Uses lane_N_order.
 create or replace function penstock._pull_fresh(queue_id integer, id bigint, of_attempt integer) returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -156,9 +156,9 @@ declare
 begin
   foreach slot in array penstock._slots_by_age() loop
     --[ slot
-    delete from penstock.ready_{slot} where ctid = any (array(
-      select r.ctid from penstock.ready_{slot} r
-      where r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks) and r.position = _pull_fresh.id and r.id = _pull_fresh.id
+    delete from penstock.lane_{slot} where ctid = any (array(
+      select r.ctid from penstock.lane_{slot} r
+      where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks) and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key,
       group_key, headers, payload, payload_bytes, last_error into m;

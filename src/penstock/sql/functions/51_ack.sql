@@ -1,4 +1,5 @@
--- Settles messages as done. Locks: the leased rows. Uses leased_N_token.
+-- Settles messages as done. Locks: the leased rows. What is held in its lane is found by the place that its token says,
+-- the rest by leased_N_token.
 select penstock._unroll($unroll$
 create or replace function penstock.ack(id bigint, token bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -8,10 +9,18 @@ declare
 begin
   -- Bit 16 of the token says that the queue keeps history: then, and for what has a key, a group or a body of its own,
   -- there is more to do than to delete.
-  if ack.token & 16 = 0 then
+  if ack.token & 16 = 0 and ack.token < 4611686018427387904 then
     --[ slot
     delete from penstock.leased_{slot} l where l.token = ack.token and l.id = ack.id and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
+    --]
+    if found then
+      return;
+    end if;
+  elsif ack.token & 16 = 0 then
+    --[ slot
+    delete from penstock.lane_{slot} l where l.ctid = penstock._place(ack.token) and l.id = ack.id and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
     --]
     if found then
       return;
@@ -36,17 +45,38 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set enab
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
-  slot integer := tokens[1] & 15;
-  n    integer := 0;
+  slot   integer := tokens[1] & 15;
+  mark   integer;
+  now_is bigint;
+  places tid[];
+  alike  boolean;
+  n      integer := 0;
 begin
-  -- What one claim handed out, in one statement, if there is no more to do than to delete.
-  if tokens[1] & 16 = 0 and tokens[1] = all (tokens) and cardinality(ids) = cardinality(tokens) and cardinality(ids) <= 10000 then
+  -- In one statement, if there is no more to do than to delete: what is held in one segment, or what moved by one claim.
+  if tokens[1] & 16 = 0 and tokens[1] < 4611686018427387904 and tokens[1] = all (tokens) and cardinality(ids) = cardinality(tokens) and cardinality(ids) <= 10000 then
     --[ slot
     return query
     delete from penstock.leased_{slot} l where l.token = tokens[1] and l.id = any (ids) and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null returning l.id;
     --]
     get diagnostics n = row_count;
+  elsif tokens[1] & 16 = 0 and tokens[1] >= 4611686018427387904 and cardinality(ids) = cardinality(tokens) and cardinality(ids) <= 10000 then
+    select array_agg(penstock._place(t)), count(*) <= 64 and bool_and(t >> 45 = tokens[1] >> 45) into places, alike
+    from unnest(tokens) t having bool_and(t & 31 = tokens[1] & 31);
+    mark := penstock._held_mark(tokens[1]);
+    now_is := penstock._hold_at(clock_timestamp());
+    if places is not null then
+      --[ slot
+      return query
+      delete from penstock.lane_{slot} l
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+        -- To look through the list for each row is quick as long as it is short; else it is hashed.
+        and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
+                 else (l.id, penstock._held_token({slot}, penstock._hold_mark(l.hold), l.ctid)) in (select u.id, u.token from unnest(ids, tokens) u (id, token)) end
+      returning l.id;
+      --]
+      get diagnostics n = row_count;
+    end if;
   end if;
   if n = cardinality(ids) then
     return;
@@ -73,15 +103,28 @@ begin
     if logged then
       --[ slot
       return query
-      with gone as (
+      with moved as (
         delete from penstock.leased_{slot} l where l.ctid = any (array(
           select t.place
           from unnest(ids, tokens) u (id, token)
           cross join lateral (
             select r.ctid as place from penstock.leased_{slot} r where r.token = u.token and r.id = u.id
               and r.lease_until > clock_timestamp() and (r.key, r.group_key, r.body_slot) is null offset 0) t
-          where u.token & 15 = {slot}))
+          where u.token & 15 = {slot} and u.token < 4611686018427387904))
         returning l.*),
+      let_go as (
+        delete from penstock.lane_{slot} l using unnest(ids, tokens) u (id, token)
+        where u.token >= 4611686018427387904 and u.token & 31 = {slot} + 16 and l.ctid = penstock._place(u.token) and l.id = u.id
+          and penstock._hold_mark(l.hold) = penstock._held_mark(u.token) and l.hold > penstock._hold_at(started) and (l.key, l.body_slot) is null
+        returning l.*),
+      gone as (
+        select id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, headers, payload, payload_bytes, last_error
+        from moved
+        union all
+        select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint,
+          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+        from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_{slot} g
+                                         where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at, attempts,
           max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload, payload_bytes)
@@ -94,14 +137,21 @@ begin
     else
       --[ slot
       return query
-      delete from penstock.leased_{slot} l where l.ctid = any (array(
-        select t.place
-        from unnest(ids, tokens) u (id, token)
-        cross join lateral (
-          select r.ctid as place from penstock.leased_{slot} r where r.token = u.token and r.id = u.id
-            and r.lease_until > clock_timestamp() and (r.key, r.group_key, r.body_slot) is null offset 0) t
-        where u.token & 15 = {slot}))
-      returning l.id;
+      with moved as (
+        delete from penstock.leased_{slot} l where l.ctid = any (array(
+          select t.place
+          from unnest(ids, tokens) u (id, token)
+          cross join lateral (
+            select r.ctid as place from penstock.leased_{slot} r where r.token = u.token and r.id = u.id
+              and r.lease_until > clock_timestamp() and (r.key, r.group_key, r.body_slot) is null offset 0) t
+          where u.token & 15 = {slot} and u.token < 4611686018427387904))
+        returning l.id),
+      let_go as (
+        delete from penstock.lane_{slot} l using unnest(ids, tokens) u (id, token)
+        where u.token >= 4611686018427387904 and u.token & 31 = {slot} and l.ctid = penstock._place(u.token) and l.id = u.id
+          and penstock._hold_mark(l.hold) = penstock._held_mark(u.token) and l.hold > penstock._hold_at(started) and (l.key, l.body_slot) is null
+        returning l.id)
+      select id from moved union all select id from let_go;
       --]
     end if;
     get diagnostics n = row_count;
@@ -130,6 +180,16 @@ begin
   if slot > 8 then
     return null;
   end if;
+  if _pull.token >= 4611686018427387904 then
+    --[ slot
+    delete from penstock.held_{slot} where place = penstock._place(_pull.token) and token = _pull.token and id = _pull.id and lease_until > started
+    returning {leased} into l;
+    --]
+    if l.id is not null then
+      return l;
+    end if;
+  end if;
+  -- Or its lease was extended, or its segment cleared.
   --[ slot
   delete from penstock.leased_{slot} t where t.token = _pull.token and t.id = _pull.id and t.lease_until > started returning * into l;
   --]

@@ -38,6 +38,15 @@ begin
   if slot > 8 then
     return null;
   end if;
+  -- What is held in its lane moves: a row that changes is not any more where its token says.
+  if _prolong.token >= 4611686018427387904 then
+    --[ slot
+    with gone as (
+      delete from penstock.held_{slot} where place = penstock._place(_prolong.token) and token = _prolong.token and id = _prolong.id and lease_until > started
+      returning {leased})
+    insert into penstock.leased_{slot} select * from gone;
+    --]
+  end if;
   --[ slot
   update penstock.leased_{slot} l
   set lease_until = started + make_interval(secs => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))

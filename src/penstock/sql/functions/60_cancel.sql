@@ -53,7 +53,10 @@ begin
   end if;
   --]
   --[
-  delete from penstock.leased_{slot} t where t.id = _remove_waiting.id returning * into l;
+  delete from penstock.held_{slot} where id = _remove_waiting.id returning {leased} into l;
+  if not found then
+    delete from penstock.leased_{slot} t where t.id = _remove_waiting.id returning * into l;
+  end if;
   if found then
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
@@ -65,7 +68,7 @@ begin
   return null;
 end $$;
 
--- Ends a ready message that never came back: its position is its id. By ready_N_lane, in every lane there is.
+-- Ends a ready message that never came back: its position is its id. By lane_N_order, in every lane there is.
 create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column

@@ -33,7 +33,7 @@ begin
   n := penstock._count_some('grouped', format('t.queue_id = %s and t.visible_at <= %L', q.id, now_at));
   s.ready := s.ready + n.total; s.estimated := s.estimated or n.estimated;
   foreach slot in array penstock._used_slots() loop
-    n := penstock._count_some('ready_' || slot, format('t.queue_id = %s and t.group_key is null', q.id));
+    n := penstock._count_some('lane_' || slot, format('t.queue_id = %s and t.group_key is null and t.hold = 0', q.id));
     s.ready := s.ready + n.total; s.estimated := s.estimated or n.estimated;
     n := penstock._count_some('leased_' || slot, format('t.queue_id = %s and t.dead_at is null and t.lease_until > %L', q.id, now_at));
     s.leased := s.leased + n.total; s.estimated := s.estimated or n.estimated;
@@ -41,10 +41,28 @@ begin
     s.ready := s.ready + n.total; s.estimated := s.estimated or n.estimated;
     n := penstock._count_some('leased_' || slot, format('t.queue_id = %s and t.dead_at is not null', q.id));
     s.dead := s.dead + n.total; s.estimated := s.estimated or n.estimated;
+    n := penstock._count_held(slot, q.id, now_at);
+    s.leased := s.leased + n.running; s.ready := s.ready + n.lapsed;
   end loop;
   s.oldest_ready_seconds := penstock._oldest_ready(q, now_at);
   return s;
 end $$;
+
+select penstock._unroll($unroll$
+-- What is held in the lanes of a queue in a segment, counted by its grants: a backlog behind it is not looked at.
+create or replace function penstock._count_held(slot integer, queue_id integer, now_at timestamptz, out running bigint, out lapsed bigint) language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+begin
+  --[ slot
+  select count(*) filter (where g.lease_until > now_at), count(*) filter (where g.lease_until <= now_at) into running, lapsed
+  from penstock.grant_{slot} g cross join lateral (
+    select from penstock.lane_{slot} r
+    where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position and g.last_position and r.hold = g.hold offset 0) r
+  where g.queue_id = _count_held.queue_id;
+  --]
+end $$;
+$unroll$);
 
 create or replace function penstock._count_some(relation text, condition text, out total bigint, out estimated boolean) language plpgsql as $$
 declare

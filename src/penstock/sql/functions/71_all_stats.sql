@@ -48,7 +48,7 @@ select penstock._unroll($unroll$
 create or replace function penstock._shares() returns double precision[] language sql stable set search_path = pg_catalog, pg_temp as $$
   select array[least(100, 100.0 * 2000 * 8192 / greatest(1, 0
     --[
-    + pg_relation_size('penstock.ready_{slot}')
+    + pg_relation_size('penstock.lane_{slot}')
     --]
     )), least(100, 100.0 * 2000 * 8192 / greatest(1, 0
     --[
@@ -62,7 +62,8 @@ $$;
 -- What a sample of the blocks says of each queue: how many in each state, and since when those that are ready outside the lanes
 -- (due, of a group, or with a lease that ran out) wait.
 create or replace function penstock._sample(share double precision[], now_at timestamptz)
-returns table (queue_id integer, state text, n double precision, first timestamptz) language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+returns table (queue_id integer, state text, n double precision, first timestamptz) language plpgsql stable set search_path = pg_catalog, pg_temp
+set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
 begin
   return query
@@ -75,7 +76,13 @@ begin
   select d.queue_id, 'dead', count(*) * 100 / share[5], null from penstock.dead d tablesample system (share[5]) repeatable (1) group by 1, 2
   --[
   union all
-  select r.queue_id, 'in lanes', count(*) * 100 / share[1], null from penstock.ready_{slot} r tablesample system (share[1]) repeatable (1) where r.group_key is null group by 1, 2
+  select r.queue_id, 'in lanes', count(*) * 100 / share[1], null from penstock.lane_{slot} r tablesample system (share[1]) repeatable (1) where r.group_key is null and r.hold = 0 group by 1, 2
+  union all
+  select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at) filter (where g.lease_until <= now_at)
+  from penstock.grant_{slot} g cross join lateral (
+    select r.enqueued_at from penstock.lane_{slot} r
+    where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position and g.last_position and r.hold = g.hold offset 0) r
+  group by 1, 2
   union all
   select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased' else 'ready' end, count(*) * 100 / share[2],
     min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)

@@ -16,7 +16,7 @@ begin
     t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.dead t where t.id = wanted;
   if found then return; end if;
-  return query select t.enqueued_at, null::timestamptz, t.m from penstock._locate_fresh(wanted) t;
+  return query select t.visible_at, t.lease_until, t.m from penstock._locate_in_lane(wanted) t;
   if found then return; end if;
   if thorough or 0
     --[
@@ -32,7 +32,7 @@ begin
   end if;
   if thorough or 0
     --[
-    + pg_relation_size('penstock.ready_{slot}')
+    + pg_relation_size('penstock.lane_{slot}')
     --]
     < short then
     --[
@@ -40,19 +40,28 @@ begin
       t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.ready_{slot} t where t.id = wanted and t.group_key is null;
     if found then return; end if;
+    return query select t.lease_until, t.lease_until, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
+      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      from penstock.held_{slot} t where t.id = wanted;
+    if found then return; end if;
     --]
   end if;
 end $$;
 
--- A ready message that never came back. Uses ready_N_lane.
-create or replace function penstock._locate_fresh(wanted bigint) returns table (enqueued_at timestamptz, m penstock.envelope)
+-- A message in its lane that never came back, ready or held. Uses lane_N_order.
+create or replace function penstock._locate_in_lane(wanted bigint) returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 begin
   --[
-  return query select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
+  return query select t.enqueued_at, null::timestamptz, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
     t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(q.priorities) rank join penstock.ready_{slot} t on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
+  if found then return; end if;
+  return query select t.lease_until, t.lease_until, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
+    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    from penstock.queue q cross join unnest(q.priorities) rank join penstock.held_{slot} t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+    where t.id = wanted;
   if found then return; end if;
   --]
 end $$;

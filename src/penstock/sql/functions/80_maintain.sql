@@ -63,8 +63,8 @@ begin
     select id from penstock.grouped t where t.expires_at <= now_at order by t.expires_at limit piece for update skip locked) m);
   --[
   with gone as (
-    delete from penstock.ready_{slot} where ctid = any (array(
-      select t.ctid from penstock.ready_{slot} t where t.expires_at <= now_at order by t.expires_at limit piece for update skip locked)) returning *)
+    delete from penstock.lane_{slot} where ctid = any (array(
+      select t.ctid from penstock.lane_{slot} t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt,
       g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
@@ -80,7 +80,7 @@ declare
 begin
   --[
   if not {slot} = any (penstock._used_slots()) or {slot} = 0 and strpos(split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2), '0') = 0 then
-    if exists (select from penstock.ready_{slot}) or exists (select from penstock.leased_{slot}) or exists (select from penstock.body_{slot}) then
+    if exists (select from penstock.lane_{slot}) or exists (select from penstock.leased_{slot}) or exists (select from penstock.body_{slot}) then
       perform penstock._reopen('{slot}');
       n := n + 1;
     end if;

@@ -68,7 +68,7 @@ begin
     total := total + n;
     execute format('select count(*) from (select from penstock.leased_%s l where l.lease_until <= $1 and l.queue_id = $2 and l.dead_at is null limit $3) c', slot)
     into n using now_at, q.id, at_most;
-    total := total + n;
+    total := total + n + (penstock._count_held(slot, q.id, now_at)).lapsed;
   end loop;
   return least(total, at_most);
 end $$;
@@ -146,7 +146,7 @@ begin
         end loop;
       end loop;
     end loop;
-    exit when taken >= allowed or bytes >= most_bytes or round = 2 or not penstock._look_again(q, allowed - taken);
+    exit when taken >= allowed or bytes >= most_bytes or round = 2 or not penstock._look_again(q, allowed - taken, taken > 0);
   end loop;
   if q.throughput_limit is not null and taken < allowed then
     perform penstock._spend(q, taken - allowed);

@@ -44,7 +44,8 @@ begin
     end if;
   end loop;
 
-  for f in select c.oid::regclass as name from pg_class c where c.relnamespace = 'penstock'::regnamespace and c.relkind = 'v' loop
+  for f in select c.oid::regclass as name from pg_class c where c.relnamespace = 'penstock'::regnamespace and c.relkind = 'v'
+           and c.relname !~ '^(ready|held)_[0-9]$' loop
     execute format('grant select on %s to penstock_operator', f.name);
   end loop;
   grant select on penstock.queues to penstock_producer, penstock_consumer;

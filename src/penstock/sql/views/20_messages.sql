@@ -31,7 +31,7 @@ from (
   select case when l.lease_until > clock_timestamp() then 'leased' when l.dead_at is not null then 'dead' else 'ready' end, l.lease_until, l.lease_until,
     l.id, l.enqueued_at, l.expires_at, l.first_claimed_at, l.claimed_at, l.dead_at, l.queue_id, l.priority, l.attempt, l.max_attempts, l.body_slot, l.worker,
     l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error
-  from penstock.leased_{slot} l
+  from (select {leased} from penstock.leased_{slot} union all select {leased} from penstock.held_{slot}) l
   --]
 ) m join penstock.queue q on q.id = m.queue_id;
 
@@ -41,6 +41,7 @@ from (
   select null::text as worker, 0 as queue_id, null::timestamptz as claimed_at, null::timestamptz as lease_until where false
   --[
   union all select l.worker, l.queue_id, l.claimed_at, l.lease_until from penstock.leased_{slot} l
+  union all select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_{slot} h
   --]
 ) l join penstock.queue q on q.id = l.queue_id
 where l.lease_until > clock_timestamp()

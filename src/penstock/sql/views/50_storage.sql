@@ -4,13 +4,13 @@ create or replace view penstock.segments as
 select s.slot, case when s.slot = 0 and strpos(split_part(r.ring, '9', 2), '0') = 0 then 'attic, empty' when s.slot = 0 then 'attic'
                     when s.slot = right(r.ring, 1)::integer then 'current' when strpos(split_part(r.ring, '9', 1), s.slot::text) > 0 then 'closing'
                     when strpos(split_part(r.ring, '9', 2), s.slot::text) > 0 then 'in use' else 'free' end as state,
-       pg_total_relation_size(s.ready) as ready_bytes, pg_total_relation_size(s.leased) as leased_bytes, pg_total_relation_size(s.body) as body_bytes,
+       pg_total_relation_size(s.ready) as ready_bytes, pg_total_relation_size(s.leased) + pg_total_relation_size(s.granted) as leased_bytes, pg_total_relation_size(s.body) as body_bytes,
        pg_stat_get_dead_tuples(s.ready) + pg_stat_get_dead_tuples(s.leased) + pg_stat_get_dead_tuples(s.body) as dead_rows
-from (values (-1, null::regclass, null::regclass, null::regclass)
+from (values (-1, null::regclass, null::regclass, null::regclass, null::regclass)
   --[
-  , ({slot}, 'penstock.ready_{slot}'::regclass, 'penstock.leased_{slot}'::regclass, 'penstock.body_{slot}'::regclass)
+  , ({slot}, 'penstock.lane_{slot}'::regclass, 'penstock.leased_{slot}'::regclass, 'penstock.body_{slot}'::regclass, 'penstock.grant_{slot}'::regclass)
   --]
-) s (slot, ready, leased, body), (select pg_sequence_last_value('penstock.ring')::text as ring) r
+) s (slot, ready, leased, body, granted), (select pg_sequence_last_value('penstock.ring')::text as ring) r
 where s.slot >= 0;
 $unroll$);
 
@@ -28,4 +28,4 @@ create or replace view penstock.table_sizes as
 select c.relname::text as name, pg_total_relation_size(c.oid) as bytes, pg_stat_get_live_tuples(c.oid) as live_rows,
        pg_stat_get_dead_tuples(c.oid) as dead_rows, pg_stat_get_last_autovacuum_time(c.oid) as vacuumed_at
 from pg_class c
-where c.relnamespace = 'penstock'::regnamespace and c.relkind = 'r' and c.relname !~ '^(ready|leased|body|bell|history_log|attempt_log)_[0-9]+$';
+where c.relnamespace = 'penstock'::regnamespace and c.relkind = 'r' and c.relname !~ '^(lane|leased|grant|body|bell|history_log|attempt_log)_[0-9]+$';

@@ -119,7 +119,10 @@ begin
     --[
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error, r.enqueued_at
-    from penstock.ready_{slot} r where r.queue_id = _all_rows.queue_id and r.group_key is null and r.xmax <> all (busy)
+    from penstock.lane_{slot} r where r.queue_id = _all_rows.queue_id and r.group_key is null and r.hold = 0 and r.xmax <> all (busy)
+    union all
+    select h.id, h.body_slot, h.payload, h.payload_bytes, h.attempt, h.max_attempts, h.lease_until, h.last_error, h.enqueued_at
+    from penstock.held_{slot} h where h.queue_id = _all_rows.queue_id
     union all
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error, l.enqueued_at
     from penstock.leased_{slot} l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null

@@ -215,6 +215,9 @@ begin
     union all
     select l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.body_slot, l.payload, l.payload_bytes, l.headers
     from penstock.leased_{slot} l where l.queue_id = _messages.queue_id and l.dead_at is null
+    union all
+    select h.id, h.attempt, h.enqueued_at, h.claimed_at, h.lease_until, h.body_slot, h.payload, h.payload_bytes, h.headers
+    from penstock.held_{slot} h where h.queue_id = _messages.queue_id
     --]
   ) w order by w.id;
 end $$;

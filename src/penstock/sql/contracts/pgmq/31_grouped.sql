@@ -14,6 +14,8 @@ begin
     select r.id, r.headers, '-infinity' from penstock.ready_{slot} r where r.queue_id = _fifo.queue_id and r.group_key is null
     union all
     select l.id, l.headers, l.lease_until from penstock.leased_{slot} l where l.queue_id = _fifo.queue_id and l.dead_at is null
+    union all
+    select h.id, h.headers, h.lease_until from penstock.held_{slot} h where h.queue_id = _fifo.queue_id
     --]
   ) w;
 end $$;

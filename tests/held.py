@@ -1,0 +1,39 @@
+"""What tests do to leases, wherever the engine keeps them: moved to leased_N, or held in lane_N."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HOLD_FROM = 2
+"""Claims of so many hold their messages in place here, not of 16: tests mostly claim a few."""
+
+_HOLD = """
+do $$ begin
+  execute replace(pg_get_functiondef('penstock.claim(text, integer, integer, text)'::regprocedure),
+                  'claim.count < 16', 'claim.count < {}');
+end $$
+"""
+
+# A claim's grant, and all it holds, end at one moment. What is changed is not where its token says
+# any more: so it goes for good, as it would when somebody claims it again.
+RUN_OUT = """
+do $$
+declare
+  at      timestamptz := clock_timestamp() - interval '1 millisecond';
+  step    bigint := penstock._hold_at(at) >> 11;
+  held_as text := 'hold = ' || (step << 11) || ' | (hold & 2047)';
+begin
+  for slot in 0..8 loop
+    execute 'update penstock.leased_' || slot || ' set lease_until = $1' using at;
+    execute 'update penstock.lane_' || slot || ' set ' || held_as || ' where hold <> 0';
+    execute 'update penstock.grant_' || slot || ' set lease_until = $1, ' || held_as
+      using penstock._hold_until(step << 11);
+  end loop;
+end $$
+"""
+"""Lets every lease run out, as if the time had passed."""
+
+
+def hold_from(connection: Any, count: int) -> None:
+    """Has claims of so many and more hold their messages in place."""
+    connection.execute(_HOLD.format(count))
