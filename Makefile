@@ -47,7 +47,8 @@ chromium: ## install Chromium where the machine has none, for the tests of the U
 
 # What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
 pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
-	PENSTOCK_TEST_PG=16 $(BIN)/pytest -n 2 -m "not slow" tests/contract tests/engine/test_leases.py tests/engine/test_ring.py tests/test_migrations.py
+	PENSTOCK_TEST_PG=16 PENSTOCK_TEST_ADAPTERS=async $(BIN)/pytest -n 2 -m "not slow" tests/contract tests/engine/test_leases.py tests/engine/test_held.py \
+	  tests/engine/test_ring.py tests/test_migrations.py tests/server/test_auth.py
 
 test-long: $(DEV_STAMP) ## the slow tests too: property, crash, ring, mayhem in their long forms
 	$(BIN)/pytest -n 2 -m slow --timeout 7200 -s $(ARGS)
@@ -64,7 +65,7 @@ mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests not
 bench: $(APP_STAMP) ## measure: make bench ARGS="..."
 	$(BIN)/penstock bench $(ARGS)
 
-bench-peers: $(PEERS_STAMP) ## measure Penstock beside its peers, for half an hour
+bench-peers: $(PEERS_STAMP) ## measure Penstock beside its peers, for some 40 minutes
 	PYTHONPATH=bench $(PEERS)/bin/python -m peers run --json peers.json $(ARGS)
 
 bench-peers-short: $(PEERS_STAMP) ## the same in three minutes
