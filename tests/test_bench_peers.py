@@ -15,6 +15,7 @@ from peers.bars import bar, passes  # noqa: E402
 from peers.figures import Table, figures  # noqa: E402
 from peers.page import text  # noqa: E402
 from peers.plan import FORMS  # noqa: E402
+from peers.results import of_others  # noqa: E402
 
 DOCS = BENCH.parent / "docs"
 RESULTS = DOCS / "benchmarks" / "results.json"
@@ -83,6 +84,24 @@ def test_we_are_measured_against_the_fastest_peer_of_the_same_round() -> None:
     assert found["rate_clean-16_over"] == {"awa": pytest.approx(3), "pg-boss": pytest.approx(1.5)}
 
 
+def test_we_are_compared_with_ourselves_in_pairs_of_windows() -> None:
+    """On a machine that slows down meanwhile, all that was measured later looks slow."""
+    rates = {
+        "unpinned-xid": [4000],
+        "pinned-xid": [1000],
+        "pair-unpinned-xid": [4000, 2000, 1000],
+        "pair-pinned-xid": [3900, 1960, 1000],
+    }
+    rows = [
+        {**_drained("penstock", number, rate), "scenario": scenario}
+        for scenario, each in rates.items()
+        for number, rate in enumerate(each)
+    ]
+    found = figures(Table(rows, {"penstock": "worker"}))
+    assert found["kept_pinned-xid"] == pytest.approx(0.98)
+    assert found["kept_pinned-xid_all"] == {"penstock": pytest.approx(0.25)}
+
+
 def test_a_window_that_failed_counts_for_nobody() -> None:
     rows = [_drained("penstock", 0, 3000), _drained("awa", 0, 1000)]
     rows += [{"peer": "awa", "scenario": "clean-16", "round": 1, "error": "gone"}]
@@ -112,6 +131,13 @@ def test_a_run_is_gone_on_with_only_as_it_was(tmp_path: Path) -> None:
     place.write_text(json.dumps({"form": "short"}))
     done = _peers("run", "--resume", "--json", str(place))
     assert (done.returncode, "is of the form 'short'" in done.stderr) == (2, True)
+
+
+def test_what_is_measured_again_may_be_measured_in_another_way() -> None:
+    was, now = {"rate": 800, "rate_rounds": 3, "rounds": 4}, {"rate": 800, "rate_rounds": 7}
+    assert of_others(was, ["rate"]) == of_others({**now, "rounds": 4}, ["rate"])
+    assert of_others(was, ["rate"]) != of_others({**now, "rounds": 5}, ["rate"])
+    assert of_others(was, ["burst"]) != of_others({**now, "rounds": 4}, ["burst"])
 
 
 def test_a_peer_that_answers_sooner_is_the_best_at_latency() -> None:

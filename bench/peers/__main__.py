@@ -84,7 +84,7 @@ def run(
     resume: bool,
     log: Path | None,
 ) -> None:
-    """Measure. The full form takes about half an hour, the short one about three minutes."""
+    """Measure. The full form takes less than 40 minutes, the short one about three minutes."""
     results = Results(form, json_file)
     if resume:
         if peers:

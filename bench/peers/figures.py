@@ -109,15 +109,16 @@ def _against_workers(
     """Ours over the best of the others, in ratios of the same round."""
     ours = table.values(OURS, scenario, value)
     ratios = {}
-    for peer in table.worker_peers:
+    for peer in table.kinds:
         theirs = table.values(peer, scenario, value)
         pairs = [ours[n] / theirs[n] for n in ours if theirs.get(n)]
-        if pairs:
+        if pairs and peer not in (OURS, OUR_LOOP):
             ratios[peer] = median(pairs)
-    if not ratios:
+    workers = {peer: ratio for peer, ratio in ratios.items() if peer in table.worker_peers}
+    if not workers:
         return {}
-    # The best peer is the one that we are least ahead of.
-    nearest = (min if best is max else max)(ratios, key=lambda peer: ratios[peer])
+    # The best peer is the one that we are least ahead of. Loops are shown beside them.
+    nearest = (min if best is max else max)(workers, key=lambda peer: workers[peer])
     key = f"{what}_{scenario}"
     return {
         f"{key}_over_best": ratios[nearest],
@@ -138,12 +139,19 @@ def _against_loops(table: Table, scenario: str) -> Figures:
 
 
 def _against_self(table: Table, scenario: str, usual: str) -> Figures:
+    """Of each by its medians; of ours by pairs of windows, where there are any."""
     found = {}
     for name in table.kinds:
         left, right = table.median(name, scenario, rate), table.median(name, usual, rate)
         if left and right:
             found[name] = left / right
-    return {f"kept_{scenario}": found.get(OURS), f"kept_{scenario}_all": found} if found else {}
+    if not found:
+        return {}
+    apart = table.values(OURS, f"pair-{scenario}", rate)
+    usually = table.values(OURS, f"pair-{usual}", rate)
+    pairs = [apart[n] / usually[n] for n in apart if usually.get(n)]
+    kept = median(pairs) if pairs else found.get(OURS)
+    return {f"kept_{scenario}": kept, f"kept_{scenario}_all": found}
 
 
 def _costs(table: Table) -> Figures:

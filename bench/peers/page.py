@@ -59,6 +59,9 @@ class Page:
     def window(self) -> str:
         return f"{self.plan['window_seconds']:g}"
 
+    def pairs(self) -> str:
+        return str(self.plan["kept_pairs"])
+
     def rate(self) -> str:
         return f"{self.plan['rate']:g}"
 
@@ -120,7 +123,7 @@ class Page:
                     scenario = name.removesuffix("_over")
                     found.setdefault(peer, []).append(f"`{scenario}` {ratio:.2f}")
         if not found:
-            return "No peer with a worker was ahead of Penstock's worker in any scenario."
+            return "Nobody was ahead of Penstock's worker in any scenario."
         return "Ahead of Penstock's worker, Penstock / peer:\n\n" + "\n".join(
             f"- **{peer}**: {', '.join(where)}" for peer, where in found.items()
         )

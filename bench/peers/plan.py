@@ -25,7 +25,13 @@ class Plan:
     rate_rounds: int
     rate_pinned_rounds: int
     pins: tuple[str, ...]
+    calm_rounds: int
+    """Windows before what they are compared with, and as many after it."""
+
     pinned_rounds: int
+    kept_pairs: int
+    """Of Penstock's own windows with and without a pin, one right after the other."""
+
     readers_rounds: int
     overload_seconds: float
     burst: int
@@ -44,14 +50,18 @@ FULL = Plan(
     window_seconds=1.2,
     patience_seconds=5.0,
     limit_seconds=45.0,
-    rounds=3,
+    rounds=4,
     rounds_1ms=1,
     rate=800,
-    rate_seconds=5.0,
-    rate_rounds=2,
-    rate_pinned_rounds=1,
+    # A second after the warm-up, seven times: in a long round, what makes the machine stop for a
+    # moment decides over the p99.
+    rate_seconds=2.0,
+    rate_rounds=7,
+    rate_pinned_rounds=7,
     pins=("reader", "xid"),
-    pinned_rounds=2,
+    calm_rounds=2,
+    pinned_rounds=4,
+    kept_pairs=16,
     readers_rounds=2,
     overload_seconds=4.0,
     burst=500_000,
@@ -59,7 +69,7 @@ FULL = Plan(
     burst_drain_seconds=8.0,
     scheduled=1_000_000,
     scheduled_load_seconds=35.0,
-    scheduled_rounds=2,
+    scheduled_rounds=7,
     chaos_seconds=8.0,
     chaos_wait_seconds=12.0,
 )
@@ -78,7 +88,9 @@ SHORT = Plan(
     rate_rounds=1,
     rate_pinned_rounds=1,
     pins=("xid",),
+    calm_rounds=1,
     pinned_rounds=1,
+    kept_pairs=1,
     readers_rounds=0,
     overload_seconds=0.0,
     burst=0,
@@ -105,7 +117,9 @@ SMOKE = Plan(
     rate_rounds=1,
     rate_pinned_rounds=1,
     pins=("xid",),
+    calm_rounds=1,
     pinned_rounds=1,
+    kept_pairs=1,
     readers_rounds=1,
     overload_seconds=0.3,
     burst=500,

@@ -30,11 +30,13 @@ class Results:
         self._run: Run
         self._about: dict[str, Any] = {}
         self._was: dict[str, Any] | None = None
+        self._again: Sequence[str] = ()
         self._written_at = 0.0
         self._busy_before = busy()
 
     def load(self, again: Sequence[str]) -> None:
         """Take over what a file has, but for these scenarios."""
+        self._again = again
         if self._place is None or not self._place.exists():
             raise click.UsageError("--resume needs --json with the file of a run.")
         self._was = was = json.loads(self._place.read_text(encoding="utf-8"))
@@ -58,9 +60,13 @@ class Results:
                 for each in run.contenders
             },
         }
-        for key in ("server", "plan", "peers"):
-            if self._was is not None and self._was[key] != self._about[key]:
+        if self._was is None:
+            return
+        for key in ("server", "peers"):
+            if self._was[key] != self._about[key]:
                 raise click.UsageError(f"{self._place} was measured with another {key}.")
+        if of_others(self._was["plan"], self._again) != of_others(self._about["plan"], self._again):
+            raise click.UsageError(f"{self._place} was measured with another plan.")
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -96,6 +102,11 @@ class Results:
         if self._place is not None:
             write(self._place, document)
         return document
+
+
+def of_others(plan: dict[str, Any], again: Sequence[str]) -> dict[str, Any]:
+    """What a plan says of all but these scenarios, which may be measured in another way."""
+    return {key: value for key, value in plan.items() if key.partition("_")[0] not in again}
 
 
 def busy(seconds: float = 1.0) -> float | None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from statistics import median
 from typing import Any
 
 from peers import chaos
 from peers.contender import Contender
+from peers.figures import OURS
 from peers.pins import pinned, readers
 from peers.run import Row, Run
 
 WARM_UP_SECONDS = 1.0
 FAR_AWAY_SECONDS = 6 * 3600
+OWN_WINDOWS = 5
 
 
 def clean(run: Run) -> None:
@@ -81,10 +85,23 @@ def held(run: Run) -> None:
     """The clean rate while somebody holds the horizon; unpinned windows before and after."""
     plan = run.plan
     for by in plan.pins:
-        _rounds(run, f"unpinned-{by}", 1)
+        _rounds(run, f"unpinned-{by}", plan.calm_rounds)
         with pinned(run.database.dsn, by):
             _rounds(run, f"pinned-{by}", plan.pinned_rounds)
-        _rounds(run, f"unpinned-{by}", 1, first=1)
+        _rounds(run, f"unpinned-{by}", plan.calm_rounds, first=plan.calm_rounds)
+        for contender in run.contenders:
+            if contender.name == OURS:
+                _pairs(run, contender, by)
+
+
+def _pairs(run: Run, contender: Contender, by: str) -> None:
+    """With and without a pin in turns: phases lie minutes apart, and the machine changes more in
+    that time than the bar allows."""
+    for number in range(run.plan.kept_pairs):
+        for is_pinned in (number % 2 == 0, number % 2 != 0):
+            with pinned(run.database.dsn, by) if is_pinned else contextlib.nullcontext():
+                name = f"pair-{'pinned' if is_pinned else 'unpinned'}-{by}"
+                _drain(run, contender, name, number, run.plan.usual, 0)
 
 
 def read(run: Run) -> None:
@@ -145,12 +162,15 @@ def _overloaded(run: Run, contender: Contender) -> Row:
 
 
 def _longer(run: Run, contender: Contender) -> float | None:
-    """The rate of a window twice as long as usual: two of them are compared."""
+    """The rate of a window twice as long as usual: two of them are compared. Ours has a bar to
+    pass, and more windows: one says more of the machine."""
     plan = run.plan
-    rate: float | None = contender.drain_for(
-        plan.usual, 2 * plan.window_seconds, 2 * plan.patience_seconds
-    )["rate"]
-    return rate
+    rates = [
+        contender.drain_for(plan.usual, 2 * plan.window_seconds, 2 * plan.patience_seconds)["rate"]
+        for _ in range(OWN_WINDOWS if contender.name == OURS else 1)
+    ]
+    measured = [rate for rate in rates if rate]
+    return median(measured) if measured else None
 
 
 def _until_handled(contender: Contender, count: int, seconds: float) -> float | None:
@@ -202,33 +222,55 @@ def _burst(run: Run, contender: Contender) -> Row:
 
 
 def scheduled(run: Run) -> None:
-    """The clean rate beside a million messages that are not due for hours."""
+    """The clean rate beside a million messages of each peer that are not due for hours."""
     plan = run.plan
     for contender in run.turns(0):
-        _drain(run, contender, "unscheduled", 0, plan.usual, 0)
-
-        def load(contender: Contender = contender) -> Row:
-            began = time.monotonic()
-            loaded = contender.load(
-                plan.scheduled,
-                delay_seconds=FAR_AWAY_SECONDS,
-                seconds=plan.scheduled_load_seconds,
-            )
-            return {
-                "messages": loaded,
-                "enqueue_rate": loaded / (time.monotonic() - began),
-                **run.database.weight(contender.relations),
-            }
-
-        limit = plan.scheduled_load_seconds + plan.limit_seconds
-        loaded = run.measure(contender, "scheduled-load", 0, load, limit)
-        if loaded.get("error"):
-            continue
-        for number in range(plan.scheduled_rounds):
-            _drain(run, contender, "scheduled", number, plan.usual, 0)
+        if contender.name == OURS:
+            _before_between_and_after(run, contender)
+    _rounds(run, "unscheduled", plan.calm_rounds)
+    loaded = [contender for contender in run.turns(0) if _schedule(run, contender, 0)]
+    for number in range(plan.scheduled_rounds):
+        for contender in run.turns(number):
+            if contender in loaded:
+                _drain(run, contender, "scheduled", number, plan.usual, 0)
+    for contender in loaded:
         run.measure(contender, "scheduled-purge", 0, lambda c=contender: _purge(c))
-        if plan.scheduled_rounds > 1:
-            _drain(run, contender, "unscheduled", 1, plan.usual, 0)
+    _rounds(run, "unscheduled", plan.calm_rounds, first=plan.calm_rounds)
+
+
+def _before_between_and_after(run: Run, contender: Contender) -> None:
+    """Ours is compared with itself as well: windows that are closer together than all others'."""
+    plan = run.plan
+    rounds = 2 * plan.calm_rounds
+
+    def calm(first: int) -> None:
+        for number in range(first, first + rounds):
+            _drain(run, contender, "pair-unscheduled", number, plan.usual, 0)
+
+    calm(0)
+    if _schedule(run, contender, 1):
+        for number in range(2 * rounds):
+            _drain(run, contender, "pair-scheduled", number, plan.usual, 0)
+        run.measure(contender, "scheduled-purge", 1, lambda: _purge(contender))
+    calm(rounds)
+
+
+def _schedule(run: Run, contender: Contender, number: int) -> bool:
+    plan = run.plan
+
+    def load() -> Row:
+        began = time.monotonic()
+        loaded = contender.load(
+            plan.scheduled, delay_seconds=FAR_AWAY_SECONDS, seconds=plan.scheduled_load_seconds
+        )
+        return {
+            "messages": loaded,
+            "enqueue_rate": loaded / (time.monotonic() - began),
+            **run.database.weight(contender.relations),
+        }
+
+    limit = plan.scheduled_load_seconds + plan.limit_seconds
+    return not run.measure(contender, "scheduled-load", number, load, limit).get("error")
 
 
 def _purge(contender: Contender) -> Row:
