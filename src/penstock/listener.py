@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -145,6 +145,7 @@ class Listener:
         self._changed = asyncio.Event()
         self._answer: asyncio.Future[None] | None = None
         self._ping = f"penstock:ping:{uuid4().hex}"
+        self._socket: int | None = None
         self._check_at = 0.0
         self._deaf = False
         self._task: asyncio.Task[None] | None = None
@@ -297,20 +298,31 @@ class Listener:
 
     async def _idle(self, connection: AsyncConnection[Any], timeout: float) -> None:
         """Wait for notifications on the bare socket: psycopg would wake up ten times a second."""
-        loop = asyncio.get_running_loop()
-        number = connection.fileno()
-        loop.add_reader(number, self._readable, connection)
         try:
-            self._readable(connection)  # what came with the answer to the last statement
-            async with asyncio.timeout(timeout):
-                await self._changed.wait()
+            with self._watched(connection):
+                self._readable(connection)  # what came with the answer to the last statement
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
         except TimeoutError:
             pass
         finally:
-            loop.remove_reader(number)
             self._changed.clear()
-        if connection.pgconn.status != psycopg.pq.ConnStatus.OK:
-            raise psycopg.OperationalError("the listening connection was closed")
+        _see_that_it_is_there(connection)
+
+    @contextmanager
+    def _watched(self, connection: AsyncConnection[Any]) -> Iterator[None]:
+        self._socket = connection.fileno()
+        asyncio.get_running_loop().add_reader(self._socket, self._readable, connection)
+        try:
+            yield
+        finally:
+            self._unwatch()
+
+    def _unwatch(self) -> None:
+        """Once: the number of a socket that was closed may be another connection's by now."""
+        number, self._socket = self._socket, None
+        if number is not None:
+            asyncio.get_running_loop().remove_reader(number)
 
     def _readable(self, connection: AsyncConnection[Any]) -> None:
         try:
@@ -318,12 +330,13 @@ class Listener:
             while note := connection.pgconn.notifies():
                 self._notified(note.relname.decode(), note.extra.decode())
         except psycopg.OperationalError:
+            self._unwatch()
             self._changed.set()
+            self._answered()
 
     def _notified(self, channel: str, payload: str) -> None:
         if channel == self._ping:
-            if self._answer is not None and not self._answer.done():
-                self._answer.set_result(None)
+            self._answered()
             return
         queue = self._by_channel.get(channel)
         if queue is None:
@@ -341,21 +354,33 @@ class Listener:
 
     async def _check(self, connection: AsyncConnection[Any]) -> None:
         """Does a notification sent on another connection arrive here?"""
-        loop = asyncio.get_running_loop()
-        self._answer = loop.create_future()
-        number = connection.fileno()
-        loop.add_reader(number, self._readable, connection)
+        self._answer = asyncio.get_running_loop().create_future()
+        sent = heard = False
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await self._run(waiting.notify(self._ping, ""))
-                await self._answer
-            self._deaf = False
+            with self._watched(connection):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._run(waiting.notify(self._ping, ""))
+                    sent = True
+                    await self._answer
+                    heard = True
         except TimeoutError:
-            self._deaf = True
+            if not sent:
+                raise psycopg.OperationalError("the database does not answer") from None
         finally:
-            loop.remove_reader(number)
             self._answer = None
+        _see_that_it_is_there(connection)
+        self._deaf = not heard
         self._check_at = monotonic() + self._health_seconds
+
+    def _answered(self) -> None:
+        """Our own notification came, or none will come any more."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)
+
+
+def _see_that_it_is_there(connection: AsyncConnection[Any]) -> None:
+    if connection.pgconn.status != psycopg.pq.ConnStatus.OK:
+        raise psycopg.OperationalError("the listening connection was closed")
 
 
 def _listen_to(channels: Iterable[str], verb: str = "listen") -> sql.Composed:

@@ -13,13 +13,17 @@ import psycopg
 import pytest
 
 from penstock import AsyncClient
+from penstock.command import Command
 from penstock.errors import InvalidValueError, QueueNotFoundError
+from penstock.link import Link
 from penstock.listener import Listener
 from penstock.operations import waiting
 
 from .conftest import until
 
 Connect = Callable[..., psycopg.Connection[Any]]
+LISTENERS = """select pid from pg_stat_activity
+    where datname = current_database() and application_name = 'penstock listener'"""
 
 
 @asynccontextmanager
@@ -99,6 +103,52 @@ async def test_it_goes_on_after_its_connection_was_cut(dsn: str, client: AsyncCl
         woken = asyncio.create_task(emails.wait(30))
         await client.enqueue("emails", 1)
         assert await woken
+
+
+async def test_a_cut_while_it_checks_its_line_harms_nobody_else(
+    dsn: str, client: AsyncClient, connect: Connect
+) -> None:
+    """The number of the closed socket goes to the next connection, which is not the listener's."""
+    link = Link(dsn)
+    db = connect()
+    cut: list[int] = []
+
+    async def run(command: Command[Any]) -> Any:
+        if cut:
+            return await client.run(command)
+        [(pid,)] = db.execute(LISTENERS).fetchall()
+        cut.append(pid)
+        db.execute("select pg_terminate_backend(%s, 30000)", [pid])
+        await asyncio.sleep(0.1)  # it hears of that
+        return await link.run(command)
+
+    listener = Listener(dsn, run)
+    await listener.start()
+    try:
+        await until(lambda: listener.healthy, "it listens after all")
+        async with asyncio.timeout(30):
+            await link.run(waiting.notify("anybody", "is there?"))
+        assert cut
+    finally:
+        await listener.stop()
+        await link.close()
+
+
+async def test_a_database_that_is_slow_is_not_taken_for_a_pooler(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("penstock.listener.ANSWER_SECONDS", 0.1)
+
+    async def run(command: Command[Any]) -> Any:
+        await asyncio.sleep(600)
+
+    listener = Listener(dsn, run)
+    await listener.start()
+    try:
+        await until(lambda: "the database does not answer" in caplog.text, "it says so")
+        assert not listener._deaf
+    finally:
+        await listener.stop()
 
 
 async def test_where_notifications_do_not_arrive_it_says_so_and_waits_are_short(
