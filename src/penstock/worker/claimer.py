@@ -20,8 +20,10 @@ from penstock.worker.runner import Runner
 
 logger = logging.getLogger("penstock.worker")
 
-# After the last message, looks so long apart; then wake-ups and the poller take over.
-_LINGER: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05)
+# After the last message, looks so long apart; then wake-ups and the poller take over. Close
+# together at first: where enqueuers wait for the disk, a stream pauses for some milliseconds, and a
+# second look after 5 of them took the p99 of the pickup at 800 a second from 3.7 ms to 7.6.
+_LINGER: Final = (0.002, 0.002, 0.003, 0.005, 0.01, 0.03, 0.06)
 # Enqueuers are asked to notify where the next look is further off than this.
 _PATIENCE: Final = 0.008
 # A claim that came back short is not repeated at once: a few messages together cost hardly more
