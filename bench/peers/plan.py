@@ -53,11 +53,11 @@ FULL = Plan(
     rounds=4,
     rounds_1ms=1,
     rate=800,
-    # A second after the warm-up, seven times: in a long round, what makes the machine stop for a
+    # A second after the warm-up, several times: in a long round, what makes the machine stop for a
     # moment decides over the p99.
     rate_seconds=2.0,
-    rate_rounds=7,
-    rate_pinned_rounds=7,
+    rate_rounds=5,
+    rate_pinned_rounds=5,
     pins=("reader", "xid"),
     calm_rounds=2,
     pinned_rounds=4,
