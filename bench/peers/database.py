@@ -43,6 +43,8 @@ select c.oid::regclass::text
  where c.relkind = 'r' and n.nspname || '.' || c.relname like any (%s)
    and pg_relation_size(c.oid) > 0
 """
+_VACUUMING = "select from pg_stat_activity where backend_type = 'autovacuum worker'"
+REST_SECONDS = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -116,7 +118,11 @@ class Database:
         assert row is not None
         return {"disk_bytes": row[0], "dead_tuples": row[1]}
 
-    def checkpoint(self) -> None:
+    def come_to_rest(self) -> None:
+        """What millions of new rows give autovacuum and the disk to do falls on nobody's turn."""
+        deadline = time.monotonic() + REST_SECONDS
+        while self.connection.execute(_VACUUMING).fetchone() and time.monotonic() < deadline:
+            time.sleep(0.2)
         self.connection.execute("checkpoint")
 
     def vacuum(self, relations: Sequence[str]) -> None:

@@ -62,6 +62,9 @@ class Page:
     def pairs(self) -> str:
         return str(self.plan["kept_pairs"])
 
+    def overload_seconds(self) -> str:
+        return f"{self.plan['overload_seconds']:g}"
+
     def rate(self) -> str:
         return f"{self.plan['rate']:g}"
 

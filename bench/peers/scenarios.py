@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from statistics import median
 from typing import Any
 
 from peers import chaos
@@ -15,7 +14,8 @@ from peers.run import Row, Run
 
 WARM_UP_SECONDS = 1.0
 FAR_AWAY_SECONDS = 6 * 3600
-OWN_WINDOWS = 5
+CALM = 1 / 3
+"""Of its full rate: what every machine can enqueue beside it."""
 
 
 def clean(run: Run) -> None:
@@ -113,7 +113,7 @@ def read(run: Run) -> None:
 
 
 def overload(run: Run) -> None:
-    """Half as much again as it can take, then as fast as it can, as before."""
+    """A calm stream, half as much again as it can take, and the calm stream once more."""
     plan = run.plan
     if not plan.overload_seconds:
         return
@@ -129,48 +129,55 @@ def _overloaded(run: Run, contender: Contender) -> Row:
     plan = run.plan
     before = _longer(run, contender) or 1.0
     contender.start(plan.usual, expect=-1)
-    count = round(before * 1.5 * plan.overload_seconds) + 1000
-    began = time.monotonic()
-    poured = contender.producer.call(
-        "pour",
-        first=contender.take_numbers(count),
-        rate=1.5 * before,
-        seconds=plan.overload_seconds,
-        timeout=10 * plan.overload_seconds + 60,
-    )
-    at_end = contender.worker.call("progress")
-    took = time.monotonic() - began
-    drained = _until_handled(contender, poured["count"], 20.0)
+    calm = _poured(run, contender, CALM * before)
+    over = _poured(run, contender, 1.5 * before)
+    drained = _until_handled(contender, calm["count"] + over["count"], 20.0)
+    again = _poured(run, contender, CALM * before)
     contender.stop()
     seen = contender.worker.call("progress")
     if drained is None:
         contender.producer.call("purge")
-    after = _longer(run, contender) or 0.0
+    count = calm["count"] + over["count"] + again["count"]
     return {
         "concurrency": plan.usual,
         "before_rate": before,
-        "offered": poured["offered"],
-        "rate": at_end["handled"] / took,
-        "backlog": poured["count"] - at_end["handled"],
+        "offered": over["offered"],
+        "rate": over["rate"],
+        "backlog": over["backlog"],
         "drain_seconds": drained,
-        "after_rate": after,
-        "recovery": after / before,
-        "lost": poured["count"] - seen["distinct"] if drained is not None else None,
+        "after_rate": _longer(run, contender),
+        # Who has not worked it off by then has not recovered.
+        "recovery": again["rate"] / calm["rate"] if drained is not None and calm["rate"] else 0.0,
+        "lost": count - seen["distinct"] if drained is not None else None,
         "doubled": seen["handled"] - seen["distinct"],
         **run.database.weight(contender.relations),
     }
 
 
+def _poured(run: Run, contender: Contender, per_second: float) -> dict[str, Any]:
+    """Messages at a steady rate; what of them was handled a second, and what waits at the end."""
+    seconds = run.plan.overload_seconds
+    handled = contender.worker.call("progress")["handled"]
+    began = time.monotonic()
+    poured: dict[str, Any] = contender.producer.call(
+        "pour",
+        first=contender.take_numbers(round(per_second * seconds) + 1000),
+        rate=per_second,
+        seconds=seconds,
+        timeout=10 * seconds + 60,
+    )
+    took = time.monotonic() - began
+    time.sleep(0.1)  # the last of them need not be waiting
+    handled = contender.worker.call("progress")["handled"] - handled
+    return {**poured, "rate": handled / took, "backlog": max(0, poured["count"] - handled)}
+
+
 def _longer(run: Run, contender: Contender) -> float | None:
-    """The rate of a window twice as long as usual: two of them are compared. Ours has a bar to
-    pass, and more windows: one says more of the machine."""
+    """The rate of a window twice as long as usual: two of them are compared."""
     plan = run.plan
-    rates = [
-        contender.drain_for(plan.usual, 2 * plan.window_seconds, 2 * plan.patience_seconds)["rate"]
-        for _ in range(OWN_WINDOWS if contender.name == OURS else 1)
-    ]
-    measured = [rate for rate in rates if rate]
-    return median(measured) if measured else None
+    seconds, patience = 2 * plan.window_seconds, 2 * plan.patience_seconds
+    rate: float | None = contender.drain_for(plan.usual, seconds, patience)["rate"]
+    return rate
 
 
 def _until_handled(contender: Contender, count: int, seconds: float) -> float | None:
@@ -229,6 +236,7 @@ def scheduled(run: Run) -> None:
             _before_between_and_after(run, contender)
     _rounds(run, "unscheduled", plan.calm_rounds)
     loaded = [contender for contender in run.turns(0) if _schedule(run, contender, 0)]
+    run.database.come_to_rest()
     for number in range(plan.scheduled_rounds):
         for contender in run.turns(number):
             if contender in loaded:
@@ -263,9 +271,12 @@ def _schedule(run: Run, contender: Contender, number: int) -> bool:
         loaded = contender.load(
             plan.scheduled, delay_seconds=FAR_AWAY_SECONDS, seconds=plan.scheduled_load_seconds
         )
+        took = time.monotonic() - began
+        run.database.vacuum(contender.relations)
+        run.database.analyze(contender.relations)
         return {
             "messages": loaded,
-            "enqueue_rate": loaded / (time.monotonic() - began),
+            "enqueue_rate": loaded / took,
             **run.database.weight(contender.relations),
         }
 
