@@ -43,7 +43,7 @@ select c.oid::regclass::text
  where c.relkind = 'r' and n.nspname || '.' || c.relname like any (%s)
    and pg_relation_size(c.oid) > 0
 """
-_VACUUMING = "select from pg_stat_activity where backend_type = 'autovacuum worker'"
+_VACUUMING = "select 1 from pg_stat_activity where backend_type = 'autovacuum worker'"
 REST_SECONDS = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
