@@ -55,6 +55,13 @@ MUTANTS = [
     ),
     Mutant(
         "claims wait for each other",
+        "39_pick.sql",
+        "limit wanted for update skip locked",
+        "limit wanted for update",
+        ("tests/engine/test_leases.py",),
+    ),
+    Mutant(
+        "claims that are alone in their transaction wait for others",
         "40_claim.sql",
         "for update skip locked",
         "for update",
@@ -70,8 +77,8 @@ MUTANTS = [
     Mutant(
         "segments are freed with messages in them",
         "20_ring.sql",
-        "into found;",
-        "into found; found := false;",
+        "return found;",
+        "return false;",
         ("tests/engine/test_ring.py",),
     ),
     Mutant(

@@ -73,24 +73,31 @@ def test_a_token_that_never_was_settles_nothing(db, token):
     assert db.execute("select state from penstock.messages").fetchall() == [("leased",)]
 
 
+@pytest.mark.parametrize("at_once", [1, 2], ids=["moved", "held"])
 @pytest.mark.parametrize("keep_history", [0, 7])
-def test_a_lease_that_ran_out_settles_nothing_though_nobody_claimed_since(db, keep_history):
+def test_a_lease_that_ran_out_settles_nothing_though_nobody_claimed_since(
+    db, keep_history, at_once
+):
     db.execute(f"select penstock.set_queue('work', '{{\"keep_history\": {keep_history}}}')")
     enqueue(db, 2)
-    (id, token, _), (other, _, _) = claim(db, 2)
+    leases = [each for _ in range(2 // at_once) for each in claim(db, at_once)]
+    ids, tokens = [id for id, *_ in leases], [token for _, token, _ in leases]
     run_out(db)
     with pytest.raises(psycopg.DatabaseError) as lost:
-        db.execute("select penstock.ack(%s, %s)", [id, token])
+        db.execute("select penstock.ack(%s, %s)", [ids[0], tokens[0]])
     assert lost.value.sqlstate == "PS007"
-    settled = db.execute("select penstock.ack_many(%s, %s)", [[id, other], [token, token]])
-    assert settled.fetchall() == []
+    for some in (slice(1), slice(2)):
+        arrays = [ids[some], tokens[some]]
+        assert db.execute("select penstock.ack_many(%s, %s)", arrays).fetchall() == []
 
 
-def test_a_claim_does_not_wait_for_another_that_has_not_committed(db, connect):
+@pytest.mark.parametrize("alone", ["off", "on"])
+def test_a_claim_does_not_wait_for_another_that_has_not_committed(db, connect, alone):
     first, second = enqueue(db, 2)
     slow, quick = connect(autocommit=False), connect()
     assert [id for id, *_ in claim(slow)] == [first]
     quick.execute("set lock_timeout = '30s'")
+    quick.execute(f"set penstock.alone = {alone}")
     assert [id for id, *_ in claim(quick)] == [second]
     assert claim(quick) == []
     slow.rollback()
