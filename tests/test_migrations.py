@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +279,46 @@ def test_the_packages_own_script_runs_in_psql(empty_dsn: str, database: Any, pg_
     done = run_psql(pg_bin, empty_dsn, Migrator.sql())
     assert (done.returncode, done.stderr) == (0, "")
     assert Migrator(database).status().pending == []
+
+
+def test_what_waits_and_what_others_made_of_our_views_outlives_the_lanes(
+    database: Any, connect: Connect, sql_files: Files
+) -> None:
+    """Migration 0013 writes every waiting message to another table; a view was of the first one."""
+    columns = connect().execute(
+        "select string_agg(format('null::%s as %I', format_type(atttypid, atttypmod), attname),"
+        " ', ' order by attnum) from pg_attribute"
+        " where attrelid = 'penstock.messages'::regclass and attnum > 0"
+    )
+    own = resources.files("penstock") / "sql" / "migrations"
+    for file in sorted(own.iterdir(), key=lambda file: file.name):
+        if "0001" <= file.name < "0013":
+            sql_files.write(f"migrations/{file.name}", file.read_text("utf-8"))
+    (sql_files.root / "migrations" / "0001_first.sql").unlink(missing_ok=True)
+    sql_files.write(
+        "views/messages.sql",
+        f"create view penstock.messages as select {columns.fetchone()[0]} from penstock.ready_1",  # type: ignore[index]
+    )
+    Migrator(database, sql_files.root).up()
+    database.execute(
+        "insert into penstock.queue (name, floors, sweep_register, rescan_register)"
+        " select 'work', array[s], s, s from (select 'penstock.position'::regclass as s) p"
+    )
+    database.execute(
+        "insert into penstock.ready_1 (position, id, enqueued_at, queue_id, priority, attempt,"
+        " max_attempts, payload) select n, n, now(), q.id, 0, 0, 5, '{}'"
+        " from generate_series(1, 3) n, penstock.queue q"
+    )
+    database.execute("create view public.dashboard as select id from penstock.messages")
+    database.execute("grant select on penstock.messages to pg_monitor")
+
+    Migrator(database).up()
+    assert database.execute("select * from public.dashboard order by id").fetchall() == [
+        (1,),
+        (2,),
+        (3,),
+    ]
+    granted = "select has_table_privilege('pg_monitor', 'penstock.messages', 'select')"
+    assert database.execute(granted).fetchone() == (True,)
+    left = "select relname from pg_class where relname like 'waited%'"
+    assert database.execute(left).fetchall() == []

@@ -9,12 +9,13 @@ declare
                    where a.attrelid = 'penstock.envelope'::regclass and a.attnum > 0 and not a.attisdropped);
 begin
   for slot in 0..8 loop
+    execute format('alter table penstock.ready_%1$s rename to waited_%1$s', slot);
     storage := case when slot = 0 then '' else ', autovacuum_enabled = off, toast.autovacuum_enabled = off' end;
     -- hold: 0 while the message is ready; else until when it is held: see functions/02_lanes.sql. Half of
     -- each page is left for the marked rows: as long as they fit there, no index is touched by a claim.
     execute format('create table penstock.lane_%s (position bigint not null, hold bigint not null default 0, like penstock.envelope)
                       with (fillfactor = 50%s)', slot, storage);
-    execute format('insert into penstock.lane_%1$s (position, %2$s) select position, %2$s from penstock.ready_%1$s order by position', slot, columns);
+    execute format('insert into penstock.lane_%1$s (position, %2$s) select position, %2$s from penstock.waited_%1$s order by position', slot, columns);
     execute format('create index lane_%1$s_order on penstock.lane_%1$s (queue_id, priority, position)', slot);
     execute format('create index lane_%1$s_key on penstock.lane_%1$s (queue_id, key) where key is not null', slot);
     execute format('create index lane_%1$s_expiry on penstock.lane_%1$s (expires_at) where expires_at is not null', slot);
@@ -25,7 +26,8 @@ begin
                       last_position bigint not null, queue_id integer not null, priority smallint not null, worker text) %s',
                    slot, case when slot = 0 then '' else 'with (autovacuum_enabled = off, toast.autovacuum_enabled = off)' end);
     execute format('create index grant_%1$s_until on penstock.grant_%1$s (lease_until)', slot);
-    execute format('drop table penstock.ready_%s cascade', slot);
+    -- Views are made of it, and yours of them: it goes when they are made of the lanes, in views/90_waited.sql.
+    execute format('truncate penstock.waited_%s', slot);
   end loop;
 end $lanes$;
 
