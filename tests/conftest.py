@@ -36,6 +36,7 @@ FAST = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "200",
+    "max_prepared_transactions": "10",
     "autovacuum_naptime": "5s",
 }
 TEMPLATE = "penstock_template"

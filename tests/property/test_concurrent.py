@@ -23,11 +23,11 @@ from tests.held import RUN_OUT
 Connect = Callable[..., psycopg.Connection[Any]]
 GROUPS = ["g1", "g2", "g3", None, None, None]
 KEYS = ["k1", "k2", None, None, None, None, None, None]
-# Messages of a group that were claimed before the one before them was finished: by the clock of
-# the database, because two threads may record their acks in another order than they came.
+# Messages of a group that were claimed before the previous one was finished: by the clock of the
+# database, because two threads may record their acks in another order than they came.
 EARLY = """
 select group_key, id, last_claimed_at, before from (
-  select *, lag(finished_at) over (partition by group_key order by id) as before
+  select *, lag(finished_at) over (partition by group_key order by last_claimed_at) as before
   from penstock.history where group_key is not null) h
 where last_claimed_at < before
 """

@@ -56,8 +56,8 @@ begin
 end $$;
 $unroll$);
 
--- Closes segments whose ready messages are gone. Only registers change, so this is safe in anybody's transaction.
--- True if there is more to do for the ring: see _tend_ring.
+-- Closes segments whose ready messages are gone, and turns the ring where a burst has left the current segment large and
+-- empty. Only registers change, so this is safe in anybody's transaction. True if there is more to do for the ring: see _tend_ring.
 create or replace function penstock._close_segments() returns boolean language plpgsql as $$
 declare
   ring    text;
@@ -74,12 +74,20 @@ begin
     closing := split_part(ring, '9', 1);
     live := split_part(ring, '9', 2);
     foreach slot in array regexp_split_to_array(left(live, -1), '') loop
-      continue when slot in ('', '0') or penstock._any_ready(slot::integer);
+      continue when slot in ('', '0') or not penstock._is_done(slot);
+      perform setval('penstock.ring', (closing || slot || '9' || replace(live, slot, ''))::bigint);
+      -- An enqueuer that had read the ring before it turned may have come in between.
+      if not penstock._is_done(slot) then
+        perform setval('penstock.ring', (closing || '9' || live)::bigint);
+        continue;
+      end if;
       closing := closing || slot;
       live := replace(live, slot, '');
     end loop;
-    if ring <> closing || '9' || live then
-      perform setval('penstock.ring', (closing || '9' || live)::bigint);
+    if penstock._is_oversized(right(live, 1)) then
+      perform setval('penstock.ring_until', coalesce(pg_sequence_last_value('penstock.position'), 0));
+      perform penstock._rotate();
+      live := split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2);
     end if;
     more := length(closing || replace(live, '0', '')) >= 6;
     foreach slot in array regexp_split_to_array(closing || coalesce(substring(live from '0'), ''), '') loop
@@ -92,6 +100,32 @@ begin
   end;
   perform pg_advisory_unlock(1885695603, 1);
   return more;
+end $$;
+
+-- Claims need not look into a segment any more: it has no ready message, and no transaction that is still open could put
+-- one there. In this order: what commits before the second look is seen by the third.
+create or replace function penstock._is_done(slot text) returns boolean language plpgsql as $$
+begin
+  return not penstock._any_ready(slot::integer) and not penstock._has_writers(slot) and not penstock._any_ready(slot::integer);
+end $$;
+
+-- Has a transaction that is still open written to the lane of a segment? Asked by trying for a lock, which is given back at once.
+create or replace function penstock._has_writers(slot text) returns boolean language plpgsql as $$
+begin
+  execute format('lock table penstock.lane_%s in share mode nowait', slot);
+  raise sqlstate 'PS001';
+exception
+  when sqlstate 'PS001' then return false;
+  when lock_not_available then return true;
+end $$;
+
+-- Is the current segment empty, but larger than the share of messages that it was made for? A burst of two million messages
+-- leaves a gigabyte, which would stay until the next 32,768 messages turn the ring.
+create or replace function penstock._is_oversized(slot text) returns boolean language plpgsql as $$
+begin
+  return pg_relation_size(('penstock.lane_' || slot)::regclass) + pg_relation_size(('penstock.leased_' || slot)::regclass)
+           + pg_total_relation_size(('penstock.body_' || slot)::regclass) > 33554432
+         and not penstock._any_ready(slot::integer);
 end $$;
 
 -- Looks after the ring: truncates closed segments, and moves what is left in the oldest to the attic when segments run
@@ -184,21 +218,24 @@ create or replace function penstock._late_block(name text, blocks integer) retur
   select format('(%s,0)', greatest(0, pg_relation_size(('penstock.' || name)::regclass) / current_setting('block_size')::integer - blocks))::tid
 $$;
 
-select penstock._unroll($unroll$
+-- Does a segment hold a ready message? Along the floors of all lanes: a scan of the segment would read everything that is dead.
 create or replace function penstock._any_ready(slot integer) returns boolean language plpgsql as $$
-#variable_conflict use_column
 declare
-  later  tid := penstock._late_block('lane_' || slot, 200);
-  latest tid := penstock._late_block('lane_' || slot, 8);
+  q penstock.queue;
 begin
-  --[ slot
-  return exists (select from penstock.lane_{slot} where ctid >= latest and hold = 0)
-      or exists (select from penstock.lane_{slot} where ctid >= later and hold = 0)
-      or exists (select from penstock.lane_{slot} where hold = 0);
-  --]
+  for q in select * from penstock.queue loop
+    q := penstock._with_lanes(q);
+    for lane in 1 .. cardinality(q.priorities) loop
+      if penstock._first_live(slot, q.id, q.priorities[lane], coalesce(pg_sequence_last_value(q.floors[lane]), 0)) is not null then
+        return true;
+      end if;
+    end loop;
+  end loop;
+  return false;
 end $$;
 
--- Moves a bounded piece of what is left in a segment to the attic. A row moves there at most once in its life, and
+select penstock._unroll($unroll$
+-- Moves a bounded piece of what is left in a segment to the overflow segment. A row moves there at most once in its life, and
 -- only out of segments that are nearly empty: a backlog stays where it is.
 create or replace function penstock._clear_oldest(slot integer) returns void language plpgsql as $$
 #variable_conflict use_column

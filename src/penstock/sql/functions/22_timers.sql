@@ -1,9 +1,8 @@
--- Timers: messages that are due, and leases that ran out, become ready again. Done in passing by claims; nothing has
--- to run for it.
+-- Timers: due messages and expired leases become ready again. Claims do this in passing, so no background process is required.
 
--- A claim came back short by so many: look for what is due, what ran out, and what a floor may hide. Takes no more than
--- the claim will take itself: the rest would stay out of everybody's reach until this transaction ends. Below the floors it looks only if the
--- claim has nothing else: who has some should not wait for that, as it is found in passing too. True if something turned up.
+-- A claim came back short by so many: it looks for due messages and expired leases. It moves no more than it will take
+-- itself: the rest would stay out of everybody's reach until this transaction ends. A claim that found nothing at all also
+-- runs the safety net, once a second at most. True if something turned up.
 create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean language plpgsql as $$
 declare
   turned_up boolean;
@@ -12,29 +11,44 @@ begin
     return false;
   end if;
   turned_up := penstock._run_timers(q.id, wanted) > 0;
-  if not has_some and not turned_up and date_part('epoch', clock_timestamp()) * 1e6 >= pg_sequence_last_value(q.rescan_register) then
-    turned_up := penstock._rescan(q) or turned_up;
+  if has_some or turned_up then
+    return turned_up;
+  elsif penstock._has_announced() then
+    -- Messages of this transaction: a floor may have passed them, as nobody else can see them yet.
+    return penstock._rescan(q, false);
+  elsif date_part('epoch', clock_timestamp()) * 1e6 >= pg_sequence_last_value(q.rescan_register) then
+    return penstock._rescan(q, true);
   end if;
   return turned_up;
 end $$;
 
--- What claims do in passing, each thing on its own clock: floors every 5 ms, a look below them twice a second, upkeep.
+-- What claims do in passing, each thing on its own clock: floors every 5 ms, upkeep, and the safety net.
 create or replace function penstock._in_passing(q penstock.queue) returns void language plpgsql as $$
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
-  if now_us >= pg_sequence_last_value('penstock.tick_at') then
-    perform penstock._tick(now_us);
-  end if;
-  -- An old snapshot does not show what was enqueued since, and would move the floors past it.
-  if now_us >= pg_sequence_last_value(q.sweep_register) and current_setting('transaction_isolation') = 'read committed' then
+  if now_us >= pg_sequence_last_value(q.sweep_register) and penstock._may_sweep() then
     perform penstock._sweep(q, now_us);
     -- Where claims never come back short, nothing else would look below the floors.
     if now_us >= pg_sequence_last_value(q.rescan_register) + 500000 then
-      perform penstock._rescan(q);
+      perform penstock._rescan(q, true);
     end if;
   end if;
+  if now_us >= pg_sequence_last_value('penstock.tick_at') then
+    perform penstock._tick(now_us);
+  end if;
 end $$;
+
+-- Is this claim alone in its transaction? Our clients say so: see `Command.alone`.
+create or replace function penstock._alone() returns boolean language sql stable as $$
+  select coalesce(current_setting('penstock.alone', true) = 'on', false)
+$$;
+
+-- A sweep has to see what everybody has committed. An old snapshot does not show it. Nor does a transaction that has
+-- written something: messages that it has claimed itself look gone to it, and come back if it is rolled back.
+create or replace function penstock._may_sweep() returns boolean language sql volatile as $$
+  select current_setting('transaction_isolation') = 'read committed' and (penstock._alone() or pg_current_xact_id_if_assigned() is null)
+$$;
 
 -- Is there upkeep to do? Each part has its own clock and its own budget. What needs no more than a register is done at
 -- once; what moves messages or truncates is left to the moment of commit, by a row whose deferred trigger does it: a
@@ -53,22 +67,23 @@ begin
     perform setval('penstock.ring_check_at', now_us + 50000);
     now_us := date_part('epoch', clock_timestamp()) * 1e6;
     due := penstock._close_segments() or due;
-    -- At most a twentieth of the time goes into looking; what it finds to do is little for each segment.
+    -- At most a twentieth of the time goes into looking, but for segments after a burst.
     spent_us := date_part('epoch', clock_timestamp()) * 1e6 - now_us;
-    perform setval('penstock.ring_check_at', now_us + greatest(50000, 20 * spent_us));
+    perform setval('penstock.ring_check_at', now_us + greatest(50000, least(2000000, 20 * spent_us)));
   end if;
   if due then
     perform penstock._ring_bell();
   end if;
 end $$;
 
--- The upkeep itself, at the commit of a claim. An error here must not undo the claim.
+-- The upkeep itself, in a deferred trigger at the commit of a claim. An error here must not undo the claim.
 create or replace function penstock._on_bell() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
   perform penstock._run_timers(null, 500);
   perform penstock._tend_ring();
+  perform penstock._adopt_lanes();
   if now_us >= pg_sequence_last_value('penstock.upkeep_at') then
     perform setval('penstock.upkeep_at', now_us + 60000000);
     perform penstock._upkeep();
@@ -78,16 +93,6 @@ exception when others then
   raise log 'penstock upkeep: % (%)', sqlerrm, sqlstate;
   return null;
 end $$;
-
-do $triggers$
-begin
-  for slot in 0..8 loop
-    if not exists (select from pg_trigger where tgrelid = format('penstock.bell_%s', slot)::regclass and tgname = 'at_commit') then
-      execute format('create constraint trigger at_commit after insert on penstock.bell_%s deferrable initially deferred
-                        for each row execute function penstock._on_bell()', slot);
-    end if;
-  end loop;
-end $triggers$;
 
 -- Moves up to piece messages that are due, and as many that ran out in each segment; for one queue, or for all. Returns
 -- how many. Scans begin at the timers' floors; every half second (or up to a second, if it costs more than a
@@ -108,8 +113,8 @@ declare
 begin
   due := penstock._release_due(only_queue, case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end,
                                started, piece);
-  if due < piece and only_queue is null and now_us - margin > pg_sequence_last_value('penstock.due_floor') then
-    perform setval('penstock.due_floor', now_us - margin);
+  if due < piece and only_queue is null then
+    perform penstock._raise_timer_floor('penstock.due_floor', now_us - margin);
   end if;
   foreach slot in array penstock._used_slots() loop
     n := 0;
@@ -122,13 +127,22 @@ begin
     complete := complete and n < piece;
     exit when only_queue is not null and due + returned >= piece;
   end loop;
-  if complete and only_queue is null and now_us - margin > pg_sequence_last_value('penstock.lease_floor') then
-    perform setval('penstock.lease_floor', now_us - margin);
+  if complete and only_queue is null then
+    perform penstock._raise_timer_floor('penstock.lease_floor', now_us - margin);
   end if;
   if rescan then
     perform penstock._rest_timers(started);
   end if;
   return due + returned;
+end $$;
+
+-- Raises due_floor or lease_floor, unless a transaction that was open for long is about to commit rows below it: see
+-- 24_at_commit.sql. Nor does such a transaction raise them itself.
+create or replace function penstock._raise_timer_floor(floor regclass, to_us bigint) returns void language plpgsql as $$
+begin
+  if to_us > pg_sequence_last_value(floor) and not penstock._is_long() then
+    perform case when pg_try_advisory_lock(1885695609, 0) then setval(floor, to_us) + pg_advisory_unlock(1885695609, 0)::integer end;
+  end if;
 end $$;
 
 create or replace function penstock._rest_timers(started timestamptz) returns void language sql as $$
@@ -148,7 +162,7 @@ begin
   perform set_config('penstock.rung', 'yes', true);
   slot := penstock._hold_current();
   --[ slot
-  insert into penstock.bell_{slot} values (clock_timestamp());
+  insert into penstock.bell_{slot} (rung_at) values (clock_timestamp());
   --]
 end $$;
 

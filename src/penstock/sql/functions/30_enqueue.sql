@@ -1,7 +1,7 @@
 -- Puts one message into a queue, in the caller's transaction. Returns its id; with on_conflict replace or skip, the
 -- id of the waiting message that has the key.
--- Locks: ROW EXCLUSIVE on one segment; with a key or a group, the row of that key or group until commit; with
--- max_depth, the queue's depth lock until commit. Uses queue_name_key.
+-- Locks until commit: ROW EXCLUSIVE on one segment; the queue's generation, shared; with a key, the row of that key; with
+-- max_depth, the queue's depth lock, shared. With a group, the row of that group while the transaction commits. Uses queue_name_key.
 select penstock._unroll($unroll$
 create or replace function penstock.enqueue(
   queue text, payload jsonb default null, payload_bytes bytea default null, headers jsonb default null, key text default null,
@@ -10,12 +10,14 @@ create or replace function penstock.enqueue(
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  slot   integer := pg_sequence_last_value('penstock.ring') % 10;
-  new_id bigint;
-  turned boolean;
+  slot     integer := pg_sequence_last_value('penstock.ring') % 10;
+  in_block boolean := statement_timestamp() <> transaction_timestamp();
+  new_id   bigint;
+  turned   boolean;
 begin
-  -- The plain message, in one statement that finds the queue and inserts: half the cost of doing it in two. Whatever
-  -- is not plain inserts nothing here and goes the long way round, where each thing is checked by name.
+  -- The plain message, in one statement that finds the queue and inserts: half the cost of doing it in two. A message that
+  -- is not plain inserts nothing here and takes the longer path, where each thing is checked by name. A transaction block
+  -- joins its generation and wakes waiters at commit: see 24_at_commit.sql. A statement of its own does both before it takes a position.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl,
       enqueue.max_attempts) is null
      and pg_column_size(enqueue.payload) <= 1000 and on_conflict = 'replace' and unique_while = 'waiting' then
@@ -23,11 +25,12 @@ begin
     insert into penstock.ready_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
-    from penstock.queue q
+    from penstock.queue q cross join lateral (select (pg_sequence_last_value(q.generation_register) & 7)::integer as number offset 0) generation
     where q.name = enqueue.queue and q.plain_in and enqueue.priority = any (q.priorities)
-      -- Does somebody wait? See 29_wake.sql.
-      and case when pg_sequence_last_value(q.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6
-               then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
+      and (in_block or pg_try_advisory_xact_lock_shared(1885695616 + generation.number, q.id)
+                       and pg_sequence_last_value(q.generation_register) & 7 = generation.number
+                       and case when pg_sequence_last_value(q.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6
+                                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end)
     returning id, pg_sequence_last_value('penstock.ring') % 10 <> {slot} or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, turned;
     --]
@@ -36,17 +39,19 @@ begin
     return penstock._enqueue_checked(enqueue.queue, enqueue.payload, enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.priority,
       enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl, enqueue.max_attempts, on_conflict, unique_while);
   elsif turned then
-    perform penstock._rotated(slot, new_id);
+    perform penstock._rotated(slot, new_id, enqueue.queue, enqueue.priority);
   end if;
   return new_id;
 end $$;
 
 -- A message was inserted while the ring turned, or is the one that makes it turn. Its segment may have been freed
 -- between the look at the ring and the insert (whose lock from then on keeps it in the ring): then it is inserted again.
-create or replace function penstock._rotated(slot integer, new_id bigint) returns void language plpgsql as $$
+create or replace function penstock._rotated(slot integer, new_id bigint, queue text, priority integer) returns void language plpgsql as $$
 begin
   if not slot = any (penstock._used_slots()) then
     perform penstock._put_again(slot, new_id);
+  else
+    perform penstock._turned(slot, q, _rotated.priority) from penstock.queue q where q.name = _rotated.queue;
   end if;
   if new_id >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
@@ -66,6 +71,18 @@ begin
     m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error)::penstock.envelope, m.position);
 end $$;
 
+-- Messages were put into a segment that is not the current one any more. Claims look there if the segment is in use, and the floor
+-- of the lane is not in the current segment's share of positions.
+create or replace function penstock._turned(slot integer, q penstock.queue, priority integer) returns void language plpgsql as $$
+begin
+  if pg_sequence_last_value('penstock.ring') % 10 <> slot then
+    if strpos(split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2), slot::text) = 0 then
+      perform penstock._reopen(slot::text);
+    end if;
+    perform penstock._lower_floor(q, priority, penstock._current_from());
+  end if;
+end $$;
+
 -- Inserts a message into the current segment at a position.
 create or replace function penstock._put_ready(m penstock.envelope, at_position bigint) returns void language plpgsql as $$
 declare
@@ -75,6 +92,8 @@ begin
   --[ slot
   insert into penstock.ready_{slot} select at_position, (m).*;
   --]
+  perform penstock._turned(slot, q, m.priority) from penstock.queue q
+  where pg_sequence_last_value('penstock.ring') % 10 <> slot and q.id = m.queue_id;
   if at_position >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
   end if;

@@ -8,20 +8,24 @@ create or replace function penstock.enqueue_many(
 returns setof bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  started timestamptz := clock_timestamp();
-  slot    integer := pg_sequence_last_value('penstock.ring') % 10;
-  n       integer := 0;
+  started  timestamptz := clock_timestamp();
+  slot     integer := pg_sequence_last_value('penstock.ring') % 10;
+  in_block boolean := statement_timestamp() <> transaction_timestamp();
+  n        integer := 0;
 begin
   -- The plain batch goes in with one statement, if all of it is plain; all else message by message.
   if (payloads_bytes, enqueue_many.headers, keys, enqueue_many.priorities, group_keys, delays, visible_ats, ttls, enqueue_many.max_attempts) is null
      and cardinality(payloads) <= 10000 and on_conflict = 'replace' and unique_while = 'waiting' then
+    if not in_block then
+      perform penstock._join_generation(q.id, q.generation_register) from penstock.queue q where q.name = enqueue_many.queue;
+    end if;
     --[ slot
     return query
     insert into penstock.ready_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select p.id, p.id, started, q.id, 0, 0, q.max_attempts, p.payload
     from penstock.queue q cross join (select nextval('penstock.position') as id, u as payload from unnest(payloads) u offset 0) p
     where q.name = enqueue_many.queue and q.plain_in and 0 = any (q.priorities)
-      and case when pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
+      and case when not in_block and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
     returning id;
@@ -32,12 +36,12 @@ begin
     return query select * from penstock._enqueue_each(enqueue_many.queue, payloads, payloads_bytes, enqueue_many.headers, keys, enqueue_many.priorities,
       group_keys, delays, visible_ats, ttls, enqueue_many.max_attempts, on_conflict, unique_while);
   elsif slot <> pg_sequence_last_value('penstock.ring') % 10 or currval('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
-    perform penstock._rotated_many(slot);
+    perform penstock._rotated_many(slot, enqueue_many.queue);
   end if;
 end $$;
 
 -- As _rotated, for all that this statement's transaction has put into a segment that is not in the ring any more.
-create or replace function penstock._rotated_many(slot integer) returns void language plpgsql as $$
+create or replace function penstock._rotated_many(slot integer, queue text) returns void language plpgsql as $$
 declare
   stray bigint[];
 begin
@@ -46,6 +50,8 @@ begin
     stray := array(select id from penstock.ready_{slot} order by position);
     --]
     perform penstock._put_again(slot, id) from unnest(stray) id;
+  else
+    perform penstock._turned(slot, q, 0) from penstock.queue q where q.name = _rotated_many.queue;
   end if;
   perform penstock._rotate();
 end $$;

@@ -37,7 +37,7 @@ begin
     due := null;
   end if;
   if m.priority <> all (q.priorities) or q.plain and (m.expires_at is not null or m.group_key is not null) then
-    perform penstock._widen(q.id, m.priority, m.expires_at is null and m.group_key is null);
+    perform penstock._widen(q, penstock._lane_bits(m.priority, m.expires_at is null and m.group_key is null));
   end if;
   if m.key is not null then
     return penstock._enqueue_keyed(q, m, due, on_conflict, unique_while);
@@ -100,9 +100,11 @@ begin
   if q.max_depth is not null then
     perform penstock._reserve_depth(q, 1);
   end if;
-  perform penstock._wake_waiters(q, due);
   if m.group_key is not null then
     return penstock._join_group(m, due);
+  end if;
+  if not penstock._in_block() then
+    perform penstock._wake_waiters(q, due), penstock._join_generation(q.id, q.generation_register);
   end if;
   m.id := nextval('penstock.position');
   m := penstock._store_body(m);
@@ -114,28 +116,86 @@ begin
   return m.id;
 end $$;
 
--- max_depth, exact under concurrency: producers of a bounded queue take turns until commit. The register holds an
--- upper bound (depth when last counted, plus all admitted since), so that messages are counted only when it says that
--- the queue may be full.
+-- max_depth, exact under concurrency, and without waiting for other producers while the limit is far. The register is an
+-- upper bound of the depth: the depth when it was last counted, and every message admitted since, whatever became of it. While it is
+-- at or below max_depth, messages are admitted. Producers hold the queue's depth lock, shared, until they commit.
+-- Once the bound is above, an enqueue counts. It can do so when no other producer's transaction is open, since their messages
+-- cannot be seen, so it waits for those that were admitted before. It polls, and so takes part in no deadlock, and gives
+-- up after two seconds: then the messages of open transactions count as if they were committed.
+-- Lock until commit: (1885695604, queue), shared. Exclusive only for the time of a count.
 create or replace function penstock._reserve_depth(q penstock.queue, n integer) returns void language plpgsql as $$
 declare
-  bound bigint;
+  patience timestamptz := clock_timestamp() + interval '2 seconds';
+  answer   text := penstock._reserve_below_bound(q, n);
 begin
-  perform pg_advisory_xact_lock(1885695604, q.id);
-  bound := pg_sequence_last_value(q.depth_register) + n;
-  if bound > q.max_depth then
-    bound := penstock._depth(q.id, q.max_depth) + n;
-    if bound > q.max_depth then
+  while answer <> 'admitted' loop
+    answer := penstock._count_depth(q, n);
+    if answer = 'full' or answer = 'busy' and clock_timestamp() > patience then
       perform penstock._fail_full(q.name, q.max_depth);
+    elsif answer = 'busy' then
+      perform pg_sleep(0.001);
     end if;
+  end loop;
+end $$;
+
+-- Admits messages as long as the bound allows it: admitted, or unknown. Until then the lock is of the session, so that a
+-- producer that has to wait does not keep others from counting.
+create or replace function penstock._reserve_below_bound(q penstock.queue, n integer) returns text language plpgsql as $$
+declare
+  locked boolean := false;
+  answer text := 'unknown';
+begin
+  begin
+    locked := pg_advisory_lock_shared(1885695604, q.id) is not null;
+    if (select max(nextval(q.depth_register)) from generate_series(1, n)) <= q.max_depth then
+      perform pg_advisory_xact_lock_shared(1885695604, q.id);
+      answer := 'admitted';
+    end if;
+  exception when query_canceled or others then
+    if locked then
+      perform pg_advisory_unlock_shared(1885695604, q.id);
+    end if;
+    raise;
+  end;
+  perform pg_advisory_unlock_shared(1885695604, q.id);
+  return answer;
+end $$;
+
+-- Counts a queue whose bound was reached: admitted, full, or busy if another producer's transaction is open and decides it.
+create or replace function penstock._count_depth(q penstock.queue, n integer) returns text language plpgsql as $$
+declare
+  alone  boolean := false;
+  depth  bigint;
+  answer text;
+begin
+  begin
+    alone := pg_try_advisory_lock(1885695604, q.id);
+    depth := penstock._depth(q.id, q.max_depth) + n;
+    if depth > q.max_depth then
+      answer := 'full';
+    elsif alone then
+      perform setval(q.depth_register, depth), pg_advisory_xact_lock_shared(1885695604, q.id);
+      answer := 'admitted';
+    else
+      answer := 'busy';
+    end if;
+  exception when query_canceled or others then
+    if alone then
+      perform pg_advisory_unlock(1885695604, q.id);
+    end if;
+    raise;
+  end;
+  if alone then
+    perform pg_advisory_unlock(1885695604, q.id);
   end if;
-  perform setval(q.depth_register, bound);
+  return answer;
 end $$;
 
 select penstock._unroll($unroll$
--- Waiting and leased messages of a queue, counted up to a little more than at_most.
+-- Waiting and leased messages of a queue, counted up to a little more than at_most. Stable: all of it with one snapshot, in
+-- which a message that moves from table to table is in one of them.
 create or replace function penstock._depth(queue_id integer, at_most bigint) returns bigint
-language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   n bigint := 0;

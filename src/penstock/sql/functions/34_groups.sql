@@ -1,5 +1,6 @@
--- Groups. The row in message_group is there as long as the group has a ticket; enqueuers of a group hold it until
--- commit, one after the other, so that positions within a group are in order of commit.
+-- Groups. The row in message_group exists as long as the group has a ticket. Messages of a group are in the order in which
+-- their transactions commit, and within a transaction in the order of enqueue: they get their positions in a deferred trigger, under
+-- a lock on that row (24_at_commit.sql). So enqueuers of a group wait for each other only while one of them commits.
 
 -- Holds a group until commit. True if it was begun by this: then it has no ticket yet.
 create or replace function penstock._lock_group(queue_id integer, group_key text) returns boolean language plpgsql
@@ -18,16 +19,12 @@ begin
   end loop;
 end $$;
 
+-- Puts a new message into its group. Its position is negative until its transaction commits. Returns its id.
 create or replace function penstock._join_group(m penstock.envelope, due timestamptz) returns bigint language plpgsql as $$
-declare
-  begun boolean := penstock._lock_group(m.queue_id, m.group_key);
 begin
   m.id := nextval('penstock.position');
   m := penstock._store_body(m);
-  insert into penstock.grouped select m.id, coalesce(due, m.enqueued_at), (m).*;
-  if begun then
-    perform penstock._issue_ticket(m.queue_id, m.group_key, m.id - 1);
-  end if;
+  insert into penstock.grouped select -m.id, coalesce(due, m.enqueued_at), (m).*;
   return m.id;
 end $$;
 
@@ -35,7 +32,8 @@ end $$;
 -- group ends; unless somebody is enqueuing to it just now, or we cannot see that nobody is: then we look again soon.
 -- So it is with head_is_held, when a claim found the next message in the hands of somebody who may be cancelling or
 -- replacing it: to put the ticket back into its lane would hand it to the same claim again, and again.
-create or replace function penstock._issue_ticket(queue_id integer, group_key text, after bigint, head_is_held boolean default false)
+create or replace function penstock._issue_ticket(
+  queue_id integer, group_key text, after bigint, head_is_held boolean default false, at_commit boolean default false)
 returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -53,7 +51,10 @@ begin
   ticket.max_attempts := 1;
   head := penstock._group_head(_issue_ticket.queue_id, _issue_ticket.group_key, after);
   if head.position is null then
-    if penstock._end_group(_issue_ticket.queue_id, _issue_ticket.group_key, after) then
+    if penstock._in_block() and not at_commit then
+      perform penstock._end_group_at_commit(_issue_ticket.queue_id, _issue_ticket.group_key, after);
+      return;
+    elsif penstock._end_group(_issue_ticket.queue_id, _issue_ticket.group_key, after) then
       return;
     end if;
     insert into penstock.scheduled select ticket.enqueued_at + soon, (ticket).*;
@@ -70,6 +71,7 @@ begin
     insert into penstock.scheduled select ticket.enqueued_at + soon, (ticket).*;
   elsif head.visible_at > ticket.enqueued_at then
     insert into penstock.scheduled select head.visible_at, (ticket).*;
+    perform penstock._wake_waiters(q, head.visible_at) from penstock.queue q where q.id = _issue_ticket.queue_id;
   else
     perform penstock._put_ready(ticket, penstock._ticket_position(_issue_ticket.queue_id, ticket.priority, head.position));
     perform penstock._wake_waiters(q) from penstock.queue q where q.id = _issue_ticket.queue_id;
@@ -104,15 +106,16 @@ end $$;
 create or replace function penstock._ticket_position(queue_id integer, priority smallint, head bigint) returns bigint language plpgsql as $$
 #variable_conflict use_column
 declare
+  q     penstock.queue;
   floor regclass;
 begin
-  select q.floors[array_position(q.priorities, _ticket_position.priority)] into floor from penstock.queue q where q.id = _ticket_position.queue_id;
-  if pg_sequence_last_value('penstock.position') - pg_sequence_last_value(floor) < 2000 then
+  select * into q from penstock.queue t where t.id = _ticket_position.queue_id;
+  floor := q.floors[array_position(q.priorities, _ticket_position.priority)];
+  if pg_sequence_last_value('penstock.position') - coalesce(pg_sequence_last_value(floor), 0) < 2000 then
     return nextval('penstock.position');
   end if;
-  if head < pg_sequence_last_value(floor) then
-    perform setval(floor, head);
-  end if;
+  -- A position that is lower than others of this transaction has to be announced by itself.
+  perform penstock._lower_floor(q, _ticket_position.priority, head), penstock._forget_announcements();
   return head;
 end $$;
 
@@ -130,3 +133,16 @@ begin
   delete from penstock.message_group g where g.queue_id = _end_group.queue_id and g.group_key = _end_group.group_key;
   return true;
 end $$;
+
+select penstock._unroll($unroll$
+-- Leaves the end of a group to the commit: to end it now would lock its row for as long as this transaction is open.
+create or replace function penstock._end_group_at_commit(queue_id integer, group_key text, after bigint) returns void language plpgsql as $$
+declare
+  slot integer := penstock._hold_current();
+begin
+  --[ slot
+  insert into penstock.bell_{slot} (rung_at, queue_id, group_key, after_position)
+  values (clock_timestamp(), _end_group_at_commit.queue_id, _end_group_at_commit.group_key, after);
+  --]
+end $$;
+$unroll$);

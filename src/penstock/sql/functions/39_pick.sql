@@ -3,11 +3,6 @@
 -- more. The lock stays until the transaction ends, and the holder waits for it when it settles: a millisecond, if the claim is all
 -- there is to the transaction; but a claim may as well be the first act of a long one.
 
--- Is this claim alone in its transaction? Our clients say so: see `Command.alone`.
-create or replace function penstock._alone() returns boolean language sql stable as $$
-  select coalesce(current_setting('penstock.alone', true) = 'on', false)
-$$;
-
 -- The next ready rows of a lane in a segment, locked; and in a transaction that goes on, no others: where there are, all locks
 -- are given back, by rolling back to where we began, and it looks again. plain: only messages that a claim may hand out as
 -- they are. One statement finds and locks them; another looks whether the same (sub)transaction locked rows on the way

@@ -43,7 +43,7 @@ begin
     date_part('epoch', started) * 1e6 >= pg_sequence_last_value(q.sweep_register)
   into lane_queue, lane_rank, lane_floor, until, number, due
   from penstock.queue q
-  where q.name = claim.queue and q.plain_out and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
+  where q.name = claim.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = 512 and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
   if found then
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;

@@ -32,6 +32,10 @@ begin
     lease_base := lease_base + 16;
   end if;
   until := started + make_interval(secs => coalesce(_claim_special.lease_seconds, q.lease_seconds));
+  if pg_sequence_last_value(q.lanes_register) <> q.lane_bits then
+    q := penstock._with_lanes(q);
+    perform penstock._ring_bell();   -- at commit, _adopt_lanes
+  end if;
   perform penstock._in_passing(q);
   allowed := penstock._allowance(q, count);
   wanted := allowed;
@@ -86,7 +90,7 @@ returns integer language plpgsql as $$
 #variable_conflict use_column
 declare
   started timestamptz := clock_timestamp();
-  places  tid[] := penstock._pick(slot, q.id, q.priorities[lane], pg_sequence_last_value(q.floors[lane]), wanted, false, penstock._alone());
+  places  tid[] := penstock._pick(slot, q.id, q.priorities[lane], coalesce(pg_sequence_last_value(q.floors[lane]), 0), wanted, false, penstock._alone());
   n       integer;
 begin
   --[ slot

@@ -75,15 +75,6 @@ end $$;
 
 -- A dead letter joins its group again as its newest message, but keeps its id.
 create or replace function penstock._rejoin_group(m penstock.envelope, due timestamptz) returns void language plpgsql as $$
-#variable_conflict use_column
-declare
-  begun  boolean;
-  at_end bigint;
 begin
-  begun := penstock._lock_group(m.queue_id, m.group_key);
-  at_end := nextval('penstock.position');
-  insert into penstock.grouped select at_end, coalesce(due, m.enqueued_at), (m).*;
-  if begun then
-    perform penstock._issue_ticket(m.queue_id, m.group_key, at_end - 1);
-  end if;
+  insert into penstock.grouped select -nextval('penstock.position'), coalesce(due, m.enqueued_at), (m).*;
 end $$;

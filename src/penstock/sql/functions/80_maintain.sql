@@ -21,7 +21,7 @@ begin
     exit when moved = 0;
   end loop;
   if full_pass then
-    perform penstock._rescan(q) from penstock.queue q;
+    perform penstock._rescan(penstock._with_lanes(q), true) from penstock.queue q;
   end if;
   done := penstock._upkeep();
   freed := penstock._tend_ring();

@@ -93,9 +93,12 @@ begin
       for lane in select coalesce(i.priority, 0)::smallint as priority, bool_and(coalesce(i.ttl_seconds, q.message_ttl_seconds) is null) as plain
           from pg_temp.penstock_incoming i where (i.queue = q.name or i.queue is null and is_default) and i.key is null and i.group_key is null group by 1 loop
         if lane.priority <> all (q.priorities) or q.plain and not lane.plain then
-          perform penstock._widen(q.id, lane.priority, lane.plain);
+          perform penstock._widen(q, penstock._lane_bits(lane.priority, lane.plain));
         end if;
       end loop;
+    end if;
+    if not penstock._in_block() then
+      perform penstock._join_generation(q.id, q.generation_register);
     end if;
     -- About ten thousand at a time, so that the ring can turn in between; they lie in the order in which they came.
     blocks := pg_relation_size('pg_temp.penstock_incoming') / current_setting('block_size')::integer;
@@ -156,6 +159,7 @@ begin
     from incoming i where i.due_at is null;
     --]
   end if;
+  perform penstock._turned(slot, q, p) from unnest(q.priorities) p where pg_sequence_last_value('penstock.ring') % 10 <> slot;
   if pg_sequence_last_value('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
   end if;
