@@ -1,5 +1,7 @@
 -- Delivery at commit. A claim begins at the floor of its lane, so the floor must never pass a message whose transaction
 -- has not committed yet. Generations tell a sweep when it may raise the floor: see functions/21_sweep.sql.
+drop sequence penstock.mark_0, penstock.mark_1, penstock.mark_2;
+
 alter table penstock.queue
   add column generation_register regclass,   -- the generation that enqueues join, and the ones that are not finished
   add column mark_register       regclass,   -- the last position when that generation began
@@ -29,8 +31,6 @@ end $registers$;
 alter table penstock.queue
   alter column generation_register set not null, alter column mark_register set not null,
   alter column settled_register set not null, alter column lanes_register set not null;
-
-drop sequence penstock.mark_0, penstock.mark_1, penstock.mark_2;
 
 -- How often a rescan has found a message below a floor. It stays at 0 unless registers were restored or damaged.
 create sequence penstock.rescans_found minvalue 0;
