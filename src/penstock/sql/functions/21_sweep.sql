@@ -155,7 +155,9 @@ begin
         end if;
       end loop;
     end if;
-    perform setval(q.generation_register, (began_ms << 22) | (holders << 14) | (aside << 6) | (draining << 3) | generation);
+    -- In one expression, which cannot be interrupted half way.
+    perform nextval('penstock.flips_begun'),
+      setval(q.generation_register, (began_ms << 22) | (holders << 14) | (aside << 6) | (draining << 3) | generation), nextval('penstock.flips_over');
     -- While a generation is set aside, every claim checks whether it has ended.
     perform setval(q.sweep_register, case when aside = 0 then now_us + 5000 else 0 end);
   exception when query_canceled or others then

@@ -13,7 +13,7 @@ begin
   turned_up := penstock._run_timers(q.id, wanted) > 0;
   if has_some or turned_up then
     return turned_up;
-  elsif penstock._has_announced() then
+  elsif penstock._has_announced(q.id) then
     -- Messages of this transaction: a floor may have passed them, as nobody else can see them yet.
     return penstock._rescan(q, false);
   elsif date_part('epoch', clock_timestamp()) * 1e6 >= pg_sequence_last_value(q.rescan_register) then
@@ -72,12 +72,12 @@ begin
     perform setval('penstock.ring_check_at', now_us + greatest(50000, least(2000000, 20 * spent_us)));
   end if;
   if due then
-    perform penstock._ring_bell();
+    perform penstock._announce('upkeep', 'upkeep', null);
   end if;
 end $$;
 
--- The upkeep itself, in a deferred trigger at the commit of a claim. An error here must not undo the claim.
-create or replace function penstock._on_bell() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+-- The upkeep itself, at the commit of a claim. An error here must not undo the claim.
+create or replace function penstock._commit_upkeep() returns void language plpgsql as $$
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
@@ -88,10 +88,8 @@ begin
     perform setval('penstock.upkeep_at', now_us + 60000000);
     perform penstock._upkeep();
   end if;
-  return null;
 exception when others then
   raise log 'penstock upkeep: % (%)', sqlerrm, sqlstate;
-  return null;
 end $$;
 
 -- Moves up to piece messages that are due, and as many that ran out in each segment; for one queue, or for all. Returns
@@ -151,21 +149,6 @@ create or replace function penstock._rest_timers(started timestamptz) returns vo
 $$;
 
 select penstock._unroll($unroll$
--- Once in a transaction is enough, however often it claims.
-create or replace function penstock._ring_bell() returns void language plpgsql as $$
-declare
-  slot integer;
-begin
-  if current_setting('penstock.rung', true) = 'yes' then
-    return;
-  end if;
-  perform set_config('penstock.rung', 'yes', true);
-  slot := penstock._hold_current();
-  --[ slot
-  insert into penstock.bell_{slot} (rung_at) values (clock_timestamp());
-  --]
-end $$;
-
 -- Is anything due, or has any lease run out? As _run_timers looks for it. Uses scheduled_due, leased_N_until, grant_N_until.
 create or replace function penstock._timers_due() returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -200,8 +183,9 @@ create or replace function penstock._release_due(only_queue integer, after times
 returns integer language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-  n integer;
-  slot integer;
+  n     integer;
+  lanes integer;
+  slot  integer;
 begin
   if not exists (select from penstock.scheduled s where s.due_at > after and s.due_at <= until
                  and (only_queue is null or s.queue_id = only_queue)) then
@@ -212,14 +196,19 @@ begin
   with gone as (
     delete from penstock.scheduled where ctid = any (array(
       select s.ctid from penstock.scheduled s where s.due_at > after and s.due_at <= until and (only_queue is null or s.queue_id = only_queue)
-      order by s.due_at limit piece for update skip locked)) returning *)
-  insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-  select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
-  from (select * from gone order by due_at, id) g;
+      order by s.due_at limit piece for update skip locked)) returning *),
+  put as (
+    insert into penstock.lane_{slot} (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
+      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
+    from (select * from gone order by due_at, id) g
+    returning position, queue_id, priority),
+  lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p group by p.queue_id, p.priority)
+  select coalesce(sum(l.n), 0), count(penstock._announce_put(l.queue_id, l.priority,
+    case when pg_sequence_last_value('penstock.ring') % 10 = {slot} then l.first else least(l.first, penstock._current_from()) end)::text)
+  into n, lanes from lane l;
   --]
-  get diagnostics n = row_count;
   if pg_sequence_last_value('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
   end if;

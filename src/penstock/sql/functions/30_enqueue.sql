@@ -11,51 +11,72 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 #variable_conflict use_column
 declare
   slot     integer := pg_sequence_last_value('penstock.ring') % 10;
-  in_block boolean := statement_timestamp() <> transaction_timestamp();
+  -- Beginnings of generations that are over; -1 in a transaction block. In one expression: each costs a microsecond.
+  over     bigint := case when penstock._in_block() or pg_current_xact_id_if_assigned() is not null then -1 else pg_sequence_last_value('penstock.flips_over') end;
   new_id   bigint;
-  turned   boolean;
+  queue_id integer;
+  special  boolean;
 begin
   -- The plain message, in one statement that finds the queue and inserts: half the cost of doing it in two. A message that
   -- is not plain inserts nothing here and takes the longer path, where each thing is checked by name. A transaction block
-  -- joins its generation and wakes waiters at commit: see 24_at_commit.sql. A statement of its own does both before it takes a position.
+  -- joins its generation and wakes waiters at commit: see 24_at_commit.sql. A statement in autocommit does both before it
+  -- takes a position. It has joined the right generation if none has begun since.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl,
       enqueue.max_attempts) is null
      and pg_column_size(enqueue.payload) <= 1000 and on_conflict = 'replace' and unique_while = 'waiting' then
     --[ slot
-    insert into penstock.ready_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
+    insert into penstock.lane_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
-    from penstock.queue q cross join lateral (select (pg_sequence_last_value(q.generation_register) & 7)::integer as number offset 0) generation
+    from penstock.queue q
     where q.name = enqueue.queue and q.plain_in and enqueue.priority = any (q.priorities)
-      and (in_block or pg_try_advisory_xact_lock_shared(1885695616 + generation.number, q.id)
-                       and pg_sequence_last_value(q.generation_register) & 7 = generation.number
+      and (over < 0 or pg_try_advisory_xact_lock_shared(1885695616 + (pg_sequence_last_value(q.generation_register) & 7)::integer, q.id)
                        and case when pg_sequence_last_value(q.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6
                                 then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end)
-    returning id, pg_sequence_last_value('penstock.ring') % 10 <> {slot} or id >= pg_sequence_last_value('penstock.ring_until')
-    into new_id, turned;
+    returning id, queue_id, pg_sequence_last_value('penstock.flips_begun') <> over or pg_sequence_last_value('penstock.ring') % 10 <> {slot}
+      or id >= pg_sequence_last_value('penstock.ring_until')
+    into new_id, queue_id, special;
     --]
   end if;
-  if turned is null then
+  if special is null then
     return penstock._enqueue_checked(enqueue.queue, enqueue.payload, enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.priority,
       enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl, enqueue.max_attempts, on_conflict, unique_while);
-  elsif turned then
-    perform penstock._rotated(slot, new_id, enqueue.queue, enqueue.priority);
+  elsif special then
+    perform penstock._put_special(slot, new_id, queue_id, enqueue.priority, over < 0);
   end if;
   return new_id;
 end $$;
 
--- A message was inserted while the ring turned, or is the one that makes it turn. Its segment may have been freed
--- between the look at the ring and the insert (whose lock from then on keeps it in the ring): then it is inserted again.
-create or replace function penstock._rotated(slot integer, new_id bigint, queue text, priority integer) returns void language plpgsql as $$
+-- A message was put into a segment by a transaction block, or while the ring turned or a generation began, or it is the one that
+-- makes the ring turn. Its segment may have been freed between the look at the ring and the insert (whose lock from then on
+-- keeps it in the ring): then it is inserted again.
+create or replace function penstock._put_special(slot integer, new_id bigint, queue_id integer, priority integer, in_block boolean) returns void language plpgsql as $$
 begin
-  if not slot = any (penstock._used_slots()) then
-    perform penstock._put_again(slot, new_id);
-  else
-    perform penstock._turned(slot, q, _rotated.priority) from penstock.queue q where q.name = _rotated.queue;
+  if pg_sequence_last_value('penstock.ring') % 10 <> slot then
+    if slot = any (penstock._used_slots()) then
+      perform penstock._put_beside(slot, queue_id, priority);
+    else
+      perform penstock._put_again(slot, new_id);
+    end if;
+  elsif not in_block then
+    perform penstock._announce_put(queue_id, priority, new_id);
+  elsif strpos(coalesce(current_setting('penstock.announced', true), ''), ' ' || queue_id || '/' || priority || ' ') = 0 then
+    perform penstock._announce_here(slot, queue_id, priority, new_id);
   end if;
   if new_id >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
   end if;
+end $$;
+
+-- Announces a message that a transaction block has just put into a segment. Its lock on the segment is held already.
+create or replace function penstock._announce_here(slot integer, queue_id integer, priority integer, at_position bigint) returns void language plpgsql as $$
+begin
+  --[ slot
+  insert into penstock.bell_{slot} (rung_at, kind, queue_id, priority, position)
+  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
+  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' ' || _announce_here.queue_id || '/'
+                   || _announce_here.priority || ' ', true) <> '';
+  --]
 end $$;
 
 -- Moves a message that was just inserted into a segment that is not in the ring any more to the current one.
@@ -71,16 +92,14 @@ begin
     m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error)::penstock.envelope, m.position);
 end $$;
 
--- Messages were put into a segment that is not the current one any more. Claims look there if the segment is in use, and the floor
--- of the lane is not in the current segment's share of positions.
-create or replace function penstock._turned(slot integer, q penstock.queue, priority integer) returns void language plpgsql as $$
+-- Messages were put into a segment that is not the current one any more. Claims look there only if the segment is in use, and if the
+-- floor of the lane is not in the current segment's share of positions.
+create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void language plpgsql as $$
 begin
-  if pg_sequence_last_value('penstock.ring') % 10 <> slot then
-    if strpos(split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2), slot::text) = 0 then
-      perform penstock._reopen(slot::text);
-    end if;
-    perform penstock._lower_floor(q, priority, penstock._current_from());
+  if strpos(split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2), slot::text) = 0 then
+    perform penstock._reopen(slot::text);
   end if;
+  perform penstock._forget_announcements(), penstock._announce_put(queue_id, priority, penstock._current_from());
 end $$;
 
 -- Inserts a message into the current segment at a position.
@@ -92,8 +111,13 @@ begin
   --[ slot
   insert into penstock.ready_{slot} select at_position, (m).*;
   --]
-  perform penstock._turned(slot, q, m.priority) from penstock.queue q
-  where pg_sequence_last_value('penstock.ring') % 10 <> slot and q.id = m.queue_id;
+  -- A new message of a statement in autocommit has joined its generation before it took its position.
+  if at_position <> m.id or penstock._in_block() then
+    perform penstock._announce_put(m.queue_id, m.priority, at_position);
+  end if;
+  if pg_sequence_last_value('penstock.ring') % 10 <> slot then
+    perform penstock._put_beside(slot, m.queue_id, m.priority);
+  end if;
   if at_position >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
   end if;

@@ -10,22 +10,23 @@ returns setof bigint language plpgsql security definer set search_path = pg_cata
 declare
   started  timestamptz := clock_timestamp();
   slot     integer := pg_sequence_last_value('penstock.ring') % 10;
-  in_block boolean := statement_timestamp() <> transaction_timestamp();
+  over     bigint := case when penstock._in_block() or pg_current_xact_id_if_assigned() is not null then -1 else pg_sequence_last_value('penstock.flips_over') end;
+  high     bigint := coalesce(pg_sequence_last_value('penstock.position'), 0);
   n        integer := 0;
 begin
   -- The plain batch goes in with one statement, if all of it is plain; all else message by message.
   if (payloads_bytes, enqueue_many.headers, keys, enqueue_many.priorities, group_keys, delays, visible_ats, ttls, enqueue_many.max_attempts) is null
      and cardinality(payloads) <= 10000 and on_conflict = 'replace' and unique_while = 'waiting' then
-    if not in_block then
-      perform penstock._join_generation(q.id, q.generation_register) from penstock.queue q where q.name = enqueue_many.queue;
-    end if;
     --[ slot
     return query
-    insert into penstock.ready_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
+    insert into penstock.lane_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select p.id, p.id, started, q.id, 0, 0, q.max_attempts, p.payload
-    from penstock.queue q cross join (select nextval('penstock.position') as id, u as payload from unnest(payloads) u offset 0) p
+    -- The reference to q has its conditions, and with them its lock, evaluated before the first position is taken.
+    from penstock.queue q cross join lateral (
+      select nextval('penstock.position') as id, u as payload from unnest(payloads) u where q.id is not null offset 0) p
     where q.name = enqueue_many.queue and q.plain_in and 0 = any (q.priorities)
-      and case when not in_block and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
+      and (over < 0 or pg_try_advisory_xact_lock_shared(1885695616 + (pg_sequence_last_value(q.generation_register) & 7)::integer, q.id))
+      and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
     returning id;
@@ -35,7 +36,12 @@ begin
   if n = 0 then
     return query select * from penstock._enqueue_each(enqueue_many.queue, payloads, payloads_bytes, enqueue_many.headers, keys, enqueue_many.priorities,
       group_keys, delays, visible_ats, ttls, enqueue_many.max_attempts, on_conflict, unique_while);
-  elsif slot <> pg_sequence_last_value('penstock.ring') % 10 or currval('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
+    return;
+  end if;
+  if pg_sequence_last_value('penstock.flips_begun') <> over then
+    perform penstock._announce_put(q.id, 0, high + 1) from penstock.queue q where q.name = enqueue_many.queue;
+  end if;
+  if slot <> pg_sequence_last_value('penstock.ring') % 10 or currval('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotated_many(slot, enqueue_many.queue);
   end if;
 end $$;
@@ -50,8 +56,8 @@ begin
     stray := array(select id from penstock.ready_{slot} order by position);
     --]
     perform penstock._put_again(slot, id) from unnest(stray) id;
-  else
-    perform penstock._turned(slot, q, 0) from penstock.queue q where q.name = _rotated_many.queue;
+  elsif pg_sequence_last_value('penstock.ring') % 10 <> slot then
+    perform penstock._put_beside(slot, q.id, 0) from penstock.queue q where q.name = _rotated_many.queue;
   end if;
   perform penstock._rotate();
 end $$;

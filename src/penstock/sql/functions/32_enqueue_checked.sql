@@ -109,7 +109,7 @@ begin
   m.id := nextval('penstock.position');
   m := penstock._store_body(m);
   if due is not null then
-    insert into penstock.scheduled select due, (m).*;
+    perform penstock._put_scheduled(due, m);
   else
     perform penstock._put_ready(m, m.id);
   end if;

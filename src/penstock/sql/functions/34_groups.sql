@@ -25,6 +25,7 @@ begin
   m.id := nextval('penstock.position');
   m := penstock._store_body(m);
   insert into penstock.grouped select -m.id, coalesce(due, m.enqueued_at), (m).*;
+  perform penstock._announce('join', 'join', null, at_position => -m.id);
   return m.id;
 end $$;
 
@@ -52,12 +53,14 @@ begin
   head := penstock._group_head(_issue_ticket.queue_id, _issue_ticket.group_key, after);
   if head.position is null then
     if penstock._in_block() and not at_commit then
-      perform penstock._end_group_at_commit(_issue_ticket.queue_id, _issue_ticket.group_key, after);
+      -- To end it now would lock its row for as long as this transaction is open.
+      perform penstock._announce(format('end %s %s %s', _issue_ticket.queue_id, _issue_ticket.group_key, after), 'end group', _issue_ticket.queue_id, null, after,
+        _issue_ticket.group_key);
       return;
     elsif penstock._end_group(_issue_ticket.queue_id, _issue_ticket.group_key, after) then
       return;
     end if;
-    insert into penstock.scheduled select ticket.enqueued_at + soon, (ticket).*;
+    perform penstock._put_scheduled(ticket.enqueued_at + soon, ticket);
     return;
   end if;
   ticket.priority := head.priority;
@@ -68,9 +71,9 @@ begin
     head_is_held := not found;
   end if;
   if head_is_held then
-    insert into penstock.scheduled select ticket.enqueued_at + soon, (ticket).*;
+    perform penstock._put_scheduled(ticket.enqueued_at + soon, ticket);
   elsif head.visible_at > ticket.enqueued_at then
-    insert into penstock.scheduled select head.visible_at, (ticket).*;
+    perform penstock._put_scheduled(head.visible_at, ticket);
     perform penstock._wake_waiters(q, head.visible_at) from penstock.queue q where q.id = _issue_ticket.queue_id;
   else
     perform penstock._put_ready(ticket, penstock._ticket_position(_issue_ticket.queue_id, ticket.priority, head.position));
@@ -133,16 +136,3 @@ begin
   delete from penstock.message_group g where g.queue_id = _end_group.queue_id and g.group_key = _end_group.group_key;
   return true;
 end $$;
-
-select penstock._unroll($unroll$
--- Leaves the end of a group to the commit: to end it now would lock its row for as long as this transaction is open.
-create or replace function penstock._end_group_at_commit(queue_id integer, group_key text, after bigint) returns void language plpgsql as $$
-declare
-  slot integer := penstock._hold_current();
-begin
-  --[ slot
-  insert into penstock.bell_{slot} (rung_at, queue_id, group_key, after_position)
-  values (clock_timestamp(), _end_group_at_commit.queue_id, _end_group_at_commit.group_key, after);
-  --]
-end $$;
-$unroll$);

@@ -109,6 +109,9 @@ begin
       --]
       end if;
       get diagnostics n = row_count;
+      if n > 0 and not alone and penstock._in_block() then
+        perform penstock._announce('leased', 'leased', null);
+      end if;
       count := count - n;
       if count = 0 then
         return;

@@ -34,7 +34,7 @@ begin
   until := started + make_interval(secs => coalesce(_claim_special.lease_seconds, q.lease_seconds));
   if pg_sequence_last_value(q.lanes_register) <> q.lane_bits then
     q := penstock._with_lanes(q);
-    perform penstock._ring_bell();   -- at commit, _adopt_lanes
+    perform penstock._announce('upkeep', 'upkeep', null);   -- at commit, _adopt_lanes
   end if;
   perform penstock._in_passing(q);
   allowed := penstock._allowance(q, count);
@@ -61,6 +61,9 @@ begin
   end loop;
   if q.throughput_limit is not null and wanted > 0 then
     perform penstock._spend(q, -wanted);
+  end if;
+  if used <> '{}' and not penstock._alone() and penstock._in_block() then
+    perform penstock._announce('leased', 'leased', null);
   end if;
   if used <@ array[slot] then
     --[ slot

@@ -82,7 +82,7 @@ begin
       insert into penstock.grouped select old_position, coalesce(due, m.enqueued_at), (m).*;
       perform penstock._issue_ticket(m.queue_id, m.group_key, old_position - 1);
     elsif state = 'scheduled' then
-      insert into penstock.scheduled select due, (m).*;
+      perform penstock._put_scheduled(due, m);
     else
       perform penstock._put_ready(m, nextval('penstock.position'));
     end if;

@@ -67,7 +67,7 @@ begin
   elsif m.group_key is not null then
     perform penstock._rejoin_group(m, due);
   elsif due is not null then
-    insert into penstock.scheduled select due, (m).*;
+    perform penstock._put_scheduled(due, m);
   else
     perform penstock._put_ready(m, nextval('penstock.position'));
   end if;
@@ -75,6 +75,9 @@ end $$;
 
 -- A dead letter joins its group again as its newest message, but keeps its id.
 create or replace function penstock._rejoin_group(m penstock.envelope, due timestamptz) returns void language plpgsql as $$
+declare
+  joining constant bigint := -nextval('penstock.position');
 begin
-  insert into penstock.grouped select -nextval('penstock.position'), coalesce(due, m.enqueued_at), (m).*;
+  insert into penstock.grouped select joining, coalesce(due, m.enqueued_at), (m).*;
+  perform penstock._announce('join', 'join', null, at_position => joining);
 end $$;

@@ -97,8 +97,10 @@ begin
         end if;
       end loop;
     end if;
-    if not penstock._in_block() then
-      perform penstock._join_generation(q.id, q.generation_register);
+    perform penstock._announce_put(q.id, p, coalesce(pg_sequence_last_value('penstock.position'), 0) + 1)
+    from unnest((penstock._with_lanes(q)).priorities) p;
+    if came.later then
+      perform penstock._announce('scheduled ' || q.id, 'scheduled', q.id);
     end if;
     -- About ten thousand at a time, so that the ring can turn in between; they lie in the order in which they came.
     blocks := pg_relation_size('pg_temp.penstock_incoming') / current_setting('block_size')::integer;
@@ -159,7 +161,9 @@ begin
     from incoming i where i.due_at is null;
     --]
   end if;
-  perform penstock._turned(slot, q, p) from unnest(q.priorities) p where pg_sequence_last_value('penstock.ring') % 10 <> slot;
+  if pg_sequence_last_value('penstock.ring') % 10 <> slot then
+    perform penstock._put_beside(slot, q.id, p) from unnest((penstock._with_lanes(q)).priorities) p;
+  end if;
   if pg_sequence_last_value('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
   end if;

@@ -32,6 +32,12 @@ alter table penstock.queue
   alter column generation_register set not null, alter column mark_register set not null,
   alter column settled_register set not null, alter column lanes_register set not null;
 
+-- How many generations have begun, and how many of these beginnings are over, in all queues: an enqueue that sees both
+-- numbers equal, and unchanged at its end, knows that it has joined the right generation.
+create sequence penstock.flips_begun minvalue 0;
+create sequence penstock.flips_over minvalue 0;
+select setval('penstock.flips_begun', 0), setval('penstock.flips_over', 0);
+
 -- How often a rescan has found a message below a floor. It stays at 0 unless registers were restored or damaged.
 create sequence penstock.rescans_found minvalue 0;
 select setval('penstock.rescans_found', 0);
@@ -39,11 +45,12 @@ select setval('penstock.rescans_found', 0);
 -- A message joins its group when its transaction commits. Until then its position is negative.
 create index grouped_joining on penstock.grouped (position) where position < 0;
 
--- A row in bell_N with a group ends that group at commit, unless the group has got another message.
+-- A row in bell_N is work for the commit of its transaction: see functions/24_at_commit.sql.
 do $bells$
 begin
   for slot in 0..8 loop
-    execute format('alter table penstock.bell_%s add column queue_id integer, add column group_key text, add column after_position bigint', slot);
+    execute format('alter table penstock.bell_%s add column kind text not null default ''upkeep'', add column queue_id integer, add column priority smallint,
+                      add column position bigint, add column group_key text', slot);
   end loop;
 end $bells$;
 
@@ -54,7 +61,7 @@ drop function if exists penstock._rotated_many(integer);
 drop function if exists penstock._rescan(penstock.queue);
 drop function if exists penstock._issue_ticket(integer, text, bigint, boolean);
 
--- Replaced by triggers with conditions: see functions/24_at_commit.sql.
+-- The trigger calls another function now.
 do $triggers$
 begin
   for slot in 0..8 loop
