@@ -51,6 +51,7 @@ _FULL_SECONDS = sum(seconds for seconds, _ in PARTS.values())
 # Shorter than this, nothing is loaded a million times.
 _SHORT_SECONDS = 300.0
 _METHOD = (
+    "Pairs of times are p50 / p99. "
     "txn_*: from the return of COMMIT to the start of the handler, of messages enqueued by four "
     "producers in transactions that stay open so long, beside 0, 200 and 2,000 messages a second "
     "in autocommit; one worker with wake-ups and 16 handlers at once. The figure is the worst of "
@@ -74,8 +75,10 @@ def run(place: Scratch, options: Options, progress: Progress) -> Findings:
     with ExitStack() as stack:
         stack.enter_context(pgmq_schema(place, PGMQ_QUEUE))
         bench = Bench(place, options, progress, found, stack)
+        progress.plan(len(parts))
         for name, seconds in parts.items():
             _part(bench, name, seconds)()
+            progress.step()
     after = _rescans(place)
     if before is None or after is None:
         found.notes.append(f"{RESCANS} was not measured: this schema has no such function")

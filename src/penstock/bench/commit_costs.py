@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from penstock.bench import wire
-from penstock.bench.commit_found import PGMQ_QUEUE, QUEUE, Bench
+from penstock.bench.commit_found import COLD_CLAIM, COLD_EMPTY, PGMQ_QUEUE, QUEUE, Bench
 from penstock.bench.comparison import Comparison
 from penstock.bench.contract_findings import Side
 from penstock.bench.driver import PAYLOAD_BYTES
@@ -19,7 +19,7 @@ from penstock.bench.report import Row, ratio_text
 from penstock.bench.session import System
 from penstock.bench.statements import statement
 
-DEPTHS = (0, 10_000, 1_000_000)
+DEPTHS = (0, 10, 10_000, 1_000_000)
 # (figure, statement, ours, theirs, the queue)
 READS: tuple[tuple[str, str, StrEnum, StrEnum, str], ...] = (
     ("metrics_over_pgmq", "metrics", Side.PGMQ, Side.STANDIN, PGMQ_QUEUE),
@@ -27,15 +27,19 @@ READS: tuple[tuple[str, str, StrEnum, StrEnum, str], ...] = (
     ("stats_over_plain", "stats", System.PENSTOCK, System.PLAIN, QUEUE),
 )
 COLD_SIDES: tuple[StrEnum, ...] = (System.PENSTOCK, Side.PGMQ, Side.STANDIN)
-COLD_CALLS = {"enqueue": "enqueue", "claim": "claim", "empty claim": "claim", "ack": "ack"}
+# The queue of each call. Both kinds of claim have their own, so that neither finds the work that
+# claims do at intervals already done by the other.
+COLD_CALLS = {"enqueue": QUEUE, "claim": COLD_CLAIM, "empty claim": COLD_EMPTY, "ack": QUEUE}
 
 _LOAD_COUNT = 10_000
 # The first calls of a session make its plans.
 _UNCOUNTED = 2
 _FEWEST_READS = 3
 _FEWEST_SESSIONS = 30
-_SHORT_SESSIONS = 5
+_SHORT_SESSIONS = 3
 _MEMORY_SESSIONS = 5
+# The work that claims do at intervals is due again after this, as it is for a claim of a cron job.
+_REST_SECONDS = 1.1
 
 
 def reads(bench: Bench, seconds: float, short: bool) -> None:
@@ -44,6 +48,7 @@ def reads(bench: Bench, seconds: float, short: bool) -> None:
     if short:
         bench.found.notes.append(f"reads were not measured at {DEPTHS[-1]:,} messages")
     worst: dict[str, float] = {}
+    part = seconds / len(depths) / len(READS)
     loaded = 0
     for depth in depths:
         bench.progress.say(f"loading {depth:,} messages")
@@ -51,14 +56,13 @@ def reads(bench: Bench, seconds: float, short: bool) -> None:
         loaded = depth
         for figure, call, ours, theirs, queue in READS:
             bench.progress.say(f"{call} at {depth:,} messages")
-            times = _read(bench, f"{call} at {depth:,}", (ours, theirs), call, queue, seconds / 9)
+            times = _read(bench, f"{call} at {depth:,}", (ours, theirs), call, queue, part)
             ratio = Comparison(*(tuple(each) for each in times)).ratio
             ours_text, theirs_text = (_milliseconds(each) for each in times)
             bench.found.rows.append(
                 Row(f"{call} at {depth:,}", ours_text, theirs_text, ratio_text(ratio))
             )
             worst[figure] = max(worst.get(figure, 0.0), ratio or 0.0)
-            bench.progress.step()
     bench.found.figures.update(worst)
     for side, queue in _loaded_queues():
         bench.place.run(f"{side}.purge", **_parameters(side, queue))
@@ -120,6 +124,7 @@ def cold(bench: Bench, seconds: float, short: bool) -> None:
     bench.progress.say("new sessions")
     until, rounds = time.monotonic() + seconds * 0.9, 0
     while rounds < fewest or time.monotonic() < until:
+        time.sleep(_REST_SECONDS)
         for call, found in times.items():
             for side in COLD_SIDES if rounds % 2 == 0 else reversed(COLD_SIDES):
                 found[side].append(_first_call(bench, side, call))
@@ -131,25 +136,24 @@ def cold(bench: Bench, seconds: float, short: bool) -> None:
             ratio = Comparison(tuple(found[side]), tuple(theirs)).ratio
             ratios[side, call] = ratio
             texts = (_milliseconds(found[side]), _milliseconds(theirs), ratio_text(ratio))
-            bench.found.rows.append(Row(f"first {call} of a session, schema {name}", *texts))
+            bench.found.rows.append(Row(f"first {call}, {name}", *texts))
         for side, each in found.items():
             bench.found.sample("cold", what=call, side=side, **_summary(each))
     ours = {call: ratios[System.PENSTOCK, call] or 0.0 for call in COLD_CALLS}
     bench.found.figures["cold_enqueue_over_pgmq"] = ours["enqueue"]
     bench.found.figures["cold_claim_over_pgmq"] = max(ours["claim"], ours["empty claim"])
     bench.found.figures["cold_ack_over_pgmq"] = ours["ack"]
-    _memory(bench)
-    bench.progress.step()
+    _memory(bench, 1 if short else _MEMORY_SESSIONS)
 
 
 def _first_call(bench: Bench, side: StrEnum, call: str) -> float:
     """Seconds of one call in a session of its own. The queue is empty before and after."""
-    scratch = _Caller(bench.place.connection, side)
+    scratch = _Caller(bench.place.connection, side, COLD_CALLS[call])
     if call in ("claim", "ack"):
         scratch.enqueue()
     claimed = scratch.claim() if call == "ack" else None
     with psycopg.connect(bench.place.dsn, autocommit=True) as connection:
-        caller = _Caller(connection, side)
+        caller = _Caller(connection, side, COLD_CALLS[call])
         begun = time.perf_counter()
         if call == "enqueue":
             caller.enqueue()
@@ -168,10 +172,10 @@ def _first_call(bench: Bench, side: StrEnum, call: str) -> float:
 class _Caller:
     """The timed calls on a connection of psycopg, which has nothing prepared."""
 
-    def __init__(self, connection: psycopg.Connection[Any], side: StrEnum) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], side: StrEnum, queue: str) -> None:
         self._connection = connection
         self._side = side
-        self._queue = PGMQ_QUEUE if side is Side.PGMQ else QUEUE
+        self._queue = queue
 
     def enqueue(self) -> None:
         self._call("enqueue", [self._queue, wire.json_payload(PAYLOAD_BYTES).decode()])
@@ -191,37 +195,47 @@ class _Caller:
         return cursor.execute(query, parameters, prepare=False).fetchone()
 
 
-def _memory(bench: Bench) -> None:
+def _memory(bench: Bench, rounds: int) -> None:
     """Private memory of a session after enqueue, claim and ack, less that of an idle one."""
     found: dict[StrEnum, list[float]] = {side: [] for side in COLD_SIDES}
+    polled: dict[StrEnum, list[float]] = {side: [] for side in COLD_SIDES}
     try:
-        for _ in range(_MEMORY_SESSIONS):
+        for _ in range(rounds):
+            time.sleep(_REST_SECONDS)
             for side in COLD_SIDES:
-                found[side].append(_session_bytes(bench, side) / 2**20)
+                settled, empty = _session_bytes(bench, side)
+                found[side].append(settled / 2**20)
+                polled[side].append(empty / 2**20)
     except (OSError, ValueError):
         bench.found.notes.append(
             "session_memory_mb was not measured: the server's processes cannot be read from here"
         )
         bench.found.figures["session_memory_mb"] = None
         return
-    ours, theirs = median(found[System.PENSTOCK]), median(found[Side.STANDIN])
-    bench.found.figures["session_memory_mb"] = ours
-    texts = (f"{ours:.1f} MB", f"{theirs:.1f} MB", ratio_text(ours / theirs if theirs else None))
-    bench.found.rows.append(Row("private memory of a session", *texts))
-    for side, values in found.items():
-        rounded = [round(value, 3) for value in values]
-        bench.found.sample("session_memory_mb", side=side, values=rounded)
+    bench.found.figures["session_memory_mb"] = median(found[System.PENSTOCK])
+    for what, values in (("after an ack", found), ("after an empty claim", polled)):
+        ours, theirs = median(values[System.PENSTOCK]), median(values[Side.STANDIN])
+        ratio = ratio_text(ours / theirs if theirs else None)
+        texts = (f"{ours:.1f} MB", f"{theirs:.1f} MB", ratio)
+        bench.found.rows.append(Row(f"session's memory {what}", *texts))
+        for side, each in values.items():
+            rounded = [round(value, 3) for value in each]
+            bench.found.sample("session_memory_mb", what=what, side=side, values=rounded)
 
 
-def _session_bytes(bench: Bench, side: StrEnum) -> int:
+def _session_bytes(bench: Bench, side: StrEnum) -> tuple[int, int]:
+    """After enqueue, claim and ack, and after an empty claim as well."""
     with (
         psycopg.connect(bench.place.dsn, autocommit=True) as idle,
         psycopg.connect(bench.place.dsn, autocommit=True) as connection,
     ):
-        caller = _Caller(connection, side)
+        caller = _Caller(connection, side, COLD_CLAIM if side is System.PENSTOCK else COLD_EMPTY)
         caller.enqueue()
         caller.ack(caller.claim())
-        return _private_bytes(connection) - _private_bytes(idle)
+        settled = _private_bytes(connection)
+        caller.claim()
+        least = _private_bytes(idle)
+        return settled - least, _private_bytes(connection) - least
 
 
 def _private_bytes(connection: psycopg.Connection[Any]) -> int:

@@ -70,11 +70,10 @@ def transactions(bench: Bench, name: str, hold: float, drain: bool, seconds: flo
     found: dict[int | None, Delays] = {}
     with bench.worker.doing(Serve((QUEUE,), _CONCURRENCY, keep_starts=True)):
         for rate in loads:
-            what = "a drain" if rate is None else f"{rate:,} quick messages a second"
+            what = "a drain" if rate is None else f"{rate:,}/s"
             bench.progress.say(f"{name} beside {what}")
             found[rate] = _beside_worker(bench, name, held, rate, window)
-            bench.found.rows.append(Row(f"{name}, {what}: p50 / p99", found[rate].text, ""))
-            bench.progress.step()
+            bench.found.rows.append(Row(f"{name} beside {what}", found[rate].text, ""))
     figures = bench.found.figures
     steady = [found[rate] for rate in QUICK_RATES]
     figures[f"{name}_p50_ms"] = _worst([each.at(0.5) for each in steady])
@@ -97,8 +96,11 @@ def _beside_worker(
         bench.senders.start(Send(System.PENSTOCK, QUEUE, connections, rate))
     bench.holders.start(Hold(System.PENSTOCK, QUEUE, HOLDERS, hold))
     _work_on(bench, _RAMP_SECONDS, received, stock)
-    bench.holders.read()  # what the ramp has committed does not count
-    begun = time.monotonic()
+    # What the ramp has committed does not count.
+    bench.holders.read()
+    if rate:
+        bench.senders.read()
+    begun, sent_before = time.monotonic(), stock.sent if stock else 0
     _work_on(bench, seconds, received, stock)
     committed = bench.holders.end().events
     quick = bench.senders.end().events if rate else []
@@ -109,7 +111,7 @@ def _beside_worker(
         _work_on(bench, _READ_EVERY, received, None)
     delays, others = Delays().add(committed, received), Delays().add(quick, received)
     _note_missing(bench, name, delays.missing + others.missing)
-    sent = len(quick) if stock is None else stock.sent
+    sent = len(quick) if stock is None else stock.sent - sent_before
     bench.found.sample(
         name,
         beside="drain" if rate is None else rate,
@@ -158,11 +160,10 @@ def slow_commits(bench: Bench, seconds: float) -> None:
             poll = Poll(side, QUEUE, _SLOW_CONSUMERS, _CLAIM_COUNT)
             _, quick = _loop(bench, "slow_commit", None, send, poll, window)
             _extend(delays[side], quick)
-            bench.progress.step()
         ours, plain = delays[System.PENSTOCK], delays[System.PLAIN]
         ratios.append(_over(ours, plain))
         bench.found.rows.append(
-            Row(f"{what}, beside a plain table", ours.text, plain.text, ratio_text(ratios[-1]))
+            Row(f"{what}, plain table", ours.text, plain.text, ratio_text(ratios[-1]))
         )
     bench.found.figures["slow_commit_p99_over_plain"] = _worst(ratios)
 
@@ -183,12 +184,11 @@ def sql_loops(bench: Bench, seconds: float) -> None:
             found = _loop(bench, "sql_loop", hold, send, poll, window)
             _extend(held[side], found[0])
             _extend(quick[side], found[1])
-            bench.progress.step()
         for side, call in ((System.PENSTOCK, "penstock.claim"), (Side.PGMQ, "pgmq.read")):
-            for what, delays in (("transactions", held), ("quick", quick)):
+            for what, delays in (("held", held), ("quick", quick)):
                 ratios.append(_over(delays[side], delays[Side.STANDIN]))
                 texts = (delays[side].text, delays[Side.STANDIN].text, ratio_text(ratios[-1]))
-                bench.found.rows.append(Row(f"{call}, loop of {consumers}: {what}", *texts))
+                bench.found.rows.append(Row(f"{call}, {consumers}: {what}", *texts))
     bench.found.figures["sql_loop_p99_over_plain"] = _worst(ratios)
 
 

@@ -19,8 +19,10 @@ PGMQ_QUEUE = "bench-commit-pgmq"
 LIMITED = "bench-commit-limited"
 GROUPED = "bench-commit-grouped"
 MIXED = "bench-commit-mixed"
+COLD_CLAIM = "bench-commit-cold-claim"
+COLD_EMPTY = "bench-commit-cold-empty"
 QUEUES = {
-    **dict.fromkeys((QUEUE, PGMQ_QUEUE, GROUPED, MIXED), HISTORY_OFF),
+    **dict.fromkeys((QUEUE, PGMQ_QUEUE, GROUPED, MIXED, COLD_CLAIM, COLD_EMPTY), HISTORY_OFF),
     LIMITED: {**HISTORY_OFF, "max_depth": 100_000},
 }
 

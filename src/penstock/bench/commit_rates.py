@@ -38,7 +38,6 @@ def limits(bench: Bench, seconds: float) -> None:
             rates[queue].append(_committed(bench, holds[queue], window))
             bench.found.sample("limits", queue=queue, seconds=window, rate=rates[queue][-1])
             bench.place.purge(System.PENSTOCK, queue)
-            bench.progress.step()
     free = tuple(rates[QUEUE])
     bench.found.rows.append(Row(f"{PRODUCERS} producers, plain queue", rate_text(median(free)), ""))
     for figure, queue, what in (
@@ -76,12 +75,11 @@ def crowd(bench: Bench, seconds: float) -> None:
             parameters = {"queue": PGMQ_QUEUE} if side is Side.PGMQ else {}
             bench.place.run(f"{side}.purge", **parameters)
             bench.place.run(f"{side}.tidy")
-            bench.progress.step()
     ratio = Comparison(tuple(rates[Side.PGMQ]), tuple(rates[Side.STANDIN])).ratio
     bench.found.figures["crowd_64_over_pgmq"] = ratio
     ours, theirs = (rate_text(median(rates[side])) for side in Side)
     bench.found.rows.append(
-        Row(f"{CROWD} connections, read and archive", ours, theirs, ratio_text(ratio))
+        Row(f"read and archive, {CROWD} connections", ours, theirs, ratio_text(ratio))
     )
 
 
@@ -129,7 +127,6 @@ def deadlocks(bench: Bench, seconds: float) -> None:
     )
     text = f"{log.deadlocks} in {committed:,} transactions"
     bench.found.rows.append(Row("deadlocks in a mixed load", text, ""))
-    bench.progress.step()
 
 
 def _rounds(seconds: float, sides: int) -> tuple[int, float]:
