@@ -74,11 +74,13 @@ SHORTEST = [
         CONTRACTS,
         id="contracts",
     ),
-    pytest.param(["commit", "--seconds", "10"], COMMIT, id="commit"),
+    pytest.param(["commit", "--seconds", "20"], COMMIT, id="commit"),
 ]
 PEERS = {
-    **{"http": "beside it", "worker": "bare cycle"},
-    **{"contracts": "PGMQ's shape", "commit": "PGMQ's shape"},
+    "http": "beside it",
+    "worker": "bare cycle",
+    "contracts": "PGMQ's shape",
+    "commit": "PGMQ's shape",
 }
 
 

@@ -178,6 +178,7 @@ COMMIT_FIGURES = (
 )
 COMMIT_EXTRAS = (
     *("drain_p50_ms", "drain_p99_ms", "stats_over_plain", "cold_enqueue_over_pgmq"),
+    "long_poll_p99_over_plain",
     *("cold_ack_over_pgmq", "session_memory_mb", "deadlocks", "txn_60s_p99_ms"),
 )
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
 
 import psycopg
 
@@ -15,6 +16,11 @@ from penstock.bench.load_process import Hold, Poll, Send
 from penstock.bench.report import Row, ratio_text
 from penstock.bench.session import System
 from penstock.bench.worker_process import Serve
+
+
+class Http(StrEnum):
+    LONG_POLL = "long_poll"
+
 
 QUICK_RATES = (0, 200, 2000)
 HOLDERS = 4
@@ -33,6 +39,11 @@ _CLAIM_COUNT = 10
 _STOCK, _REFILL = 200, 100
 # Commits of 50 ms at 100 a second need five connections at least.
 _SLOW_RATE, _SLOW_SENDERS, _SLOW_CONSUMERS = 100, 8, 4
+_CALLS: dict[StrEnum, str] = {
+    System.PENSTOCK: "claim",
+    Side.PGMQ: "pgmq.read",
+    Http.LONG_POLL: "long poll",
+}
 _LOOP_RATE, _LOOP_HOLD_SECONDS = 200, 0.05
 
 Received = dict[int, float]
@@ -46,8 +57,9 @@ class Stock:
     waiting: set[int] = field(default_factory=set)
     sent: int = 0
 
-    def refill(self, received: Received) -> None:
-        self.waiting -= received.keys()
+    def refill(self, started: Received) -> None:
+        """`started` are the messages since the last call."""
+        self.waiting -= started.keys()
         session = self.bench.place.sessions[System.PENSTOCK]
         while len(self.waiting) <= _STOCK - _REFILL:
             bodies = [wire.jsonb(wire.json_payload(PAYLOAD_BYTES))] * _REFILL
@@ -127,9 +139,10 @@ def _work_on(bench: Bench, seconds: float, received: Received, stock: Stock | No
     """Lets the load go on for a while; a drain needs to be fed."""
     until = time.monotonic() + seconds
     while True:
-        received.update(bench.worker.read().starts)
+        started = bench.worker.read().starts
+        received.update(started)
         if stock is not None:
-            stock.refill(received)
+            stock.refill(started)
         left = until - time.monotonic()
         if left <= 0:
             return
@@ -170,33 +183,48 @@ def slow_commits(bench: Bench, seconds: float) -> None:
 
 def sql_loops(bench: Bench, seconds: float) -> None:
     """Transactions of 50 ms beside quick messages, claimed in a polling loop."""
-    sides: tuple[StrEnum, ...] = (System.PENSTOCK, Side.PGMQ, Side.STANDIN)
-    ratios = []
+    sides: tuple[StrEnum, ...] = (System.PENSTOCK, Side.PGMQ, Side.STANDIN, *_http(bench))
+    ratios: dict[StrEnum, list[float | None]] = {side: [] for side in sides}
     for consumers in CONSUMERS:
         held: dict[StrEnum, Delays] = {side: Delays() for side in sides}
         quick: dict[StrEnum, Delays] = {side: Delays() for side in sides}
         for side, window in _turns(sides, seconds / len(CONSUMERS)):
-            bench.progress.say(f"polling loop of {consumers}: {side}")
+            bench.progress.say(f"{consumers} consumers: {side}")
             queue = PGMQ_QUEUE if side is Side.PGMQ else QUEUE
-            hold = Hold(side, queue, HOLDERS, _LOOP_HOLD_SECONDS)
-            send = Send(side, queue, 1, _LOOP_RATE)
+            system = System.PENSTOCK if side is Http.LONG_POLL else side
+            hold = Hold(system, queue, HOLDERS, _LOOP_HOLD_SECONDS)
+            send = Send(system, queue, 1, _LOOP_RATE)
             poll = Poll(side, queue, consumers, _CLAIM_COUNT)
             found = _loop(bench, "sql_loop", hold, send, poll, window)
             _extend(held[side], found[0])
             _extend(quick[side], found[1])
-        for side, call in ((System.PENSTOCK, "penstock.claim"), (Side.PGMQ, "pgmq.read")):
+        for side in sides:
             for what, delays in (("held", held), ("quick", quick)):
-                ratios.append(_over(delays[side], delays[Side.STANDIN]))
-                texts = (delays[side].text, delays[Side.STANDIN].text, ratio_text(ratios[-1]))
-                bench.found.rows.append(Row(f"{call}, {consumers}: {what}", *texts))
-    bench.found.figures["sql_loop_p99_over_plain"] = _worst(ratios)
+                ratio = _over(delays[side], delays[Side.STANDIN])
+                ratios[side].append(ratio)
+                texts = (delays[side].text, delays[Side.STANDIN].text, ratio_text(ratio))
+                if side is not Side.STANDIN:
+                    bench.found.rows.append(Row(f"{_CALLS[side]}, {consumers}: {what}", *texts))
+    loops = ratios[System.PENSTOCK] + ratios[Side.PGMQ]
+    bench.found.figures["sql_loop_p99_over_plain"] = _worst(loops)
+    long_polls = ratios.get(Http.LONG_POLL, [])
+    bench.found.figures["long_poll_p99_over_plain"] = _worst(long_polls)
+
+
+def _http(bench: Bench) -> list[StrEnum]:
+    """Long polls take part where the server is installed."""
+    if find_spec("uvicorn") is None:
+        bench.found.notes.append("long polls were not measured: penstock[server] is not installed")
+        return []
+    return [Http.LONG_POLL]
 
 
 def _loop(
     bench: Bench, name: str, hold: Hold | None, send: Send, poll: Poll, seconds: float
 ) -> tuple[Delays, Delays]:
     """One window of one side: the delays of transactions, and those of quick messages."""
-    bench.pollers.start(poll)
+    consumers = bench.long_pollers if poll.system is Http.LONG_POLL else bench.pollers
+    consumers.start(poll)
     bench.senders.start(send)
     if hold:
         bench.holders.start(hold)
@@ -208,14 +236,14 @@ def _loop(
     committed = bench.holders.end().events if hold else []
     quick = bench.senders.end().events
     wanted = {id for id, _ in committed + quick}
-    received = dict(bench.pollers.read())
+    received = dict(consumers.read())
     deadline = time.monotonic() + _GRACE_SECONDS
     while wanted - received.keys() and time.monotonic() < deadline:
         time.sleep(_READ_EVERY)
-        received.update(bench.pollers.read())
+        received.update(consumers.read())
     delays = Delays().add(committed, received), Delays().add(quick, received)
-    bench.pollers.end()
-    _purge(bench, poll.system, poll.queue)
+    consumers.end()
+    _purge(bench, send.system, poll.queue)
     _note_missing(bench, f"{name}, {poll.system}", delays[0].missing + delays[1].missing)
     bench.found.sample(
         name,

@@ -4,7 +4,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.bench.load_process import LoadProcess, Log, Poll, load_process
 from penstock.bench.options import Options
@@ -42,6 +42,14 @@ class Found:
         self.samples.setdefault(part, []).append(values)
 
 
+class Consumers(Protocol):
+    """Consumers that claim until they are ended; `read` has what came since the last reading."""
+
+    def start(self, load: Poll) -> None: ...
+    def read(self) -> list[tuple[int, float]]: ...
+    def end(self) -> list[tuple[int, float]]: ...
+
+
 @dataclass
 class Bench:
     """The database, the options and the processes of a run."""
@@ -67,6 +75,16 @@ class Bench:
     @cached_property
     def pollers(self) -> "Pollers":
         return Pollers([self._process() for _ in range(_POLLERS)])
+
+    @cached_property
+    def long_pollers(self) -> "Consumers":
+        # Only here: the rest does without the web framework.
+        from penstock.bench.commit_long_poll import LongPollers
+        from penstock.bench.http import api_key
+        from penstock.bench.http_servers import penstock_server
+
+        key = self.stack.enter_context(api_key(self.place))
+        return LongPollers(self.stack.enter_context(penstock_server(self.place.dsn)), key)
 
     def _process(self) -> LoadProcess:
         return self.stack.enter_context(load_process(self.place.dsn))
