@@ -70,7 +70,7 @@ HEADINGS = ("Penstock", "PGMQ's shape", "Penstock / it")
 
 
 def run(place: Scratch, options: Options, progress: Progress) -> Findings:
-    parts = _chosen(options)
+    parts = chosen_parts(options)
     found = Found()
     before = _rescans(place)
     with ExitStack() as stack:
@@ -89,7 +89,7 @@ def run(place: Scratch, options: Options, progress: Progress) -> Findings:
     return Findings(_METHOD, figures, found.rows, found.notes, dict(found.samples), HEADINGS)
 
 
-def _chosen(options: Options) -> dict[str, float]:
+def chosen_parts(options: Options) -> dict[str, float]:
     """The parts to run, and how long each takes."""
     only = set(options.only)
     parts = {**PARTS, **LONG_PARTS} if options.long or "txn_60s_p99_ms" in only else PARTS
