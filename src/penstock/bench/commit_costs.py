@@ -64,9 +64,6 @@ def reads(bench: Bench, seconds: float, short: bool) -> None:
             )
             worst[figure] = max(worst.get(figure, 0.0), ratio or 0.0)
     bench.found.figures.update(worst)
-    for side, queue in _loaded_queues():
-        bench.place.run(f"{side}.purge", **_parameters(side, queue))
-        bench.place.run(f"{side}.tidy")
 
 
 def _loaded_queues() -> list[tuple[StrEnum, str]]:
@@ -76,10 +73,6 @@ def _loaded_queues() -> list[tuple[StrEnum, str]]:
         (System.PENSTOCK, QUEUE),
         (System.PLAIN, QUEUE),
     ]
-
-
-def _parameters(side: StrEnum, queue: str) -> dict[str, str]:
-    return {"queue": queue} if side in (Side.PGMQ, System.PENSTOCK) else {}
 
 
 def _load(bench: Bench, messages: int) -> None:
