@@ -104,8 +104,11 @@ class Pollers:
             share = load.connections * (number + 1) // parts - load.connections * number // parts
             if share:
                 part = Poll(load.system, load.queue, share, load.count, load.archive)
-                process.start(part)
+                process.tell(part)
                 self._busy.append(process)
+        # All of them connect at the same time.
+        for process in self._busy:
+            process.answer()
 
     def read(self) -> list[tuple[int, float]]:
         return _events([process.read() for process in self._busy])

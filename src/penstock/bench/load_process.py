@@ -93,7 +93,8 @@ class LoadProcess:
 
     def start(self, load: Load) -> None:
         """Returns once all connections are open and at work."""
-        self._ask(load)
+        self.tell(load)
+        self.answer()
 
     def read(self) -> Log:
         """Everything since the last reading."""
@@ -106,11 +107,21 @@ class LoadProcess:
         self._ask("end")
         return self.read()
 
-    def _ask(self, what: object) -> Any:
+    def tell(self, what: object) -> None:
+        """Gives an order, whose answer has to be waited for."""
         try:
             self._pipe.send(what)
+        except BrokenPipeError:
+            raise BenchError("a load process ended unexpectedly") from None
+
+    def _ask(self, what: object) -> Any:
+        self.tell(what)
+        return self.answer()
+
+    def answer(self) -> Any:
+        try:
             answer = self._pipe.recv()
-        except (EOFError, BrokenPipeError):
+        except EOFError:
             raise BenchError("a load process ended unexpectedly") from None
         if isinstance(answer, Exception):
             raise BenchError(str(answer)) from answer
