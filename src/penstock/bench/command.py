@@ -170,6 +170,32 @@ def contracts(**chosen: Any) -> None:
     _run("contracts", **chosen)
 
 
+COMMIT_FIGURES = (
+    *("txn_50ms_p50_ms", "txn_50ms_p99_ms", "txn_300ms_p99_ms", "txn_5s_p99_ms"),
+    *("slow_commit_p99_over_plain", "sql_loop_p99_over_plain", "rescans_that_found"),
+    *("metrics_over_pgmq", "count_over_pgmq", "cold_claim_over_pgmq", "crowd_64_over_pgmq"),
+    *("depth_limit_over_free", "group_over_free"),
+)
+COMMIT_EXTRAS = (
+    *("drain_p50_ms", "drain_p99_ms", "stats_over_plain", "cold_enqueue_over_pgmq"),
+    "long_poll_p99_over_plain",
+    *("cold_ack_over_pgmq", "session_memory_mb", "deadlocks", "txn_60s_p99_ms"),
+)
+
+
+@bench.command()
+@_shared
+@_only(COMMIT_FIGURES + COMMIT_EXTRAS)
+@click.option(
+    "--long",
+    is_flag=True,
+    help="Also hold transactions for 60 seconds, and look for deadlocks for 5 minutes.",
+)
+def commit(**chosen: Any) -> None:
+    """How soon messages are delivered after commit; reads, new sessions, limits."""
+    _run("commit", **chosen)
+
+
 @bench.command()
 @_shared
 @_clients

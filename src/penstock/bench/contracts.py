@@ -93,9 +93,7 @@ def _cycles(
     progress: Progress,
 ) -> None:
     with ExitStack() as stack:
-        stack.enter_context(_pgmq(place))
-        place.connection.execute(resource("pgmq_table.sql").encode())
-        place.run("pgmq.create", queue=QUEUE)
+        stack.enter_context(pgmq_schema(place, QUEUE))
         names: dict[StrEnum, str] = dict.fromkeys(Side, QUEUE)
         sessions = {s: stack.enter_context(Session(place.dsn, s, QUEUE)) for s in Side}
         for session in sessions.values():
@@ -113,10 +111,11 @@ def _cycles(
 
 
 @contextmanager
-def _pgmq(place: Scratch) -> Iterator[None]:
-    """Schema pgmq, for the time of the benchmark if it is not there anyway."""
+def pgmq_schema(place: Scratch, queue: str) -> Iterator[None]:
+    """Schema pgmq with this queue, for the time of the benchmark if it is not there anyway."""
     migrator = Migrator(place.connection, contracts=["pgmq"])
     if "pgmq" in migrator.status().contracts:
+        _create(place, queue)
         yield
         return
     try:
@@ -124,12 +123,19 @@ def _pgmq(place: Scratch) -> Iterator[None]:
     except MigrationError as error:
         raise BenchError(f"{error.message}", hint="Run it in another database.") from error
     try:
+        _create(place, queue)
         yield
     finally:
         # With its views, while their schema is there.
-        place.connection.execute(statement("drop_queue"), {"name": QUEUE})
+        place.connection.execute(statement("drop_queue"), {"name": queue})
         place.run("pgmq.drop")
         place.run("pgmq.forget")
+
+
+def _create(place: Scratch, queue: str) -> None:
+    """The queue as pgmq.create makes it, and its stand-in."""
+    place.connection.execute(resource("pgmq_table.sql").encode())
+    place.run("pgmq.create", queue=queue)
 
 
 def _unpinned(race: Race, seconds: float, kind: Kind) -> Turns:

@@ -49,7 +49,7 @@ class Tally:
     step_seconds: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
 
 
-Step = Callable[[], None]
+Step = Callable[[], object]
 
 
 def client_main(pipe: Connection, dsn: str, sessions_for: Mapping[StrEnum, str]) -> None:

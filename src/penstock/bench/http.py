@@ -65,14 +65,14 @@ def run(place: Scratch, options: Options, progress: Progress) -> Findings:
 
     total = options.seconds or FULL_SECONDS
     found = Measured()
-    with _key(place) as key, penstock_server(place.dsn) as url, static_server() as static:
+    with api_key(place) as key, penstock_server(place.dsn) as url, static_server() as static:
         bench = _Bench(place, options, progress, found, url, static, key)
         uvloop.run(bench.measure(total))
     return _findings(found, options.consumers)
 
 
 @contextmanager
-def _key(place: Scratch) -> Iterator[str]:
+def api_key(place: Scratch) -> Iterator[str]:
     """A key for the time of the run."""
     remove = "delete from penstock.api_key where name = %s"
     place.connection.execute(remove, [_KEY])

@@ -126,6 +126,11 @@ def dequeue_request(line: Line, topic: str, batch: int, wait_seconds: int = 0) -
 _LEASE: Final = re.compile(rb'\{"id":"(\d+)".*?"lease_token":"(\d+)"\}', re.DOTALL)
 
 
+def lease_ids(answer: bytes) -> list[int]:
+    """The messages that a dequeue answered with."""
+    return [int(id) for id, _ in _LEASE.findall(answer)]
+
+
 def settle_request(line: Line, answer: bytes) -> tuple[bytes, int]:
     """The request that acks what a dequeue answered with, and how many that is."""
     leases = _LEASE.findall(answer)

@@ -18,4 +18,5 @@ class Options:
     jdbc_jar: str = "/usr/share/java/postgresql.jar"
     rounds: int = 4
     short: bool = False
+    long: bool = False
     conf: tuple[str, ...] = ()

@@ -64,3 +64,46 @@ begin
     return query execute format('delete from penstock_bench.%I m where m.msg_id = any ($1) returning m.msg_id', 'q_' || queue)
     using ids;
 end $$;
+
+-- The archive of a queue is a table of its own. A message moves there in one statement.
+create table penstock_bench.a_standin (
+    msg_id       bigint primary key,
+    read_ct      integer     not null default 0,
+    enqueued_at  timestamptz not null default now(),
+    last_read_at timestamptz,
+    archived_at  timestamptz not null default now(),
+    vt           timestamptz not null,
+    message      jsonb,
+    headers      jsonb
+);
+create index a_standin_archived_at on penstock_bench.a_standin (archived_at);
+
+create function penstock_bench.standin_archive(queue text, id bigint) returns boolean language plpgsql as $$
+declare
+    moved bigint;
+begin
+    execute format(
+        'with gone as (
+             delete from penstock_bench.%1$I m where m.msg_id = $1
+             returning m.msg_id, m.vt, m.read_ct, m.enqueued_at, m.last_read_at, m.message, m.headers)
+         insert into penstock_bench.%2$I (msg_id, vt, read_ct, enqueued_at, last_read_at, message, headers)
+         select g.msg_id, g.vt, g.read_ct, g.enqueued_at, g.last_read_at, g.message, g.headers from gone g
+         returning msg_id', 'q_' || queue, 'a_' || queue) into moved using id;
+    return moved is not null;
+end $$;
+
+-- Metrics are one scan of the queue's table, and the sequence that says how many messages there have ever been.
+create function penstock_bench.standin_metrics(queue text,
+    out queue_name text, out queue_length bigint, out newest_msg_age_sec integer, out oldest_msg_age_sec integer,
+    out total_messages bigint, out scrape_time timestamptz, out queue_visible_length bigint)
+language plpgsql as $$
+begin
+    queue_name := queue;
+    execute format(
+        'select m.length, m.newest, m.oldest, case when s.is_called then s.last_value else 0 end, now(), m.visible
+           from (select count(*) as length, count(*) filter (where vt <= now()) as visible,
+                        extract(epoch from now() - max(enqueued_at))::integer as newest,
+                        extract(epoch from now() - min(enqueued_at))::integer as oldest
+                   from penstock_bench.%I) m, penstock_bench.%I s', 'q_' || queue, 'q_' || queue || '_msg_id_seq')
+       into queue_length, newest_msg_age_sec, oldest_msg_age_sec, total_messages, scrape_time, queue_visible_length;
+end $$;

@@ -56,13 +56,13 @@ class Session:
     def flush_statistics(self) -> None:
         self._run(statement("flush_statistics"))
 
-    def enqueue(self, queue: bytes, payload: bytes) -> None:
-        """`payload` as wire.jsonb made it."""
-        self._call(b"enqueue", [queue, payload])
+    def enqueue(self, queue: bytes, payload: bytes) -> int:
+        """The id of the message; `payload` as wire.jsonb made it."""
+        return int.from_bytes(_value(self._call(b"enqueue", [queue, payload]), 0, 0))
 
-    def enqueue_many(self, queue: bytes, payloads: bytes) -> None:
-        """`payloads` as wire.array made it."""
-        self._call(b"enqueue_many", [queue, payloads])
+    def enqueue_many(self, queue: bytes, payloads: bytes) -> PGresult:
+        """A row for each message, its id first; `payloads` as wire.array made it."""
+        return self._call(b"enqueue_many", [queue, payloads])
 
     def claim(self, queue: bytes, count: bytes) -> PGresult:
         return self._call(b"claim", [queue, count, self._worker])
@@ -84,6 +84,22 @@ class Session:
     def ack_by_one(self, claimed: PGresult) -> int:
         """Settle everything that a claim returned, with a call for each; how many were."""
         return sum(self._ack_one(claimed, row) for row in range(claimed.ntuples))
+
+    def prepare(self, call: str) -> None:
+        """One more call of this system, such as archive, which not every system has."""
+        query = statement(f"{self.system}.{call}").encode()
+        self._check(self._connection.prepare(call.encode(), query))
+
+    def archive(self, claimed: PGresult) -> int:
+        """Moves everything that a claim returned to the archive, with a call for each."""
+        for row in range(claimed.ntuples):
+            self._call(b"archive", [_value(claimed, row, 0), self._worker])
+        return claimed.ntuples
+
+    def delay_commits(self, seconds: float) -> None:
+        """Every commit of this session takes this much longer: only a superuser may."""
+        microseconds = str(round(seconds * 1_000_000))
+        self._run(statement("commit.delay_commits").replace("{microseconds}", microseconds))
 
     def control(self) -> None:
         """Something that has nothing to do with queues, to see how fast the machine is."""

@@ -81,6 +81,12 @@ select penstock_bench.standin_delete('standin', $1::bigint)::integer::bigint whe
 -- name: standin.ack_many
 select count(*) from penstock_bench.standin_delete('standin', $1::bigint[]) where $2::text is not null
 
+-- name: pgmq.archive
+select pgmq.archive($2::text, $1::bigint)::integer::bigint
+
+-- name: standin.archive
+select penstock_bench.standin_archive('standin', $1::bigint)::integer::bigint where $2::text is not null
+
 -- name: mdb.session
 -- Nothing.
 
@@ -123,6 +129,13 @@ select count(*) from pgmq.send_batch(%(queue)s, array_fill(%(payload)s::jsonb, a
 
 -- name: standin.load_scheduled
 select count(*) from penstock_bench.standin_send_batch('standin', array_fill(%(payload)s::jsonb, array[%(count)s::integer]), interval '6 hours')
+
+-- name: pgmq.load_ready
+select count(*) from pgmq.send_batch(%(queue)s, array_fill(%(payload)s::jsonb, array[%(count)s::integer]))
+
+-- name: standin.load_ready
+select count(*) from penstock_bench.standin_send_batch('standin', array_fill(%(payload)s::jsonb, array[%(count)s::integer]))
+ where %(queue)s::text is not null
 
 -- name: pgmq.purge
 select pgmq.purge_queue(%(queue)s)
@@ -264,6 +277,48 @@ drop schema if exists penstock_bench cascade
 
 -- name: drop_penstock
 drop schema if exists penstock, mdb_queue cascade
+
+-- What bench commit adds.
+
+-- name: commit.enqueue_group
+select penstock.enqueue($1::text, $2::jsonb, group_key => $3::text)
+
+-- name: commit.enqueue_mixed
+select penstock.enqueue($1::text, $2::jsonb, key => $3::text, priority => $4::integer, group_key => $5::text)
+
+-- name: pgmq.metrics
+select * from pgmq.metrics(%(queue)s)
+
+-- name: standin.metrics
+select * from penstock_bench.standin_metrics('standin') where %(queue)s::text is not null
+
+-- name: pgmq.count
+select count(*) from pgmq."q_bench-commit-pgmq" where vt <= now() and %(queue)s::text is not null
+
+-- name: standin.count
+select count(*) from penstock_bench.q_standin where vt <= now() and %(queue)s::text is not null
+
+-- name: penstock.stats
+select * from penstock.stats(%(queue)s)
+
+-- name: plain.stats
+-- One scan, as a dashboard on such a table would have it.
+select count(*) filter (where visible_at <= now() and attempt_count < max_attempts) as ready,
+       count(*) filter (where visible_at > now() and attempt_count = 0) as scheduled,
+       count(*) filter (where visible_at > now() and attempt_count > 0) as leased,
+       min(enqueued_at) as oldest
+  from penstock_bench.message
+ where queue_name = %(queue)s
+
+-- name: commit.rescans
+select penstock.rescans_that_found()
+
+-- name: setting
+select current_setting(%(setting)s)
+
+-- name: commit.delay_commits
+-- Each commit of the session waits this many microseconds before it flushes, whoever else is active.
+set commit_siblings = 0; set commit_delay = {microseconds}
 
 -- name: lake.forget
 truncate penstock.history_log, penstock.attempt_log
