@@ -118,11 +118,13 @@ end $$;
 
 -- max_depth, exact under concurrency, and without waiting for other producers while the limit is far. The register is an
 -- upper bound of the depth: the depth when it was last counted, and every message admitted since, whatever became of it. While it is
--- at or below max_depth, messages are admitted. Producers hold the queue's depth lock, shared, until they commit.
--- Once the bound is above, an enqueue counts. It can do so when no other producer's transaction is open, since their messages
--- cannot be seen, so it waits for those that were admitted before. It polls, and so takes part in no deadlock, and gives
--- up after two seconds: then the messages of open transactions count as if they were committed.
--- Lock until commit: (1885695604, queue), shared. Exclusive only for the time of a count.
+-- at or below max_depth, messages are admitted. Every transaction says how many it has been admitted by a shared
+-- advisory lock whose key is that number.
+-- Once the bound is above the limit, an enqueue counts: the messages it can see, and from those locks the ones of open
+-- transactions, which it cannot. If only the open transactions fill the queue, it waits for up to two seconds for
+-- them to end. It polls, so it takes part in no deadlock.
+-- Locks: (1885695604, queue), of the session, shared for the moment of an admission, exclusive for the time of a count;
+-- the lock of _reservation, shared, until commit.
 create or replace function penstock._reserve_depth(q penstock.queue, n integer) returns void language plpgsql as $$
 declare
   patience timestamptz := clock_timestamp() + interval '2 seconds';
@@ -138,8 +140,7 @@ begin
   end loop;
 end $$;
 
--- Admits messages as long as the bound allows it: admitted, or unknown. Until then the lock is of the session, so that a
--- producer that has to wait does not keep others from counting.
+-- Admits messages as long as the bound allows it: admitted, or unknown.
 create or replace function penstock._reserve_below_bound(q penstock.queue, n integer) returns text language plpgsql as $$
 declare
   locked boolean := false;
@@ -148,7 +149,7 @@ begin
   begin
     locked := pg_advisory_lock_shared(1885695604, q.id) is not null;
     if (select max(nextval(q.depth_register)) from generate_series(1, n)) <= q.max_depth then
-      perform pg_advisory_xact_lock_shared(1885695604, q.id);
+      perform penstock._note_reservation(q.id, n);
       answer := 'admitted';
     end if;
   exception when query_canceled or others then
@@ -161,35 +162,67 @@ begin
   return answer;
 end $$;
 
--- Counts a queue whose bound was reached: admitted, full, or busy if another producer's transaction is open and decides it.
+-- Counts a queue whose bound was reached: admitted, full, or busy if open transactions decide it. The locks are read before
+-- the messages are counted: a transaction that commits in between is counted twice, never missed.
 create or replace function penstock._count_depth(q penstock.queue, n integer) returns text language plpgsql as $$
 declare
-  alone  boolean := false;
-  depth  bigint;
-  answer text;
+  locked   boolean := false;
+  reserved bigint;
+  depth    bigint;
+  answer   text;
 begin
   begin
-    alone := pg_try_advisory_lock(1885695604, q.id);
+    locked := pg_advisory_lock(1885695604, q.id) is not null;
+    reserved := penstock._reserved_by_others(q.id);
     depth := penstock._depth(q.id, q.max_depth) + n;
     if depth > q.max_depth then
       answer := 'full';
-    elsif alone then
-      perform setval(q.depth_register, depth), pg_advisory_xact_lock_shared(1885695604, q.id);
-      answer := 'admitted';
-    else
+    elsif depth + reserved > q.max_depth then
       answer := 'busy';
+    else
+      perform setval(q.depth_register, depth + reserved), penstock._note_reservation(q.id, n);
+      answer := 'admitted';
     end if;
   exception when query_canceled or others then
-    if alone then
+    if locked then
       perform pg_advisory_unlock(1885695604, q.id);
     end if;
     raise;
   end;
-  if alone then
-    perform pg_advisory_unlock(1885695604, q.id);
-  end if;
+  perform pg_advisory_unlock(1885695604, q.id);
   return answer;
 end $$;
+
+-- The key of the lock by which a transaction says how many messages of a queue it was admitted: 16 bits that make it ours,
+-- 24 of the queue, 24 of the number.
+create or replace function penstock._reservation(queue_id integer, n bigint) returns bigint language sql immutable as $$
+  select (28773::bigint << 48) | ((queue_id & 16777215)::bigint << 24) | least(n, 16777215)
+$$;
+
+-- Adds to what this transaction was admitted, and takes the lock that says so. Above 16 the number is rounded up to two
+-- leading bits, so that a transaction takes some 50 locks for ten thousand messages. The setting remembers the number. A producer
+-- who changes it may exceed max_depth by the messages of that transaction.
+create or replace function penstock._note_reservation(queue_id integer, n integer) returns void language plpgsql as $$
+declare
+  noted constant text := coalesce(current_setting('penstock.reserved', true), '');
+  before constant bigint := coalesce(substring(noted from ' ' || queue_id || '=(\d{1,8}) ')::bigint, 0);
+  after  constant bigint := before + n;
+  step   constant bigint := case when after <= 16 then 1 else 2 ^ (floor(log(2, after)) - 2) end;
+begin
+  perform set_config('penstock.reserved', replace(noted, format(' %s=%s ', queue_id, before), '') || format(' %s=%s ', queue_id, after), true);
+  perform pg_advisory_xact_lock_shared(penstock._reservation(queue_id, (after + step - 1) / step * step));
+end $$;
+
+-- How many messages of a queue the open transactions of others were admitted.
+create or replace function penstock._reserved_by_others(queue_id integer) returns bigint language sql volatile as $$
+  select coalesce(sum(t.n), 0)::bigint from (
+    select max(l.objid::bigint & 16777215) as n from pg_locks l
+    where l.locktype = 'advisory' and l.objsubid = 1 and l.granted and l.pid is distinct from pg_backend_pid()
+      and l.database = (select d.oid from pg_database d where d.datname = current_database())
+      and l.classid::bigint = penstock._reservation(queue_id, 0) >> 32
+      and l.objid::bigint >> 24 = (penstock._reservation(queue_id, 0) & 4294967295) >> 24
+    group by l.virtualtransaction) t
+$$;
 
 select penstock._unroll($unroll$
 -- Waiting and leased messages of a queue, counted up to a little more than at_most. Stable: all of it with one snapshot, in
