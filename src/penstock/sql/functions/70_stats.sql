@@ -120,13 +120,14 @@ $unroll$);
 -- Counts the messages of one table that meet a condition, and those among them that are ready, by reading the whole table: 0.1 us a
 -- message, less with parallel workers. That needs a plan for the size which the table has now, hence the dynamic statement.
 -- A table of more than 2 GB is estimated from 4,000 of its blocks, always the same ones, so that two looks at the same messages agree.
-create or replace function penstock._count_table(relation text, mine text, ready_when text, born text default 't.enqueued_at', out total bigint, out ready bigint,
+create or replace function penstock._count_table(relation text, mine text, ready_when text, born text default 't.enqueued_at',
+  exact_blocks bigint default 262144, out total bigint, out ready bigint,
   out oldest_ready timestamptz, out oldest timestamptz, out newest timestamptz, out estimated boolean)
 language plpgsql stable set search_path = pg_catalog, pg_temp
 set enable_seqscan = on set enable_bitmapscan = off set enable_indexscan = off set jit = off as $$
 declare
   blocks constant bigint := pg_relation_size(format('penstock.%I', relation)::regclass) / current_setting('block_size')::integer;
-  share  constant double precision := case when blocks > 262144 then 100.0 * 4000 / blocks end;
+  share  constant double precision := case when blocks > exact_blocks then least(100, 100.0 * 4000 / blocks) end;
 begin
   estimated := share is not null;
   execute format('select count(*), count(*) filter (where %2$s), min(%3$s) filter (where %2$s), min(%3$s), max(%3$s) from penstock.%1$I t %4$s where %5$s',

@@ -197,16 +197,6 @@ begin
   return query select * from pgmq.meta m order by m.queue_name;
 end $$;
 
-do $type$
-begin
-  if to_regtype('pgmq.queue_row') is null then
-    -- A row of q_<queue>, and where to find its payload if that is not in message: in a segment's lane, or in its bodies.
-    create type pgmq.queue_row as (
-      msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb,
-      lane smallint, place tid, body_slot smallint);
-  end if;
-end $type$;
-
 select penstock._unroll($unroll$
 -- What q_<queue> shows: every message that was neither deleted nor archived. STABLE, so that all tables are read with the snapshot
 -- of the caller's statement, and a message that moves between them meanwhile is shown once. The ring is read after that, so
@@ -214,7 +204,9 @@ select penstock._unroll($unroll$
 --
 -- The payloads of ready messages are not among the rows, as the result is kept as a whole before the first row is
 -- returned, and most callers count. By lane_N_order, grouped_order and scheduled_queue; leased_N by leased_N_until.
-create or replace function pgmq._rows(queue_id integer) returns setof pgmq.queue_row
+create or replace function pgmq._rows(queue_id integer) returns table (
+  msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb,
+  lane smallint, place tid, body_slot smallint)   -- where the payload is, if it is not in message
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
