@@ -161,6 +161,7 @@ begin
 end $$;
 $unroll$);
 
--- Took the place of these: _count and _any_waiting.
+-- _count and _any_waiting took the place of these.
 drop function if exists penstock._count_some(text, text);
+drop function if exists penstock._count_held(integer, integer, timestamptz);
 drop function if exists penstock._oldest_ready(penstock.queue, timestamptz);
