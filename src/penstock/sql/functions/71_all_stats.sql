@@ -51,7 +51,7 @@ $$;
 -- sample would hit all or none of them.
 create or replace function penstock._sample(share double precision[], now_at timestamptz)
 returns table (queue_id integer, state text, n double precision, first timestamptz) language plpgsql stable set search_path = pg_catalog, pg_temp
-set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan as $$
+set enable_hashjoin = off set enable_mergejoin = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   past constant bigint := penstock._hold_at(now_at);
@@ -68,8 +68,9 @@ begin
   foreach slot in array penstock._used_slots() loop
     --[ slot
     return query
-    select r.queue_id, case when r.hold > past then 'leased' else 'ready' end, count(*) * 100 / share[1], min(r.enqueued_at) filter (where r.hold <= past)
-    from penstock.lane_{slot} r tablesample system (share[1]) repeatable (1) where r.group_key is null and (r.hold = 0 or share[1] = 100) group by 1, 2
+    select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased then c.first end
+    from (select r.queue_id, r.hold > past as leased, count(*) as n, min(r.enqueued_at) as first
+          from penstock.lane_{slot} r tablesample system (share[1]) repeatable (1) where r.group_key is null and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
     select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_{slot} g cross join lateral (
