@@ -109,18 +109,18 @@ def check_stats(engine: Any, count: int) -> None:
         f"{count} ready and scheduled, {size} blocks: {large} blocks read, {idle} for an idle one"
     )
     assert found is not None
-    assert found[6], "an estimate"
-    for estimate in found[1:3]:
-        assert count / 2 <= estimate <= count * 2
-    assert large < 15_000
-    assert idle < 15_000
+    assert tuple(found[1:3]) == (count, count)
+    assert not found[6], "counted, not estimated"
+    # The deep queue is counted by reading its tables once; an idle one beside it by its indexes.
+    assert large < 1.5 * size
+    assert idle < 200
 
 
-def test_stats_of_a_large_backlog_are_cheap(engine: Any) -> None:
+def test_a_large_backlog_is_counted_by_one_scan(engine: Any) -> None:
     check_stats(engine, 100_000)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_stats_of_a_huge_backlog_are_cheap(engine: Any) -> None:
+def test_a_huge_backlog_is_counted_by_one_scan(engine: Any) -> None:
     check_stats(engine, 1_000_000)

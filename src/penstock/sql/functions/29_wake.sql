@@ -62,7 +62,7 @@ create or replace function penstock._throttled_for(q penstock.queue, now_us bigi
 declare
   lack constant double precision := (pg_sequence_last_value(q.throughput_register) - now_us) / 1e6 - 1 + greatest(0.05, 1.0 / q.throughput_limit);
 begin
-  if lack > 0 and penstock._oldest_ready(q, clock_timestamp()) is not null then
+  if lack > 0 and penstock._any_waiting(q.id, clock_timestamp()) then
     return lack;
   end if;
   return null;

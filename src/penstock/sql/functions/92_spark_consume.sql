@@ -43,6 +43,7 @@ begin
   return (select count(*) from penstock.spark_slice s where s.consumer = spark_plan.consumer and s.tick = spark_plan.tick);
 end $$;
 
+select penstock._unroll($unroll$
 -- How many messages of a queue could be claimed now, counted up to at_most in each place. A group counts once: its next
 -- message is all that can be claimed of it.
 create or replace function penstock.spark_ready(queue text, at_most integer) returns bigint
@@ -50,6 +51,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set enab
 #variable_conflict use_column
 declare
   now_at timestamptz := clock_timestamp();
+  past   bigint := penstock._hold_at(now_at);
   q      penstock.queue;
   slot   integer;
   n      bigint;
@@ -64,14 +66,17 @@ begin
   select count(*) into total from (select from penstock.scheduled s where s.queue_id = q.id and s.due_at <= now_at limit at_most) c;
   foreach slot in array penstock._used_slots() loop
     exit when total >= at_most;
-    execute format('select count(*) from (select from penstock.ready_%s r where r.queue_id = $1 limit $2) c', slot) into n using q.id, at_most - total;
+    --[ slot
+    select count(*) into n from (select from penstock.lane_{slot} t where t.queue_id = q.id and t.hold <= past limit at_most - total) c;
     total := total + n;
-    execute format('select count(*) from (select from penstock.leased_%s l where l.lease_until <= $1 and l.queue_id = $2 and l.dead_at is null limit $3) c', slot)
-    into n using now_at, q.id, at_most;
-    total := total + n + (penstock._count_held(slot, q.id, now_at)).lapsed;
+    select count(*) into n from (
+      select from penstock.leased_{slot} t where t.lease_until <= now_at and t.queue_id = q.id and t.dead_at is null limit at_most - total) c;
+    total := total + n;
+    --]
   end loop;
   return least(total, at_most);
 end $$;
+$unroll$);
 
 -- The messages of a slice: claimed now, or the same as before. Locks: the slice's row, the consumer's row (shared), the
 -- rows it takes. Uses leased_N_token.

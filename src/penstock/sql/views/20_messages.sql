@@ -1,52 +1,58 @@
--- Every message that is not finished, with its state as of now: what is due, and what ran out, counts as ready.
+-- Every message that is not finished, with its state as of now: due messages and expired leases count as ready.
+--
+-- The branches of the union have no conditions and no subqueries, so that the planner makes them one list of tables: to plan a
+-- count of this view takes 1 ms then, and took 4 ms when each branch was planned as a query. What a grant says of a message
+-- that is leased in place is looked up outside the union, and only if the column is asked for.
 select penstock._unroll($unroll$
 create or replace view penstock.messages as
-select m.id, q.name || case when m.dead_at is null then '' else '.dlq' end as queue, m.state,
+with grant_of as not materialized (
+  select null::smallint as slot, null::bigint as hold, null::timestamptz as lease_until, null::timestamptz as claimed_at, null::text as worker where false
+  --[
+  union all select {slot}::smallint, g.hold, g.lease_until, g.claimed_at, g.worker from penstock.grant_{slot} g
+  --]
+)
+select m.id, q.name || case when m.dead_at is null then '' else '.dlq' end as queue,
+       case when m.kind = 'dead' then 'dead'
+            when m.kind in ('waiting', 'waiting in a group') then case when m.visible_at > clock_timestamp() then 'scheduled' else 'ready' end
+            when m.kind = 'lane' then case when m.hold = 0 or to_timestamp((m.hold >> 11) / 1e6::double precision) <= clock_timestamp() then 'ready' else 'leased' end
+            when m.visible_at > clock_timestamp() then 'leased' when m.dead_at is not null then 'dead' else 'ready' end as state,
        case when m.body_slot is null then m.payload else penstock._body_json(m.body_slot, m.id) end as payload,
        case when m.body_slot is null then m.payload_bytes else penstock._body_bytes(m.body_slot, m.id) end as payload_bytes,
-       m.headers, m.key, m.priority::integer, m.group_key, m.attempt::integer, m.max_attempts::integer, m.enqueued_at, m.visible_at, m.expires_at,
-       m.first_claimed_at, m.claimed_at, m.lease_until, m.worker, m.last_error, m.dead_at, case when m.dead_at is not null then q.name end as original_queue
+       m.headers, m.key, m.priority::integer, m.group_key,
+       case when m.hold = 0 then m.attempt::integer else least(m.attempt + 1, 32767) end as attempt, m.max_attempts::integer, m.enqueued_at,
+       case when m.hold = 0 then m.visible_at else to_timestamp((m.hold >> 11) / 1e6::double precision) end as visible_at, m.expires_at,
+       case when m.hold = 0 or m.first_claimed_at is not null then m.first_claimed_at
+            else (select g.claimed_at from grant_of g where g.slot = m.slot and g.hold = m.hold and g.lease_until = to_timestamp((m.hold >> 11) / 1e6::double precision) limit 1)
+            end as first_claimed_at,
+       case when m.hold = 0 then m.claimed_at
+            else (select g.claimed_at from grant_of g where g.slot = m.slot and g.hold = m.hold and g.lease_until = to_timestamp((m.hold >> 11) / 1e6::double precision) limit 1)
+            end as claimed_at,
+       case when m.kind = 'leased' then m.visible_at when m.hold <> 0 then to_timestamp((m.hold >> 11) / 1e6::double precision) end as lease_until,
+       case when m.hold = 0 then m.worker
+            else (select g.worker from grant_of g where g.slot = m.slot and g.hold = m.hold and g.lease_until = to_timestamp((m.hold >> 11) / 1e6::double precision) limit 1)
+            end as worker,
+       m.last_error, m.dead_at, case when m.dead_at is not null then q.name end as original_queue
 from (
-  select case when s.due_at > clock_timestamp() then 'scheduled' else 'ready' end as state, s.due_at as visible_at, null::timestamptz as lease_until,
-    s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker,
-    s.key, s.group_key, s.headers, s.payload, s.payload_bytes, s.last_error
-  from penstock.scheduled s where s.group_key is null
+  select 'waiting' as kind, null::smallint as slot, 0::bigint as hold, due_at as visible_at, {envelope} from penstock.scheduled
   union all
-  select case when g.visible_at > clock_timestamp() then 'scheduled' else 'ready' end, g.visible_at, null,
-    g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker,
-    g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
-  from penstock.grouped g
+  select 'waiting in a group', null::smallint, 0::bigint, visible_at, {envelope} from penstock.grouped
   union all
-  select 'dead', d.dead_at, null,
-    d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at, d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker,
-    d.key, d.group_key, d.headers, d.payload, d.payload_bytes, d.last_error
-  from penstock.dead d
+  select 'dead', null::smallint, 0::bigint, dead_at, {envelope} from penstock.dead
   --[
   union all
-  select 'ready', r.enqueued_at, null,
-    r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker,
-    r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error
-  from penstock.ready_{slot} r where r.group_key is null
+  select 'lane', {slot}::smallint, hold, enqueued_at, {envelope} from penstock.lane_{slot}
   union all
-  select case when l.lease_until > clock_timestamp() then 'leased' when l.dead_at is not null then 'dead' else 'ready' end, l.lease_until, l.lease_until,
-    l.id, l.enqueued_at, l.expires_at, l.first_claimed_at, l.claimed_at, l.dead_at, l.queue_id, l.priority, l.attempt, l.max_attempts, l.body_slot, l.worker,
-    l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error
-  from (select {leased} from penstock.leased_{slot} union all select {leased} from penstock.held_{slot}) l
+  select 'leased', {slot}::smallint, 0::bigint, lease_until, {envelope} from penstock.leased_{slot}
   --]
-) m join penstock.queue q on q.id = m.queue_id;
+) m join penstock.queue q on q.id = m.queue_id
+-- The others with a group are group tokens.
+where m.group_key is null or m.kind in ('waiting in a group', 'dead', 'leased');
+$unroll$);
 
 create or replace view penstock.workers as
-select l.worker, q.name as queue, count(*) as leased, min(l.claimed_at) as oldest_claimed_at, min(l.lease_until) as next_lease_until
-from (
-  select null::text as worker, 0 as queue_id, null::timestamptz as claimed_at, null::timestamptz as lease_until where false
-  --[
-  union all select l.worker, l.queue_id, l.claimed_at, l.lease_until from penstock.leased_{slot} l
-  union all select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_{slot} h
-  --]
-) l join penstock.queue q on q.id = l.queue_id
-where l.lease_until > clock_timestamp()
-group by l.worker, q.name;
-$unroll$);
+select m.worker, coalesce(m.original_queue, m.queue) as queue, count(*) as leased, min(m.claimed_at) as oldest_claimed_at, min(m.lease_until) as next_lease_until
+from penstock.messages m where m.state = 'leased'
+group by 1, 2;
 
 create or replace view penstock.dead_letters as
 select d.id, q.name as queue, case when d.body_slot is null then d.payload else penstock._body_json(d.body_slot, d.id) end as payload,

@@ -55,7 +55,10 @@ end $$;
 
 create or replace function pgmq._make_views(queue_id integer, queue text) returns void language plpgsql as $$
 begin
-  execute format('create or replace view pgmq.%I as select * from pgmq._messages(%s)', 'q_' || queue, queue_id);
+  execute format('create or replace view pgmq.%I as
+                    select m.msg_id, m.read_ct, m.enqueued_at, m.last_read_at, m.vt,
+                      case when m.lane is null and m.body_slot is null then m.message else pgmq._payload(m.lane, m.place, m.body_slot, m.msg_id) end as message, m.headers
+                    from pgmq._rows(%s) m', 'q_' || queue, queue_id);
   execute format('create or replace view pgmq.%I as
                     select a.msg_id, a.read_ct, a.enqueued_at, a.last_read_at, a.archived_at, a.vt, a.message, a.headers
                     from penstock.pgmq_archive a where a.queue_id = %s', 'a_' || queue, queue_id);
@@ -195,30 +198,57 @@ begin
 end $$;
 
 select penstock._unroll($unroll$
--- What q_<queue> shows: every message that was neither deleted nor archived.
-create or replace function pgmq._messages(queue_id integer) returns setof pgmq.message_record
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+-- What q_<queue> shows: every message that was neither deleted nor archived. STABLE, so that all tables are read with the snapshot
+-- of the caller's statement, and a message that moves between them meanwhile is shown once. The ring is read after that, so
+-- it names every segment with rows to show.
+--
+-- The payloads of ready messages are not among the rows, as the result is kept as a whole before the first row is
+-- returned, and most callers count. By lane_N_order, grouped_order and scheduled_queue; leased_N by leased_N_until.
+create or replace function pgmq._rows(queue_id integer) returns table (
+  msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb,
+  lane smallint, place tid, body_slot smallint)   -- where the payload is, if it is not in message
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
+declare
+  slot integer;
 begin
   return query
-  select w.id, w.attempt::integer, w.enqueued_at, w.claimed_at, w.vt, pgmq._message(w.body_slot, w.id, w.payload, w.payload_bytes), w.headers
-  from (
-    select s.id, s.attempt, s.enqueued_at, s.claimed_at, s.due_at as vt, s.body_slot, s.payload, s.payload_bytes, s.headers
-    from penstock.scheduled s where s.queue_id = _messages.queue_id and s.group_key is null
-    union all
-    select g.id, g.attempt, g.enqueued_at, g.claimed_at, g.visible_at, g.body_slot, g.payload, g.payload_bytes, g.headers
-    from penstock.grouped g where g.queue_id = _messages.queue_id
-    --[
-    union all
-    select r.id, r.attempt, r.enqueued_at, r.claimed_at, r.enqueued_at, r.body_slot, r.payload, r.payload_bytes, r.headers
-    from penstock.ready_{slot} r where r.queue_id = _messages.queue_id and r.group_key is null
-    union all
-    select l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.body_slot, l.payload, l.payload_bytes, l.headers
-    from penstock.leased_{slot} l where l.queue_id = _messages.queue_id and l.dead_at is null
-    union all
-    select h.id, h.attempt, h.enqueued_at, h.claimed_at, h.lease_until, h.body_slot, h.payload, h.payload_bytes, h.headers
-    from penstock.held_{slot} h where h.queue_id = _messages.queue_id
+  select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at, coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+    null::smallint, null::tid, t.body_slot
+  from penstock.scheduled t where t.queue_id = _rows.queue_id and t.group_key is null;
+  return query
+  select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.visible_at, coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+    null::smallint, null::tid, t.body_slot
+  from penstock.grouped t where t.queue_id = _rows.queue_id;
+  foreach slot in array penstock._used_slots() loop
+    --[ slot
+    return query
+    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+      case when t.hold = 0 then t.claimed_at
+           else (select g.claimed_at from penstock.grant_{slot} g where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1) end,
+      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers, {slot}::smallint, t.ctid, null::smallint
+    from penstock.lane_{slot} t where t.queue_id = _rows.queue_id and t.group_key is null;
+    return query
+    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until, coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+      null::smallint, null::tid, t.body_slot
+    from penstock.leased_{slot} t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id and t.dead_at is null;
     --]
-  ) w order by w.id;
+  end loop;
+end $$;
+
+-- The payload of a row of _rows that came without it.
+create or replace function pgmq._payload(lane smallint, place tid, body_slot smallint, id bigint) returns jsonb
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  slot integer := lane;
+begin
+  if slot is null then
+    return pgmq._message(body_slot, id, null, null);
+  end if;
+  --[ slot
+  return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_{slot} t where t.ctid = place);
+  --]
 end $$;
 $unroll$);

@@ -24,8 +24,16 @@ begin
   end loop;
   grant select on pgmq.meta, pgmq.topic_bindings, pgmq.notify_insert_throttle to penstock_operator;
   -- What q_<queue> is made of.
-  grant execute on function pgmq._messages(integer) to penstock_consumer, penstock_operator;
+  grant execute on function pgmq._rows(integer), pgmq._payload(smallint, tid, smallint, bigint) to penstock_consumer, penstock_operator;
 end $roles$;
 
 -- Queues that were here before the schema was: it may have been dropped and brought back.
 select pgmq._make_views(p.queue_id, p.key) from penstock.pgmq_queue p;
+
+-- Its place was taken by _rows. The views above were made of it until now.
+do $drop$
+begin
+  drop function if exists pgmq._messages(integer);
+exception when dependent_objects_still_exist then
+  raise notice 'pgmq._messages stays, as views of yours are made of it: have them read pgmq.q_<queue>, then drop it';
+end $drop$;
