@@ -38,8 +38,9 @@ ATTEND_SECONDS: Final = 10
 """For how long enqueuers hear that somebody waits."""
 RENEW_SECONDS: Final = 4
 """How long before its end that is renewed, if somebody still waits."""
-AFTER_SECONDS: Final = 0.013
-"""After a wake-up comes a second look: enqueuers notify at most every 10 ms."""
+AFTER_SECONDS: Final = (0.013, 0.017, 0.03, 0.06, 0.12)
+"""After a wake-up come more looks, so long apart. Enqueuers notify at most every 10 ms, and one that
+did not notify may be visible later than the one that did, by as much as a commit takes."""
 DEAF_SECONDS: Final = 0.25
 """How long `wait` waits at most while wake-ups do not arrive."""
 DEAF: Final = (
@@ -114,6 +115,7 @@ class _Queue:
         self.listening = False
         self.attended_until = 0.0
         self.due: asyncio.TimerHandle | None = None
+        self.again: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> bool:
@@ -122,6 +124,23 @@ class _Queue:
     def wake(self, notified: bool = False) -> None:
         for each in list(self.subscriptions):
             each.wake(notified)
+
+    def wake_again(self, looks: int = 0) -> None:
+        """Wakes again and again, further apart each time; a new notification starts this over."""
+        if looks:
+            self.wake()
+        if self.again is not None:
+            self.again.cancel()
+        self.again = None
+        if looks < len(AFTER_SECONDS):
+            loop = asyncio.get_running_loop()
+            self.again = loop.call_later(AFTER_SECONDS[looks], self.wake_again, looks + 1)
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for timer in (self.due, self.again):
+            if timer is not None:
+                timer.cancel()
 
 
 class Listener:
@@ -169,8 +188,7 @@ class Listener:
                 await task
         self.healthy = False
         for queue in self._queues.values():
-            if queue.due is not None:
-                queue.due.cancel()
+            queue.close()
         await self._link.close()
 
     def subscribe(self, queue: str, callback: Callable[[bool], None] | None = None) -> Subscription:
@@ -190,8 +208,7 @@ class Listener:
             return
         known.subscriptions.discard(subscription)
         if not known.subscriptions:
-            if known.due is not None:
-                known.due.cancel()
+            known.close()
             del self._queues[subscription.queue]
             del self._by_channel[waiting.wake_channel(subscription.queue)]
             self._gone.add(subscription.queue)
@@ -345,7 +362,7 @@ class Listener:
             self._ask_again(queue)
         else:
             queue.wake(notified=True)
-        asyncio.get_running_loop().call_later(AFTER_SECONDS, queue.wake)
+        queue.wake_again()
 
     def _ask_again(self, queue: _Queue) -> None:
         """Something else may be due now before what we know of."""
