@@ -83,10 +83,53 @@ MUTANTS = [
     ),
     Mutant(
         "a group hands out two messages at a time",
-        "34_groups.sql",
-        "  if begun then",
-        "  if true then",
+        "24_at_commit.sql",
+        "    if begun then",
+        "    if true then",
         ("tests/engine/test_leases.py",),
+    ),
+    Mutant(
+        "floors do not wait for statements whose commit is slow",
+        "21_sweep.sql",
+        "then pg_advisory_unlock(penstock._generation_key(generation), queue_id) else false end",
+        "then pg_advisory_unlock(penstock._generation_key(generation), queue_id) else true end",
+        ("tests/engine/test_commit.py",),
+    ),
+    Mutant(
+        "transaction blocks leave the floor where it is",
+        "24_at_commit.sql",
+        "case when pg_sequence_last_value(t.floor) > at_position then setval",
+        "case when false then setval",
+        ("tests/engine/test_commit.py",),
+    ),
+    Mutant(
+        "transaction blocks do not join a generation",
+        "24_at_commit.sql",
+        "select pg_advisory_xact_lock_shared(1885695616 + (pg_sequence_last_value"
+        "(t.generation_register) & 7)::integer, t.id)",
+        "select 1",
+        ("tests/engine/test_commit.py",),
+    ),
+    Mutant(
+        "sweeps do not see what their own transaction has claimed",
+        "22_timers.sql",
+        "and (penstock._alone() or pg_current_xact_id_if_assigned() is null)",
+        "",
+        ("tests/engine/test_commit.py",),
+    ),
+    Mutant(
+        "max_depth forgets the messages of open transactions",
+        "32_enqueue_checked.sql",
+        "elsif depth + reserved > q.max_depth then",
+        "elsif false then",
+        ("tests/engine/test_producers.py",),
+    ),
+    Mutant(
+        "groups are locked in the order of enqueue",
+        "24_at_commit.sql",
+        "g.position <= below order by 1, 2 loop",
+        "g.position <= below loop",
+        ("tests/engine/test_producers.py",),
     ),
 ]
 

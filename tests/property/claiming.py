@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .arena import Arena, RefusedError, Session
-from .model import RAN_OUT, Layer, Message, finish
+from .model import RAN_OUT, UNCOMMITTED, Layer, Message, finish
 
 
 class Claiming(Arena):
@@ -174,6 +174,8 @@ class Claiming(Arena):
                 return True
         if message.group is None:
             return False
+        if message.place[0] == UNCOMMITTED:
+            return True  # it joins its group at commit
         members = session.layer.group(message.queue, message.group)
         return (
             members[0].id != message.id

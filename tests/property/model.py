@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 RAN_OUT = "the lease ran out"
+UNCOMMITTED = 1 << 60
+"""The first part of a place in a group, until the commit decides it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Message:
     over: bool = False  # its lease ran out, though nobody may have noticed
     dead_letter: bool = False
     last_error: str | None = None
-    place: tuple[int, int] = (0, 0)  # its place in its group
+    place: tuple[int, int, int] = (0, 0, 0)  # in its group: by commit, then by enqueue
     attempts_logged: int = 0
     in_order: bool = False  # nothing came between its enqueue and its first delivery
     moved_at: int = 0  # the step at which it became available again, for timers to see

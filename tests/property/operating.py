@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from .arena import RefusedError, Session, require
 from .claiming import Claiming
-from .model import Layer, Message, finish, yields
+from .model import UNCOMMITTED, Layer, Message, finish, yields
 
 LEASED = [f"leased_{n}" for n in range(9)]
 READY = [f"lane_{n}" for n in range(9)]
@@ -120,7 +120,7 @@ class Operating(Claiming):
                 due=True,
                 in_order=False,
                 moved_at=self.step,
-                place=(highest, self.number),
+                place=(UNCOMMITTED, highest, self.number),
             )
             if yields(layer, message):
                 finish(layer, message, "superseded")

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from .arena import Arena, RefusedError, Session, require
-from .model import Layer, Message, finish
+from .model import UNCOMMITTED, Layer, Message, finish
 
 LATER = "1 hour"
 ENQUEUE = (
@@ -103,7 +103,7 @@ class Putting(Arena):
         for message_id, message in zip(ids, messages, strict=True):
             refusal = self._admit(
                 session.layer,
-                replace(message, id=message_id, place=(message_id, 0)),
+                replace(message, id=message_id, place=(UNCOMMITTED, message_id, 0)),
                 on_conflict,
                 unique_while,
             )

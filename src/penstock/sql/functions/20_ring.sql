@@ -1,9 +1,9 @@
 -- The ring of segments: taking the next one, closing drained ones, truncating closed ones.
 -- Whoever changes penstock.ring holds the advisory lock (1885695603, 1), tried for, never waited for.
 
--- Takes the next free segment once the current one has had its share of positions. Only registers change, so this is
+-- Takes the next free segment once the current one has had its share of positions, or early. Only registers change, so this is
 -- safe in anybody's transaction. With none free the current one grows until one is.
-create or replace function penstock._rotate() returns void language plpgsql as $$
+create or replace function penstock._rotate(early boolean default false) returns void language plpgsql as $$
 declare
   share constant bigint := 32768;
   ring  text;
@@ -14,8 +14,8 @@ begin
     return;
   end if;
   begin
-    high := pg_sequence_last_value('penstock.position');
-    if high >= pg_sequence_last_value('penstock.ring_until') then
+    high := coalesce(pg_sequence_last_value('penstock.position'), 0);
+    if early or high >= pg_sequence_last_value('penstock.ring_until') then
       ring := pg_sequence_last_value('penstock.ring')::text;
       free := left(translate('12345678', ring, ''), 1);
       -- Always a full share: claims rely on it to know that a floor lies in the current segment.
@@ -85,8 +85,7 @@ begin
       live := replace(live, slot, '');
     end loop;
     if penstock._is_oversized(right(live, 1)) then
-      perform setval('penstock.ring_until', coalesce(pg_sequence_last_value('penstock.position'), 0));
-      perform penstock._rotate();
+      perform penstock._rotate(early => true);
       live := split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2);
     end if;
     more := length(closing || replace(live, '0', '')) >= 6;

@@ -59,6 +59,7 @@ drop function if exists penstock._widen(integer, smallint, boolean);
 drop function if exists penstock._rotated(integer, bigint);
 drop function if exists penstock._rotated_many(integer);
 drop function if exists penstock._rescan(penstock.queue);
+drop function if exists penstock._rotate();
 drop function if exists penstock._issue_ticket(integer, text, bigint, boolean);
 
 -- The trigger calls another function now.
