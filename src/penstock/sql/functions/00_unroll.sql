@@ -34,3 +34,14 @@ begin
   end if;
   return format(E'if slot <= %s then %s\nelse %s\nend if;', middle, penstock._branch(leaf, low, middle), penstock._branch(leaf, middle + 1, high));
 end $$;
+
+-- Creates nine functions from one text, one for each segment: {slot} is the segment's number. A session compiles a whole
+-- PL/pgSQL function the first time it calls it, so a statement that is written out nine times in one function costs the
+-- first call nine times its text. With one function for each segment a session compiles only those it uses.
+-- A call from function to function costs 0.5 us, and 4 us if it returns rows.
+create or replace function penstock._for_each_segment(template text) returns void language plpgsql as $$
+begin
+  for slot in 0 .. 8 loop
+    perform penstock._unroll(replace(template, '{slot}', slot::text));
+  end loop;
+end $$;

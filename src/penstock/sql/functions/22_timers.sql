@@ -5,17 +5,24 @@
 -- the claim will take itself: the rest would stay out of everybody's reach until this transaction ends. Below the floors it looks only if the
 -- claim has nothing else: who has some should not wait for that, as it is found in passing too. True if something turned up.
 create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean language plpgsql as $$
+begin
+  return penstock._look_again(q.id, wanted, has_some);
+end $$;
+
+create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean) returns boolean language plpgsql as $$
+#variable_conflict use_column
 declare
   turned_up boolean;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return false;
   end if;
-  turned_up := penstock._run_timers(q.id, wanted) > 0;
-  if not has_some and not turned_up and date_part('epoch', clock_timestamp()) * 1e6 >= pg_sequence_last_value(q.rescan_register) then
-    turned_up := penstock._rescan(q) or turned_up;
+  turned_up := penstock._run_timers(_look_again.queue_id, wanted) > 0;
+  if not has_some and not turned_up then
+    select penstock._rescan(q) into turned_up from penstock.queue q
+    where q.id = _look_again.queue_id and date_part('epoch', clock_timestamp()) * float8 '1e6' >= pg_sequence_last_value(q.rescan_register)::float8;
   end if;
-  return turned_up;
+  return coalesce(turned_up, false);
 end $$;
 
 -- What claims do in passing, each thing on its own clock: floors every 5 ms, a look below them twice a second, upkeep.
@@ -106,6 +113,10 @@ declare
   l        penstock.leased_0;
   n        integer;
 begin
+  -- Most claims that look find nothing. To ask first spares them the statements that move messages, and new sessions their planning.
+  if only_queue is not null and not penstock._timers_due(only_queue, started) then
+    return 0;
+  end if;
   due := penstock._release_due(only_queue, case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end,
                                started, piece);
   if due < piece and only_queue is null and now_us - margin > pg_sequence_last_value('penstock.due_floor') then
@@ -151,36 +162,64 @@ begin
   insert into penstock.bell_{slot} values (clock_timestamp());
   --]
 end $$;
+$unroll$);
 
--- Is anything due, or has any lease run out? As _run_timers looks for it. Uses scheduled_due, leased_N_until, grant_N_until.
-create or replace function penstock._timers_due() returns boolean language plpgsql
+select penstock._for_each_segment($unroll$
+-- Has a lease in this segment expired, of a queue or of any? Where a table has no blocks there is no need to plan a look at it.
+-- Uses leased_N_until, grant_N_until.
+create or replace function penstock._any_expired_{slot}(only_queue integer, after timestamptz, until timestamptz, grants_until timestamptz)
+returns boolean language plpgsql as $$
+#variable_conflict use_column
+begin
+  if pg_relation_size('penstock.leased_{slot}') > 0 then
+    if exists (select from penstock.leased_{slot} l where l.lease_until > after and l.lease_until <= until
+               and (only_queue is null or l.queue_id = only_queue)) then
+      return true;
+    end if;
+  end if;
+  if pg_relation_size('penstock.grant_{slot}') > 0 then
+    return exists (select from penstock.grant_{slot} g where g.lease_until > after and g.lease_until <= grants_until
+                   and (only_queue is null or g.queue_id = only_queue));
+  end if;
+  return false;
+end $$;
+$unroll$);
+
+select penstock._unroll($unroll$
+-- Is anything due, or has any lease expired? As _run_timers looks for it, of one queue or of all. Uses scheduled_due.
+create or replace function penstock._timers_due(only_queue integer default null, started timestamptz default clock_timestamp()) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-  started   timestamptz := clock_timestamp();
-  rescan    boolean := date_part('epoch', started) * 1e6 >= pg_sequence_last_value('penstock.timer_rescan_at');
+  rescan    boolean := only_queue is null and date_part('epoch', started) * 1e6 >= pg_sequence_last_value('penstock.timer_rescan_at');
   due_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end;
   ran_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end;
+  -- Most grants have nothing left to look for: half a second's are worth a look in passing, one is not.
+  grants_until timestamptz := case when only_queue is null then started - interval '500 milliseconds' else started end;
   slot      integer;
+  expired   boolean;
 begin
-  if exists (select from penstock.scheduled s where s.due_at > due_after and s.due_at <= started) then
-    return true;
+  if pg_relation_size('penstock.scheduled') > 0 then
+    if exists (select from penstock.scheduled s where s.due_at > due_after and s.due_at <= started and (only_queue is null or s.queue_id = only_queue)) then
+      return true;
+    end if;
   end if;
   foreach slot in array penstock._used_slots() loop
     --[ slot
-    if exists (select from penstock.leased_{slot} l where l.lease_until > ran_after and l.lease_until <= started)
-       -- Most grants have nothing left to look for: half a second's are worth a look, one is not.
-       or exists (select from penstock.grant_{slot} g where g.lease_until > ran_after and g.lease_until <= started - interval '500 milliseconds') then
+    expired := penstock._any_expired_{slot}(only_queue, ran_after, started, grants_until);
+    --]
+    if expired then
       return true;
     end if;
-    --]
   end loop;
   if rescan then
     perform penstock._rest_timers(started);
   end if;
   return false;
 end $$;
+$unroll$);
 
+select penstock._unroll($unroll$
 -- Due messages, and the tickets of groups that are due, go to the end of their lanes. Uses scheduled_due.
 create or replace function penstock._release_due(only_queue integer, after timestamptz, until timestamptz, piece integer)
 returns integer language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$

@@ -1,3 +1,29 @@
+-- The plain message, in one statement that finds the queue and inserts: half the cost of doing it in two. Returns null
+-- where the queue or the message is not plain. The caller has checked everything about the message but its priority.
+select penstock._for_each_segment($unroll$
+create or replace function penstock._enqueue_{slot}(queue text, payload jsonb, priority integer) returns bigint language plpgsql as $$
+#variable_conflict use_column
+declare
+  new_id bigint;
+  turned boolean;
+begin
+  insert into penstock.lane_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
+  select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, _enqueue_{slot}.priority, 0,
+    q.max_attempts, _enqueue_{slot}.payload
+  from penstock.queue q
+  where q.name = _enqueue_{slot}.queue and q.plain_in and _enqueue_{slot}.priority = any (q.priorities)
+    -- Does somebody wait? See 29_wake.sql.
+    and case when pg_sequence_last_value(q.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6
+             then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
+  returning id, pg_sequence_last_value('penstock.ring') % 10 <> {slot} or id >= pg_sequence_last_value('penstock.ring_until')
+  into new_id, turned;
+  if turned then
+    perform penstock._rotated({slot}, new_id);
+  end if;
+  return new_id;
+end $$;
+$unroll$);
+
 -- Puts one message into a queue, in the caller's transaction. Returns its id; with on_conflict replace or skip, the
 -- id of the waiting message that has the key.
 -- Locks: ROW EXCLUSIVE on one segment; with a key or a group, the row of that key or group until commit; with
@@ -12,31 +38,18 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 declare
   slot   integer := pg_sequence_last_value('penstock.ring') % 10;
   new_id bigint;
-  turned boolean;
 begin
-  -- The plain message, in one statement that finds the queue and inserts: half the cost of doing it in two. Whatever
-  -- is not plain inserts nothing here and goes the long way round, where each thing is checked by name.
+  -- A message that is not plain is not inserted here. It goes the long way, where each thing is checked by name.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl,
       enqueue.max_attempts) is null
      and pg_column_size(enqueue.payload) <= 1000 and on_conflict = 'replace' and unique_while = 'waiting' then
     --[ slot
-    insert into penstock.ready_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
-    select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
-      q.max_attempts, enqueue.payload
-    from penstock.queue q
-    where q.name = enqueue.queue and q.plain_in and enqueue.priority = any (q.priorities)
-      -- Does somebody wait? See 29_wake.sql.
-      and case when pg_sequence_last_value(q.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6
-               then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-    returning id, pg_sequence_last_value('penstock.ring') % 10 <> {slot} or id >= pg_sequence_last_value('penstock.ring_until')
-    into new_id, turned;
+    new_id := penstock._enqueue_{slot}(enqueue.queue, enqueue.payload, enqueue.priority);
     --]
   end if;
-  if turned is null then
+  if new_id is null then
     return penstock._enqueue_checked(enqueue.queue, enqueue.payload, enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.priority,
       enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl, enqueue.max_attempts, on_conflict, unique_while);
-  elsif turned then
-    perform penstock._rotated(slot, new_id);
   end if;
   return new_id;
 end $$;

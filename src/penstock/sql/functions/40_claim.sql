@@ -2,8 +2,106 @@
 -- once more after a crash, to a claim whose commit did not wait for the disk: the chance in it keeps whoever holds the
 -- first one's leases from settling the second one's.
 create or replace function penstock._lease_number() returns bigint language sql as $$
-  select (nextval('penstock.lease_number') * 4096 + (random() * 4095)::integer) * 32
+  select (nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32
 $$;
+
+-- The statements that take messages of a lane in a segment and hand them out. A claim that is alone in its transaction picks and
+-- takes them in one statement. Any other claim picks them first, with _pick; unless no claim has held messages in this segment
+-- since it was truncated, because there is nothing then that a claim could lock by mistake. (A first claim that holds some at this very
+-- moment may be waited for until the end of this transaction. That is one statement in the life of a segment.)
+select penstock._for_each_segment(replace($unroll$
+-- Moves them to leased_N. number: of the claim, with 16 added if the queue keeps history.
+create or replace function penstock._claim_moved_{slot}(lane_queue integer, lane_rank smallint, lane_floor bigint, wanted integer, queue_name text,
+  claimed_by text, started timestamptz, until timestamptz, number bigint, alone boolean)
+returns setof penstock.lease language plpgsql as $$
+#variable_conflict use_column
+declare
+  places tid[];
+begin
+  if alone or pg_relation_size('penstock.grant_{slot}') = 0 then
+    -- What is handed out is what was deleted: a row that somebody changed since the statement began is locked in its new
+    -- version, which the statement itself does not see and so cannot take.
+    return query
+    with gone as (
+      delete from penstock.lane_{slot} where ctid = any ({ready})
+      returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key, headers, payload, payload_bytes,
+        last_error)
+    insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    select number + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
+      t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claimed_by, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
+    from gone t order by t.position
+    returning l.id, l.token, queue_name, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
+      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
+      l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, null::timestamptz, l.last_error, null::text;
+    return;
+  end if;
+  places := penstock._pick_{slot}(lane_queue, lane_rank, lane_floor, wanted, true, false);
+  if places <> '{}' then
+    return query
+    with gone as (
+      delete from penstock.lane_{slot} where ctid = any (places)
+      returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key, headers, payload, payload_bytes,
+        last_error)
+    insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    select number + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
+      t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claimed_by, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
+    from gone t order by t.position
+    returning l.id, l.token, queue_name, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
+      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
+      l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, null::timestamptz, l.last_error, null::text;
+  end if;
+end $$;
+
+-- Holds them where they are. number: 16 if the queue keeps history.
+create or replace function penstock._claim_held_{slot}(lane_queue integer, lane_rank smallint, lane_floor bigint, wanted integer, queue_name text,
+  claimed_by text, started timestamptz, until timestamptz, number bigint, alone boolean)
+returns setof penstock.lease language plpgsql as $$
+#variable_conflict use_column
+declare
+  places tid[];
+begin
+  number := penstock._hold(until, number <> 0);
+  if alone or pg_relation_size('penstock.grant_{slot}') = 0 then
+    return query
+    with held as (
+      update penstock.lane_{slot} l set hold = number
+      where l.ctid = any ({ready})
+      returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error),
+    granted as (
+      insert into penstock.grant_{slot} (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position, worker)
+      select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claimed_by from held h having count(*) > 0)
+    select h.id, penstock._held_from(penstock._hold_mark(number)) + {slot} + penstock._held_at(h.place), queue_name,
+      case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+      case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key,
+      lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until, null::timestamptz, h.last_error, null::text
+    from held h order by h.position;
+    return;
+  end if;
+  places := penstock._pick_{slot}(lane_queue, lane_rank, lane_floor, wanted, true, false);
+  if places <> '{}' then
+    return query
+    with held as (
+      update penstock.lane_{slot} l set hold = number
+      where l.ctid = any (places)
+      returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error),
+    granted as (
+      insert into penstock.grant_{slot} (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position, worker)
+      select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claimed_by from held h having count(*) > 0)
+    select h.id, penstock._held_from(penstock._hold_mark(number)) + {slot} + penstock._held_at(h.place), queue_name,
+      case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+      case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key,
+      lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until, null::timestamptz, h.last_error, null::text
+    from held h order by h.position;
+  end if;
+end $$;
+$unroll$, '{ready}', $ready$array(
+        select r.ctid from penstock.lane_{slot} r
+        where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+          -- The queue may have got its first group or time to live since we looked at it; and a token has room for so many blocks.
+          and (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)'
+        order by r.position limit wanted for update skip locked)$ready$));
 
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Many at
 -- once are held where they are, which writes a third of what it takes to move them; a few at once, those that are claimed by
@@ -19,93 +117,58 @@ set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmap
 #variable_conflict use_column
 declare
   moves       boolean := claim.count < 16;
-  alone       boolean := penstock._alone();
-  places      tid[];
   started     timestamptz := clock_timestamp();
-  ring        bigint := pg_sequence_last_value('penstock.ring');
-  slot        integer := ring % 10;
+  now_us      bigint := date_part('epoch', started) * float8 '1e6';
+  ring        bigint;
+  slot        integer;
+  older       text;    -- the segments in use before the current one that are still to be looked at
+  alone       boolean;
   lane_queue  integer;
   lane_rank   smallint;
   lane_floor  bigint;
   until       timestamptz;
-  number      bigint;  -- the claim's, if its messages move; else what they are held by
-  tokens_from bigint;
+  number      bigint;  -- the claim's, if its messages move; 16 more if the queue keeps history
+  tends       boolean; -- not the first claim of this session
+  sweep_at    bigint;
   due         boolean;
-  older       text;
   n           integer;
-  has_some    boolean := false;
+  has_some    boolean;
 begin
   -- The short way, for a queue with one priority and nothing special about it: one look at the queue and its registers,
   -- and one statement that takes the messages and hands them out.
-  select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), started + make_interval(secs => coalesce(claim.lease_seconds, q.lease_seconds)),
-    case when moves then penstock._lease_number() + case when q.keep_history > 0 then 16 else 0 end
-         else penstock._hold(started + make_interval(secs => coalesce(claim.lease_seconds, q.lease_seconds)), q.keep_history > 0) end,
-    date_part('epoch', started) * 1e6 >= pg_sequence_last_value(q.sweep_register)
-  into lane_queue, lane_rank, lane_floor, until, number, due
+  select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), pg_sequence_last_value('penstock.ring'),
+    started + interval '1 second' * coalesce(claim.lease_seconds, q.lease_seconds)::float8,
+    case when moves then penstock._lease_number() else 0 end + case when q.keep_history > 0 then 16 else 0 end,
+    pg_sequence_last_value(q.sweep_register), penstock._alone(),
+    case when current_setting('penstock.tends', true) = 'on' then true else set_config('penstock.tends', 'on', false) is null end
+  into lane_queue, lane_rank, lane_floor, ring, until, number, sweep_at, alone, tends
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
   if found then
+    -- The first claim of a session leaves upkeep to the others, unless it is overdue by a second: to plan the statements of
+    -- upkeep takes longer than the claim.
+    due := now_us >= case when tends then sweep_at else sweep_at + 1000000 end;
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
       lane_floor := (select pg_sequence_last_value(q.floors[1]) from penstock.queue q where q.id = lane_queue);
     end if;
-    if not moves then
-      tokens_from := penstock._held_from(penstock._hold_mark(number));
-    end if;
+    slot := ring % bigint '10';
     -- A floor in the current segment's share of positions spares the look into older ones: beside a queue with a backlog
     -- in all eight, that would be most of the cost.
-    older := case when ring / 10 % 10 <> 9 and lane_floor <= pg_sequence_last_value('penstock.ring_until') - 32768
-                  then split_part((ring / 10)::text, '9', 2) else '' end;
+    if lane_floor <= pg_sequence_last_value('penstock.ring_until') - 32768 then
+      older := nullif(split_part((ring / 10)::text, '9', 2), '');
+    end if;
     loop
-      if older <> '' then
+      if older is not null then
         slot := left(older, 1);
-      end if;
-      if not alone then
-        places := penstock._pick(slot, lane_queue, lane_rank, lane_floor, count, true, false);
       end if;
       if moves then
       --[ slot
-      return query
-      -- What is handed out is what was deleted: a row that somebody changed since the statement began is locked in its new
-      -- version, which the statement itself does not see and so cannot take.
-      with gone as (
-        delete from penstock.lane_{slot} where ctid = any (case when alone then array(
-          select r.ctid from penstock.lane_{slot} r
-          where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-            -- The queue may have got its first group or time to live since we looked at it.
-            and (r.group_key, r.expires_at) is null
-          order by r.position limit count for update skip locked) else places end)
-        returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key, headers, payload, payload_bytes,
-          last_error)
-      insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
-      select number + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-      from gone t order by t.position
-      returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
-        l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, null::timestamptz, l.last_error, null::text;
+      return query select * from penstock._claim_moved_{slot}(lane_queue, lane_rank, lane_floor, count, claim.queue, claim.worker, started, until, number, alone);
       --]
       else
       --[ slot
-      return query
-      with held as (
-        update penstock.lane_{slot} l set hold = number
-        where l.ctid = any (case when alone then array(
-          select r.ctid from penstock.lane_{slot} r
-          where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-            -- As above; and a token has room for so many blocks.
-            and (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)'
-          order by r.position limit count for update skip locked) else places end)
-        returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error),
-      granted as (
-        insert into penstock.grant_{slot} (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position, worker)
-        select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h having count(*) > 0)
-      select h.id, tokens_from + {slot} + penstock._held_at(h.place), claim.queue,
-        case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-        case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key,
-        lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until, null::timestamptz, h.last_error, null::text
-      from held h order by h.position;
+      return query select * from penstock._claim_held_{slot}(lane_queue, lane_rank, lane_floor, count, claim.queue, claim.worker, started, until, number, alone);
       --]
       end if;
       get diagnostics n = row_count;
@@ -114,17 +177,19 @@ begin
         return;
       end if;
       has_some := has_some or n > 0;
-      exit when slot = ring % 10;
-      older := substr(older, 2);
-      slot := ring % 10;
+      exit when older is null;
+      older := nullif(substr(older, 2), '');
+      slot := ring % bigint '10';
     end loop;
-    -- Who has some need not look for what is due or ran out each time: that takes longer than the claim, and a queue on which
-    -- messages come one by one has nothing but such claims. The next one after 5 ms looks, and so does one that has nothing.
-    if has_some and not due then
+    has_some := coalesce(has_some, false);
+    -- A claim that has some messages need not look each time for what is due or expired: that takes longer than the claim, and
+    -- a queue on which messages come one by one has nothing but such claims. The next one after 5 ms looks, and so does one
+    -- that has nothing.
+    if has_some and not due or not penstock._look_again(lane_queue, count, has_some or not tends) then
       return;
     end if;
   end if;
   -- The long way: upkeep in passing, priorities, limits, groups, dead letters; and another look where it came back short.
-  return query select * from penstock._claim_special(claim.queue, count, claim.lease_seconds, claim.worker, has_some);
+  return query select * from penstock._claim_special(claim.queue, count, claim.lease_seconds, claim.worker, coalesce(has_some, false));
 end $$;
 $unroll$);
