@@ -171,13 +171,13 @@ create or replace function penstock._any_expired_{slot}(only_queue integer, afte
 returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
-  if pg_relation_size('penstock.leased_{slot}') > 0 then
+  if pg_relation_size('penstock.leased_{slot}', 'main') > bigint '0' then
     if exists (select from penstock.leased_{slot} l where l.lease_until > after and l.lease_until <= until
                and (only_queue is null or l.queue_id = only_queue)) then
       return true;
     end if;
   end if;
-  if pg_relation_size('penstock.grant_{slot}') > 0 then
+  if pg_relation_size('penstock.grant_{slot}', 'main') > bigint '0' then
     return exists (select from penstock.grant_{slot} g where g.lease_until > after and g.lease_until <= grants_until
                    and (only_queue is null or g.queue_id = only_queue));
   end if;
@@ -199,7 +199,7 @@ declare
   slot      integer;
   expired   boolean;
 begin
-  if pg_relation_size('penstock.scheduled') > 0 then
+  if pg_relation_size('penstock.scheduled', 'main') > bigint '0' then
     if exists (select from penstock.scheduled s where s.due_at > due_after and s.due_at <= started and (only_queue is null or s.queue_id = only_queue)) then
       return true;
     end if;

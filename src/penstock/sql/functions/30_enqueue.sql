@@ -13,9 +13,9 @@ begin
   from penstock.queue q
   where q.name = _enqueue_{slot}.queue and q.plain_in and _enqueue_{slot}.priority = any (q.priorities)
     -- Does somebody wait? See 29_wake.sql.
-    and case when pg_sequence_last_value(q.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6
-             then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-  returning id, pg_sequence_last_value('penstock.ring') % 10 <> {slot} or id >= pg_sequence_last_value('penstock.ring_until')
+    and case when pg_sequence_last_value(q.notify_register)::float8 <= date_part('epoch', clock_timestamp()) * float8 '1e6'
+             then penstock._wake(q.notify_register, q.waiting_register, q.name, 'ready') else true end
+  returning id, pg_sequence_last_value('penstock.ring') % bigint '10' <> bigint '{slot}' or id >= pg_sequence_last_value('penstock.ring_until')
   into new_id, turned;
   if turned then
     perform penstock._rotated({slot}, new_id);
@@ -36,7 +36,7 @@ create or replace function penstock.enqueue(
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  slot   integer := pg_sequence_last_value('penstock.ring') % 10;
+  slot   integer := (pg_sequence_last_value('penstock.ring') % bigint '10')::integer;
   new_id bigint;
 begin
   -- A message that is not plain is not inserted here. It goes the long way, where each thing is checked by name.

@@ -18,7 +18,10 @@ returns setof penstock.lease language plpgsql as $$
 declare
   places tid[];
 begin
-  if alone or pg_relation_size('penstock.grant_{slot}') = 0 then
+  if alone is not true then
+    alone := pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0';
+  end if;
+  if alone then
     -- What is handed out is what was deleted: a row that somebody changed since the statement began is locked in its new
     -- version, which the statement itself does not see and so cannot take.
     return query
@@ -63,7 +66,10 @@ declare
   places tid[];
 begin
   number := penstock._hold(until, number <> 0);
-  if alone or pg_relation_size('penstock.grant_{slot}') = 0 then
+  if alone is not true then
+    alone := pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0';
+  end if;
+  if alone then
     return query
     with held as (
       update penstock.lane_{slot} l set hold = number
@@ -118,10 +124,8 @@ set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmap
 declare
   moves       boolean := claim.count < 16;
   started     timestamptz := clock_timestamp();
-  now_us      bigint := date_part('epoch', started) * float8 '1e6';
-  ring        bigint;
   slot        integer;
-  older       text;    -- the segments in use before the current one that are still to be looked at
+  older       text;    -- if not only the current segment is looked at: those that are left, the current one last
   alone       boolean;
   lane_queue  integer;
   lane_rank   smallint;
@@ -129,34 +133,35 @@ declare
   until       timestamptz;
   number      bigint;  -- the claim's, if its messages move; 16 more if the queue keeps history
   tends       boolean; -- not the first claim of this session
-  sweep_at    bigint;
   due         boolean;
   n           integer;
   has_some    boolean;
 begin
   -- The short way, for a queue with one priority and nothing special about it: one look at the queue and its registers,
   -- and one statement that takes the messages and hands them out.
-  select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), pg_sequence_last_value('penstock.ring'),
+  -- The first claim of a session leaves upkeep to the others, unless it is overdue by a second: to plan the statements of
+  -- upkeep takes longer than the claim.
+  select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), (pg_sequence_last_value('penstock.ring') % bigint '10')::integer,
     started + interval '1 second' * coalesce(claim.lease_seconds, q.lease_seconds)::float8,
-    case when moves then penstock._lease_number() else 0 end + case when q.keep_history > 0 then 16 else 0 end,
-    pg_sequence_last_value(q.sweep_register), penstock._alone(),
-    case when current_setting('penstock.tends', true) = 'on' then true else set_config('penstock.tends', 'on', false) is null end
-  into lane_queue, lane_rank, lane_floor, ring, until, number, sweep_at, alone, tends
+    case when moves then penstock._lease_number() else bigint '0' end + case when q.keep_history > 0 then 16 else 0 end,
+    current_setting('penstock.alone', true) = 'on', current_setting('penstock.tends', true) = 'on',
+    date_part('epoch', started) * float8 '1e6' - case when current_setting('penstock.tends', true) = 'on' then float8 '0' else float8 '1e6' end
+      >= pg_sequence_last_value(q.sweep_register)::float8
+  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, tends, due
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
   if found then
-    -- The first claim of a session leaves upkeep to the others, unless it is overdue by a second: to plan the statements of
-    -- upkeep takes longer than the claim.
-    due := now_us >= case when tends then sweep_at else sweep_at + 1000000 end;
+    if tends is not true then
+      tends := set_config('penstock.tends', 'on', false) is null;
+    end if;
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
       lane_floor := (select pg_sequence_last_value(q.floors[1]) from penstock.queue q where q.id = lane_queue);
     end if;
-    slot := ring % bigint '10';
     -- A floor in the current segment's share of positions spares the look into older ones: beside a queue with a backlog
     -- in all eight, that would be most of the cost.
     if lane_floor <= pg_sequence_last_value('penstock.ring_until') - 32768 then
-      older := nullif(split_part((ring / 10)::text, '9', 2), '');
+      older := substring(pg_sequence_last_value('penstock.ring')::text from '9(.+)');
     end if;
     loop
       if older is not null then
@@ -172,14 +177,13 @@ begin
       --]
       end if;
       get diagnostics n = row_count;
-      count := count - n;
-      if count = 0 then
+      if n = count then
         return;
       end if;
+      count := count - n;
       has_some := has_some or n > 0;
-      exit when older is null;
       older := nullif(substr(older, 2), '');
-      slot := ring % bigint '10';
+      exit when older is null;
     end loop;
     has_some := coalesce(has_some, false);
     -- A claim that has some messages need not look each time for what is due or expired: that takes longer than the claim, and

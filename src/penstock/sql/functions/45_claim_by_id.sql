@@ -12,7 +12,7 @@ begin
   if strpos(derived, number) = 0 then
     raise exception 'penstock._derive_by_id: % does not number its leases by %', source, number;
   end if;
-  derived := replace(derived, number, number || ' + (-9223372036854775808)');
+  derived := replace(derived, number, number || ' + bigint ''-9223372036854775808''');
   derived := replace(derived, 'moves       boolean := claim.count < 16', 'moves boolean := true');
   derived := regexp_replace(derived, '\m_?(claim|claim_special|claim_dead)\M(?=[.(])', '_\1_by_id', 'g');
   execute derived;
