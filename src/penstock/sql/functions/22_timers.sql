@@ -17,7 +17,11 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return false;
   end if;
-  turned_up := penstock._run_timers(_look_again.queue_id, wanted) > 0;
+  -- Most claims that look find nothing: to ask first spares them the statements that move messages, and new sessions their planning.
+  turned_up := penstock._timers_due(_look_again.queue_id, clock_timestamp());
+  if turned_up then
+    turned_up := penstock._run_timers(_look_again.queue_id, wanted) > 0;
+  end if;
   if not has_some and not turned_up then
     select penstock._rescan(q) into turned_up from penstock.queue q
     where q.id = _look_again.queue_id and date_part('epoch', clock_timestamp()) * float8 '1e6' >= pg_sequence_last_value(q.rescan_register)::float8;
@@ -113,10 +117,6 @@ declare
   l        penstock.leased_0;
   n        integer;
 begin
-  -- Most claims that look find nothing. To ask first spares them the statements that move messages, and new sessions their planning.
-  if only_queue is not null and not penstock._timers_due(only_queue, started) then
-    return 0;
-  end if;
   due := penstock._release_due(only_queue, case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end,
                                started, piece);
   if due < piece and only_queue is null and now_us - margin > pg_sequence_last_value('penstock.due_floor') then
@@ -186,38 +186,61 @@ end $$;
 $unroll$);
 
 select penstock._unroll($unroll$
--- Is anything due, or has any lease expired? As _run_timers looks for it, of one queue or of all. Uses scheduled_due.
-create or replace function penstock._timers_due(only_queue integer default null, started timestamptz default clock_timestamp()) returns boolean language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-#variable_conflict use_column
+-- The same for all segments that may hold rows.
+create or replace function penstock._any_expired(only_queue integer, after timestamptz, until timestamptz, grants_until timestamptz)
+returns boolean language plpgsql as $$
 declare
-  rescan    boolean := only_queue is null and date_part('epoch', started) * 1e6 >= pg_sequence_last_value('penstock.timer_rescan_at');
-  due_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end;
-  ran_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end;
-  -- Most grants have nothing left to look for: half a second's are worth a look in passing, one is not.
-  grants_until timestamptz := case when only_queue is null then started - interval '500 milliseconds' else started end;
-  slot      integer;
-  expired   boolean;
+  slot    integer;
+  expired boolean;
 begin
-  if pg_relation_size('penstock.scheduled', 'main') > bigint '0' then
-    if exists (select from penstock.scheduled s where s.due_at > due_after and s.due_at <= started and (only_queue is null or s.queue_id = only_queue)) then
-      return true;
-    end if;
-  end if;
-  foreach slot in array penstock._used_slots() loop
+  foreach slot in array penstock._slots_by_age() loop
     --[ slot
-    expired := penstock._any_expired_{slot}(only_queue, ran_after, started, grants_until);
+    expired := penstock._any_expired_{slot}(only_queue, after, until, grants_until);
     --]
     if expired then
       return true;
     end if;
   end loop;
+  return false;
+end $$;
+$unroll$);
+
+-- Is anything due, or has any lease expired? As _run_timers looks for it. Uses scheduled_due.
+create or replace function penstock._timers_due() returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  started   timestamptz := clock_timestamp();
+  rescan    boolean := date_part('epoch', started) * 1e6 >= pg_sequence_last_value('penstock.timer_rescan_at');
+  due_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end;
+  ran_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end;
+begin
+  if exists (select from penstock.scheduled s where s.due_at > due_after and s.due_at <= started) then
+    return true;
+  end if;
+  -- Most grants have nothing left to look for: half a second's are worth a look, one is not.
+  if penstock._any_expired(null, ran_after, started, started - interval '500 milliseconds') then
+    return true;
+  end if;
   if rescan then
     perform penstock._rest_timers(started);
   end if;
   return false;
 end $$;
-$unroll$);
+
+-- The same for one queue, above the timers' floors. Uses scheduled_queue.
+create or replace function penstock._timers_due(only_queue integer, until timestamptz) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+begin
+  if pg_relation_size('penstock.scheduled', 'main') > bigint '0' then
+    if exists (select from penstock.scheduled s where s.queue_id = only_queue and s.due_at <= until
+               and s.due_at > to_timestamp(pg_sequence_last_value('penstock.due_floor')::float8 / float8 '1e6')) then
+      return true;
+    end if;
+  end if;
+  return penstock._any_expired(only_queue, to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6'), until, until);
+end $$;
 
 select penstock._unroll($unroll$
 -- Due messages, and the tickets of groups that are due, go to the end of their lanes. Uses scheduled_due.
