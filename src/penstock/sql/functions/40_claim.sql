@@ -10,7 +10,7 @@ $$;
 -- takes them in one statement. Any other claim picks them first, with _pick; unless no claim has held messages in this segment
 -- since it was truncated, because there is nothing then that a claim could lock by mistake. (A first claim that holds some at this very
 -- moment may be waited for until the end of this transaction. That is one statement in the life of a segment.)
-select penstock._for_each_segment(replace($unroll$
+select penstock._for_each_segment(replace(replace($unroll$
 -- Moves them to leased_N. number: of the claim, with 16 added if the queue keeps history.
 create or replace function penstock._claim_moved_{slot}(lane_queue integer, lane_rank smallint, lane_floor bigint, wanted integer, queue_name text,
   claimed_by text, started timestamptz, until timestamptz, number bigint, alone boolean)
@@ -64,9 +64,11 @@ create or replace function penstock._claim_held_{slot}(lane_queue integer, lane_
 returns setof penstock.lease language plpgsql as $$
 #variable_conflict use_column
 declare
-  places tid[];
+  places      tid[];
+  tokens_from bigint;
 begin
   number := penstock._hold(until, number <> 0);
+  tokens_from := penstock._held_from(penstock._hold_mark(number)) + {slot};
   if alone is not true then
     alone := pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0';
   end if;
@@ -74,12 +76,12 @@ begin
     return query
     with held as (
       update penstock.lane_{slot} l set hold = number
-      where l.ctid = any ({ready})
+      where l.ctid = any ({ready_in_reach})
       returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error),
     granted as (
       insert into penstock.grant_{slot} (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position, worker)
       select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claimed_by from held h having count(*) > 0)
-    select h.id, penstock._held_from(penstock._hold_mark(number)) + {slot} + penstock._held_at(h.place), queue_name,
+    select h.id, tokens_from + penstock._held_at(h.place), queue_name,
       case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
       case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key,
       lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until, null::timestamptz, h.last_error, null::text
@@ -96,19 +98,22 @@ begin
     granted as (
       insert into penstock.grant_{slot} (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position, worker)
       select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claimed_by from held h having count(*) > 0)
-    select h.id, penstock._held_from(penstock._hold_mark(number)) + {slot} + penstock._held_at(h.place), queue_name,
+    select h.id, tokens_from + penstock._held_at(h.place), queue_name,
       case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
       case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key,
       lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until, null::timestamptz, h.last_error, null::text
     from held h order by h.position;
   end if;
 end $$;
-$unroll$, '{ready}', $ready$array(
+$unroll$, '{ready_in_reach}', replace(v.ready, '{reach}', $reach$
+          -- A token has room for so many blocks. CASE keeps the planner from a scan of the table by ctid.
+          and case when r.ctid < '(16777216,0)' then true end$reach$)), '{ready}', replace(v.ready, '{reach}', '')))
+from (values ($ready$array(
         select r.ctid from penstock.lane_{slot} r
         where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-          -- The queue may have got its first group or time to live since we looked at it; and a token has room for so many blocks.
-          and (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)'
-        order by r.position limit wanted for update skip locked)$ready$));
+          -- The queue may have got its first group or time to live since we looked at it.
+          and (r.group_key, r.expires_at) is null{reach}
+        order by r.position limit wanted for update skip locked)$ready$)) v (ready);
 
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Many at
 -- once are held where they are, which writes a third of what it takes to move them; a few at once, those that are claimed by
