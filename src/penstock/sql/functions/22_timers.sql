@@ -4,7 +4,8 @@
 -- A claim came back short by so many: look for what is due, what ran out, and what a floor may hide. Takes no more than
 -- the claim will take itself: the rest would stay out of everybody's reach until this transaction ends. Below the floors it looks only if the
 -- claim has nothing else: who has some should not wait for that, as it is found in passing too. True if something turned up.
-create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean language plpgsql as $$
+create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
   return penstock._look_again(q.id, wanted, has_some);
 end $$;
@@ -12,17 +13,24 @@ end $$;
 create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
+  started   timestamptz := clock_timestamp();
+  due_after timestamptz;
   turned_up boolean;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return false;
   end if;
-  -- Most claims that look find nothing: to ask first spares them the statements that move messages, and new sessions their planning.
-  turned_up := penstock._timers_due(_look_again.queue_id, clock_timestamp());
-  if turned_up then
+  -- Most claims that look find nothing: to ask first spares them the statements that move messages, and new sessions their
+  -- planning. A table without blocks is not asked. The planner settings are the claim's.
+  if pg_relation_size('penstock.scheduled', 'main') > bigint '0' then
+    due_after := to_timestamp(pg_sequence_last_value('penstock.due_floor')::float8 / float8 '1e6');
+    turned_up := exists (select from penstock.scheduled s where s.queue_id = _look_again.queue_id and s.due_at > due_after and s.due_at <= started);
+  end if;
+  if turned_up or penstock._any_expired(_look_again.queue_id, to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6'),
+                                        started, started) then
     turned_up := penstock._run_timers(_look_again.queue_id, wanted) > 0;
   end if;
-  if not has_some and not turned_up then
+  if not has_some and turned_up is not true then
     select penstock._rescan(q) into turned_up from penstock.queue q
     where q.id = _look_again.queue_id and date_part('epoch', clock_timestamp()) * float8 '1e6' >= pg_sequence_last_value(q.rescan_register)::float8;
   end if;
@@ -226,20 +234,6 @@ begin
     perform penstock._rest_timers(started);
   end if;
   return false;
-end $$;
-
--- The same for one queue, above the timers' floors. Uses scheduled_queue.
-create or replace function penstock._timers_due(only_queue integer, until timestamptz) returns boolean language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-#variable_conflict use_column
-begin
-  if pg_relation_size('penstock.scheduled', 'main') > bigint '0' then
-    if exists (select from penstock.scheduled s where s.queue_id = only_queue and s.due_at <= until
-               and s.due_at > to_timestamp(pg_sequence_last_value('penstock.due_floor')::float8 / float8 '1e6')) then
-      return true;
-    end if;
-  end if;
-  return penstock._any_expired(only_queue, to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6'), until, until);
 end $$;
 
 select penstock._unroll($unroll$
