@@ -19,10 +19,7 @@ returns setof penstock.lease language plpgsql as $$
 declare
   places tid[];
 begin
-  if alone is not true then
-    alone := pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0';
-  end if;
-  if alone then
+  if (case when alone then true else pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0' end) then
     -- What is handed out is what was deleted: a row that somebody changed since the statement began is locked in its new
     -- version, which the statement itself does not see and so cannot take.
     return query
@@ -69,10 +66,7 @@ declare
 begin
   number := penstock._hold(until, number <> 0);
   tokens_from := penstock._held_from(penstock._hold_mark(number)) + {slot};
-  if alone is not true then
-    alone := pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0';
-  end if;
-  if alone then
+  if (case when alone then true else pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0' end) then
     return query
     with held as (
       update penstock.lane_{slot} l set hold = number
@@ -150,16 +144,14 @@ begin
   select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), (pg_sequence_last_value('penstock.ring') % bigint '10')::integer,
     started + interval '1 second' * coalesce(claim.lease_seconds, q.lease_seconds)::float8,
     case when moves then (nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32 else bigint '0' end + case when q.keep_history > 0 then 16 else 0 end,
-    current_setting('penstock.alone', true) = 'on', current_setting('penstock.tends', true) = 'on',
+    current_setting('penstock.alone', true) = 'on',
     date_part('epoch', started) * float8 '1e6' - case when current_setting('penstock.tends', true) = 'on' then float8 '0' else float8 '1e6' end
-      >= pg_sequence_last_value(q.sweep_register)::float8
-  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, tends, due
+      >= pg_sequence_last_value(q.sweep_register)::float8,
+    case when current_setting('penstock.tends', true) = 'on' then true else set_config('penstock.tends', 'on', false) is null end
+  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
   if found then
-    if tends is not true then
-      tends := set_config('penstock.tends', 'on', false) is null;
-    end if;
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
       lane_floor := (select pg_sequence_last_value(q.floors[1]) from penstock.queue q where q.id = lane_queue);
@@ -168,11 +160,9 @@ begin
     -- in all eight, that would be most of the cost.
     if lane_floor <= pg_sequence_last_value('penstock.ring_until') - 32768 then
       older := substring(pg_sequence_last_value('penstock.ring')::text from '9(.+)');
+      slot := left(older, 1);
     end if;
     loop
-      if older is not null then
-        slot := left(older, 1);
-      end if;
       if moves then
       --[ slot
       return query select * from penstock._claim_moved_{slot}(lane_queue, lane_rank, lane_floor, count, claim.queue, claim.worker, started, until, number, alone);
@@ -190,12 +180,18 @@ begin
       has_some := has_some or n > 0;
       older := nullif(substr(older, 2), '');
       exit when older is null;
+      slot := left(older, 1);
     end loop;
     has_some := coalesce(has_some, false);
     -- A claim that has some messages need not look each time for what is due or expired: that takes longer than the claim, and
     -- a queue on which messages come one by one has nothing but such claims. The next one after 5 ms looks, and so does one
     -- that has nothing.
-    if has_some and not due or not penstock._look_again(lane_queue, count, has_some or not tends) then
+    if has_some and not due then
+      return;
+    end if;
+    -- The queue may have got its first group, time to live or second priority since we looked at it.
+    if not penstock._look_again(lane_queue, count, has_some or not tends)
+       and exists (select from penstock.queue q where q.id = lane_queue and q.plain_out) then
       return;
     end if;
   end if;
