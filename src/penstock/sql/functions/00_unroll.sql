@@ -1,7 +1,7 @@
 -- Runs a CREATE statement after writing out, for each of the nine segments, what stands between the lines --[ and
 -- --], with {slot} replaced by the segment's number. PL/pgSQL keeps the plans of static statements only, and a plan made
 -- anew costs more than the statement it is for: so each segment gets a statement of its own, from one text.
--- After "--[ slot" the statements are the leaves of an IF on the variable slot, four comparisons deep: every expression
+-- After "--[ slot" the statements are the leaves of an IF on the variable slot, three or four comparisons deep: every expression
 -- evaluated costs about a microsecond, once a transaction, and a CASE would need up to nine.
 -- {envelope} stands for the columns that every message has, {leased} for those of leased_N.
 create or replace function penstock._unroll(template text) returns void language plpgsql as $$
@@ -27,10 +27,21 @@ end $$;
 
 create or replace function penstock._branch(leaf text, low integer, high integer) returns text language plpgsql as $$
 declare
-  middle integer := (low + high) / 2;
+  middle integer := (low + high - 1) / 2;
 begin
   if low = high then
     return replace(leaf, '{slot}', low::text);
   end if;
   return format(E'if slot <= %s then %s\nelse %s\nend if;', middle, penstock._branch(leaf, low, middle), penstock._branch(leaf, middle + 1, high));
+end $$;
+
+-- Creates nine functions from one text, one for each segment: {slot} is the segment's number. A session compiles a whole
+-- PL/pgSQL function the first time it calls it, so a statement that is written out nine times in one function costs the
+-- first call nine times its text. With one function for each segment a session compiles only those it uses.
+-- A call from function to function costs 0.5 us, and 4 us if it returns rows.
+create or replace function penstock._for_each_segment(template text) returns void language plpgsql as $$
+begin
+  for slot in 0 .. 8 loop
+    perform penstock._unroll(replace(template, '{slot}', slot::text));
+  end loop;
 end $$;

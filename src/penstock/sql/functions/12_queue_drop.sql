@@ -109,6 +109,8 @@ begin
   delete from penstock.lane_{slot} t where t.queue_id = q.id;
   delete from penstock.leased_{slot} t where t.queue_id = q.id;
   --]
+  -- After the leases: a transaction that archives one of them has ended by now.
+  delete from penstock.pgmq_archive t where t.queue_id = q.id;
   delete from penstock.queue t where t.id = q.id;
   foreach register in array q.floors || q.sweep_register || q.rescan_register || q.generation_register || q.mark_register
       || q.settled_register || q.lanes_register || q.throughput_register || q.depth_register || q.notify_register || q.waiting_register loop

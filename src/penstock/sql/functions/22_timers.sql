@@ -3,23 +3,42 @@
 -- A claim came back short by so many: it looks for due messages and expired leases. It moves no more than it will take
 -- itself: the rest would stay out of everybody's reach until this transaction ends. A claim that found nothing at all also
 -- runs the safety net, once a second at most. True if something turned up.
-create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean language plpgsql as $$
+create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return penstock._look_again(q.id, wanted, has_some, true);
+end $$;
+
+create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean, may_rescan boolean) returns boolean language plpgsql as $$
+#variable_conflict use_column
 declare
+  started   timestamptz := clock_timestamp();
+  due_after timestamptz;
   turned_up boolean;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return false;
   end if;
-  turned_up := penstock._run_timers(q.id, wanted) > 0;
-  if has_some or turned_up then
-    return turned_up;
-  elsif penstock._has_announced(q.id) then
-    -- Messages of this transaction: a floor may have passed them, as nobody else can see them yet.
-    return penstock._rescan(q, false);
-  elsif date_part('epoch', clock_timestamp()) * 1e6 >= pg_sequence_last_value(q.rescan_register) then
-    return penstock._rescan(q, true);
+  -- Most claims that look find nothing: to ask first spares them the statements that move messages, and new sessions their
+  -- planning. A table without blocks is not asked. The planner settings are the claim's.
+  if pg_relation_size('penstock.scheduled', 'main') > bigint '0' then
+    due_after := to_timestamp(pg_sequence_last_value('penstock.due_floor')::float8 / float8 '1e6');
+    turned_up := exists (select from penstock.scheduled s where s.queue_id = _look_again.queue_id and s.due_at > due_after and s.due_at <= started);
   end if;
-  return turned_up;
+  if turned_up or penstock._any_expired(_look_again.queue_id, to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6'),
+                                        started, started) then
+    turned_up := penstock._run_timers(_look_again.queue_id, wanted) > 0;
+  end if;
+  if not has_some and turned_up is not true then
+    if penstock._has_announced(_look_again.queue_id) then
+      -- Messages of this transaction: a floor may have passed them, as nobody else can see them yet.
+      select penstock._rescan(penstock._with_lanes(q), false) into turned_up from penstock.queue q where q.id = _look_again.queue_id;
+    elsif may_rescan then
+      select penstock._rescan(penstock._with_lanes(q), true) into turned_up from penstock.queue q
+      where q.id = _look_again.queue_id and date_part('epoch', clock_timestamp()) * float8 '1e6' >= pg_sequence_last_value(q.rescan_register)::float8;
+    end if;
+  end if;
+  return coalesce(turned_up, false);
 end $$;
 
 -- What claims do in passing, each thing on its own clock: floors every 5 ms, upkeep, and the safety net.
@@ -148,8 +167,48 @@ create or replace function penstock._rest_timers(started timestamptz) returns vo
     (date_part('epoch', started) * 1e6 + least(1000000, greatest(500000, 50 * 1e6 * date_part('epoch', clock_timestamp() - started))))::bigint)
 $$;
 
+select penstock._for_each_segment($unroll$
+-- Has a lease in this segment expired, of a queue or of any? Where a table has no blocks there is no need to plan a look at it.
+-- Uses leased_N_until, grant_N_until.
+create or replace function penstock._any_expired_{slot}(only_queue integer, after timestamptz, until timestamptz, grants_until timestamptz)
+returns boolean language plpgsql as $$
+#variable_conflict use_column
+begin
+  if pg_relation_size('penstock.leased_{slot}', 'main') > bigint '0' then
+    if exists (select from penstock.leased_{slot} l where l.lease_until > after and l.lease_until <= until
+               and (only_queue is null or l.queue_id = only_queue)) then
+      return true;
+    end if;
+  end if;
+  if pg_relation_size('penstock.grant_{slot}', 'main') > bigint '0' then
+    return exists (select from penstock.grant_{slot} g where g.lease_until > after and g.lease_until <= grants_until
+                   and (only_queue is null or g.queue_id = only_queue));
+  end if;
+  return false;
+end $$;
+$unroll$);
+
 select penstock._unroll($unroll$
--- Is anything due, or has any lease run out? As _run_timers looks for it. Uses scheduled_due, leased_N_until, grant_N_until.
+-- The same for all segments that may hold rows.
+create or replace function penstock._any_expired(only_queue integer, after timestamptz, until timestamptz, grants_until timestamptz)
+returns boolean language plpgsql as $$
+declare
+  slot integer;
+begin
+  foreach slot in array penstock._slots_by_age() loop
+    -- The overflow segment is empty most of the time.
+    continue when slot = 0 and pg_relation_size('penstock.leased_0', 'main') + pg_relation_size('penstock.grant_0', 'main') = bigint '0';
+    --[ slot
+    if penstock._any_expired_{slot}(only_queue, after, until, grants_until) then
+      return true;
+    end if;
+    --]
+  end loop;
+  return false;
+end $$;
+$unroll$);
+
+-- Is anything due, or has any lease expired? As _run_timers looks for it. Uses scheduled_due.
 create or replace function penstock._timers_due() returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -158,26 +217,21 @@ declare
   rescan    boolean := date_part('epoch', started) * 1e6 >= pg_sequence_last_value('penstock.timer_rescan_at');
   due_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end;
   ran_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end;
-  slot      integer;
 begin
   if exists (select from penstock.scheduled s where s.due_at > due_after and s.due_at <= started) then
     return true;
   end if;
-  foreach slot in array penstock._used_slots() loop
-    --[ slot
-    if exists (select from penstock.leased_{slot} l where l.lease_until > ran_after and l.lease_until <= started)
-       -- Most grants have nothing left to look for: half a second's are worth a look, one is not.
-       or exists (select from penstock.grant_{slot} g where g.lease_until > ran_after and g.lease_until <= started - interval '500 milliseconds') then
-      return true;
-    end if;
-    --]
-  end loop;
+  -- Most grants have nothing left to look for: half a second's are worth a look, one is not.
+  if penstock._any_expired(null, ran_after, started, started - interval '500 milliseconds') then
+    return true;
+  end if;
   if rescan then
     perform penstock._rest_timers(started);
   end if;
   return false;
 end $$;
 
+select penstock._unroll($unroll$
 -- Due messages, and the tickets of groups that are due, go to the end of their lanes. Uses scheduled_due.
 create or replace function penstock._release_due(only_queue integer, after timestamptz, until timestamptz, piece integer)
 returns integer language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$

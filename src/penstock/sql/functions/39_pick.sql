@@ -7,8 +7,8 @@
 -- are given back, by rolling back to where we began, and it looks again. plain: only messages that a claim may hand out as
 -- they are. One statement finds and locks them; another looks whether the same (sub)transaction locked rows on the way
 -- that somebody holds.
-select penstock._unroll(replace($unroll$
-create or replace function penstock._pick(slot integer, lane_queue integer, lane_rank smallint, floor bigint, wanted integer, plain boolean, alone boolean) returns tid[]
+select penstock._for_each_segment(replace($unroll$
+create or replace function penstock._pick_{slot}(lane_queue integer, lane_rank smallint, floor bigint, wanted integer, plain boolean, alone boolean) returns tid[]
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -16,19 +16,15 @@ declare
   clean  boolean;
 begin
   if alone then
-    --[ slot
     return {ready};
-    --]
   end if;
   for turn in 1 .. 100 loop
     begin
-      --[ slot
       places := {ready};
       select not exists (select from penstock.lane_{slot} l where l.queue_id = lane_queue and l.priority = lane_rank and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807 else last.position end
                          and l.hold <> 0 and l.xmax = last.xmax) into clean
       from penstock.lane_{slot} last where last.ctid = places[cardinality(places)];
-      --]
       if clean then
         return places;
       end if;
@@ -44,3 +40,13 @@ $unroll$, '{ready}', $ready$array(
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
       order by r.position limit wanted for update skip locked)$ready$));
+
+select penstock._unroll($unroll$
+create or replace function penstock._pick(slot integer, lane_queue integer, lane_rank smallint, floor bigint, wanted integer, plain boolean, alone boolean) returns tid[]
+language plpgsql as $$
+begin
+  --[ slot
+  return penstock._pick_{slot}(lane_queue, lane_rank, floor, wanted, plain, alone);
+  --]
+end $$;
+$unroll$);

@@ -6,13 +6,13 @@
 -- the other, and no claim pays for a parameter that most never use.
 create or replace function penstock._derive_by_id(source regprocedure) returns void language plpgsql as $$
 declare
-  number  constant text := 'penstock._lease_number()';
+  numbers constant text := '(penstock\._lease_number\(\)|\(nextval\(''penstock\.lease_number''\)[^\n]*?\* 32)';
   derived text := pg_get_functiondef(source);
 begin
-  if strpos(derived, number) = 0 then
-    raise exception 'penstock._derive_by_id: % does not number its leases by %', source, number;
+  if derived !~ numbers then
+    raise exception 'penstock._derive_by_id: % does not number its leases by penstock._lease_number()', source;
   end if;
-  derived := replace(derived, number, number || ' + (-9223372036854775808)');
+  derived := regexp_replace(derived, numbers, '\1 + bigint ''-9223372036854775808''', 'g');
   derived := replace(derived, 'moves       boolean := claim.count < 16', 'moves boolean := true');
   derived := regexp_replace(derived, '\m_?(claim|claim_special|claim_dead)\M(?=[.(])', '_\1_by_id', 'g');
   execute derived;

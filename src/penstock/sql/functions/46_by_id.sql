@@ -178,7 +178,7 @@ declare
   lease_token bigint;
 begin
   select * into q from penstock.queue t where t.id = m.queue_id;
-  lease_token := penstock._lease_number() + (-9223372036854775808) + case when q.keep_history > 0 then 16 else 0 end + slot;
+  lease_token := penstock._lease_number() + bigint '-9223372036854775808' + case when q.keep_history > 0 then 16 else 0 end + slot;
   --[ slot
   insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)

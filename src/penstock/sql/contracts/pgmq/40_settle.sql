@@ -10,7 +10,7 @@ set plan_cache_mode = force_generic_plan as $$
 declare
   ring    bigint := pg_sequence_last_value('penstock.ring');
   older   text;
-  slot    integer := ring % 10;
+  slot    integer := ring % bigint '10';
   missing integer := cardinality(msg_ids);
   n       integer;
 begin
@@ -41,7 +41,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set enab
 declare
   ring  bigint := pg_sequence_last_value('penstock.ring');
   older text;
-  slot  integer := ring % 10;
+  slot  integer := ring % bigint '10';
 begin
   loop
     --[ slot
@@ -67,11 +67,47 @@ begin
   return query select e.msg_id from pgmq._end(queue_name, msg_ids, true) e;
 end $$;
 
-create or replace function pgmq.archive(queue_name text, msg_id bigint) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+-- Archives what a reader has in hand in this segment, in one statement, if there is no more to it.
+select penstock._for_each_segment($unroll$
+create or replace function pgmq._archive_{slot}(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
+#variable_conflict use_column
 begin
+  with gone as (
+    delete from penstock.leased_{slot} l
+    where l.token < 0 and l.token & 16 = 0 and l.id = _archive_{slot}.msg_id and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
+    returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes, l.headers)
+  insert into penstock.pgmq_archive (queue_id, msg_id, read_ct, enqueued_at, last_read_at, vt, message, headers)
+  select g.queue_id, g.id, g.attempt, g.enqueued_at, g.claimed_at, g.lease_until,
+    case when g.payload is null then to_jsonb(encode(g.payload_bytes, 'base64')) else g.payload end, g.headers from gone g;
+  return found;
+end $$;
+$unroll$);
+
+select penstock._unroll($unroll$
+create or replace function pgmq.archive(queue_name text, msg_id bigint) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  ring     bigint := pg_sequence_last_value('penstock.ring');
+  older    text;
+  slot     integer := ring % bigint '10';
+  archived boolean;
+begin
+  loop
+    --[ slot
+    archived := pgmq._archive_{slot}(queue_name, msg_id);
+    --]
+    if archived then
+      return true;
+    end if;
+    older := coalesce(older, reverse(translate((ring / 10)::text, '9', '')));
+    exit when older = '';
+    slot := left(older, 1);
+    older := substr(older, 2);
+  end loop;
   return exists (select from pgmq._end(queue_name, array[msg_id], true));
 end $$;
+$unroll$);
 
 -- Ends messages, read or not: done if somebody has read them, cancelled if not; history has them where the queue keeps it.
 create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean) returns setof pgmq.message_record language plpgsql as $$
