@@ -204,7 +204,9 @@ def test_a_claim_that_commits_after_its_lease_gives_its_message_back(
 class Play:
     """Blocks that come and go at random, beside traffic and sweeps."""
 
-    def __init__(self, seed: int, engine: Any, caller: Callable[..., Any], sweeper: Sweeper) -> None:
+    def __init__(
+        self, seed: int, engine: Any, caller: Callable[..., Any], sweeper: Sweeper
+    ) -> None:
         self.random = random.Random(seed)
         self.engine = engine
         self.sweeper = sweeper

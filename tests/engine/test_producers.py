@@ -115,7 +115,9 @@ class Crowd:
         self.until = time.monotonic() + seconds
         self.errors: list[BaseException] = []
 
-    def run(self, count: int, act: Callable[[psycopg.Connection[Any], random.Random], None]) -> None:
+    def run(
+        self, count: int, act: Callable[[psycopg.Connection[Any], random.Random], None]
+    ) -> None:
         def body(seed: int) -> None:
             chance = random.Random(seed)
             try:

@@ -102,7 +102,9 @@ def test_a_burst_gives_its_space_back_though_few_messages_follow(engine: Any) ->
     engine.create("work")
     payload = '{"k": "' + "x" * 900 + '"}'
     for _ in range(10):
-        query = "select count(*) from penstock.enqueue_many('work', array_fill(%s::jsonb, array[4000]))"
+        query = (
+            "select count(*) from penstock.enqueue_many('work', array_fill(%s::jsonb, array[4000]))"
+        )
         engine.value(query, payload)
     assert engine.bytes() > 2**25
     while leases := engine.claim("work", 5000):

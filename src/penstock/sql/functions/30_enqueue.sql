@@ -1,37 +1,3 @@
--- The plain message, in one statement that finds the queue and inserts: half the cost of doing it in two. Returns null
--- where the queue or the message is not plain. The caller has checked everything about the message but its priority.
--- A transaction block joins its generation and wakes waiters at commit: see 24_at_commit.sql, and _in_block there. A statement in
--- autocommit does both before it takes a position. It has joined the right generation if none has begun since.
-select penstock._for_each_segment($unroll$
-create or replace function penstock._enqueue_{slot}(queue text, payload jsonb, priority integer) returns bigint language plpgsql as $$
-#variable_conflict use_column
-declare
-  -- How many generations have begun and are over; -1 in a transaction block. In one expression: each costs a microsecond.
-  over       bigint := case when statement_timestamp() > transaction_timestamp() + interval '30 microseconds' or pg_current_xact_id_if_assigned() is not null
-                            then bigint '-1' else pg_sequence_last_value('penstock.flips_over') end;
-  new_id     bigint;
-  lane_queue integer;
-  special    boolean;
-begin
-  insert into penstock.lane_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
-  select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, _enqueue_{slot}.priority, 0,
-    q.max_attempts, _enqueue_{slot}.payload
-  from penstock.queue q
-  where q.name = _enqueue_{slot}.queue and q.plain_in and _enqueue_{slot}.priority = any (q.priorities)
-    and (over < bigint '0'
-         or pg_try_advisory_xact_lock_shared(1885695616 + (pg_sequence_last_value(q.generation_register) & bigint '7')::integer, q.id)
-            and case when pg_sequence_last_value(q.notify_register)::float8 <= date_part('epoch', clock_timestamp()) * float8 '1e6'
-                     then penstock._wake(q.notify_register, q.waiting_register, q.name, 'ready') else true end)
-  returning id, queue_id, pg_sequence_last_value('penstock.flips_begun') <> over
-    or pg_sequence_last_value('penstock.ring') % bigint '10' <> bigint '{slot}' or id >= pg_sequence_last_value('penstock.ring_until')
-  into new_id, lane_queue, special;
-  if special then
-    perform penstock._put_special({slot}, new_id, lane_queue, _enqueue_{slot}.priority, over < bigint '0');
-  end if;
-  return new_id;
-end $$;
-$unroll$);
-
 -- Puts one message into a queue, in the caller's transaction. Returns its id; with on_conflict replace or skip, the
 -- id of the waiting message that has the key.
 -- Locks until commit: ROW EXCLUSIVE on one segment; the queue's generation, shared; with a key, the row of that key; with
@@ -44,20 +10,41 @@ create or replace function penstock.enqueue(
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  slot   integer := (pg_sequence_last_value('penstock.ring') % bigint '10')::integer;
-  new_id bigint;
+  slot       integer := (pg_sequence_last_value('penstock.ring') % bigint '10')::integer;
+  -- How many generations have begun and are over; -1 in a transaction block (see _in_block). In one expression: each costs a microsecond.
+  over       bigint := case when statement_timestamp() > transaction_timestamp() + interval '30 microseconds' or pg_current_xact_id_if_assigned() is not null
+                            then bigint '-1' else pg_sequence_last_value('penstock.flips_over') end;
+  new_id     bigint;
+  lane_queue integer;
+  special    boolean;
 begin
-  -- A message that is not plain is not inserted here. It takes the longer path, where each thing is checked by name.
+  -- The plain message, in one statement that finds the queue and inserts: half the cost of doing it in two. A message that
+  -- is not plain is not inserted here. It takes the longer path, where each thing is checked by name. A transaction block
+  -- joins its generation and wakes waiters at commit: see 24_at_commit.sql. A statement in autocommit does both before it
+  -- takes a position. It has joined the right generation if none has begun since.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl,
       enqueue.max_attempts) is null
      and pg_column_size(enqueue.payload) <= 1000 and on_conflict = 'replace' and unique_while = 'waiting' then
     --[ slot
-    new_id := penstock._enqueue_{slot}(enqueue.queue, enqueue.payload, enqueue.priority);
+    insert into penstock.lane_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
+    select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
+      q.max_attempts, enqueue.payload
+    from penstock.queue q
+    where q.name = enqueue.queue and q.plain_in and enqueue.priority = any (q.priorities)
+      and (over < bigint '0'
+           or pg_try_advisory_xact_lock_shared(1885695616 + (pg_sequence_last_value(q.generation_register) & bigint '7')::integer, q.id)
+              and case when pg_sequence_last_value(q.notify_register)::float8 <= date_part('epoch', clock_timestamp()) * float8 '1e6'
+                       then penstock._wake(q.notify_register, q.waiting_register, q.name, 'ready') else true end)
+    returning id, queue_id, pg_sequence_last_value('penstock.flips_begun') <> over
+      or pg_sequence_last_value('penstock.ring') % bigint '10' <> bigint '{slot}' or id >= pg_sequence_last_value('penstock.ring_until')
+    into new_id, lane_queue, special;
     --]
   end if;
-  if new_id is null then
+  if special is null then
     return penstock._enqueue_checked(enqueue.queue, enqueue.payload, enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.priority,
       enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl, enqueue.max_attempts, on_conflict, unique_while);
+  elsif special then
+    perform penstock._put_special(slot, new_id, lane_queue, enqueue.priority, over < bigint '0');
   end if;
   return new_id;
 end $$;

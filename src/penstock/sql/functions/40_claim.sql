@@ -6,113 +6,12 @@ create or replace function penstock._lease_number() returns bigint language sql 
   select (nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32
 $$;
 
--- The statements that take messages of a lane in a segment and hand them out. A claim that is alone in its transaction picks and
--- takes them in one statement. Any other claim picks them first, with _pick. A statement in autocommit need not, if no claim has
--- held messages in this segment since it was truncated: there is nothing then that it could lock by mistake.
-select penstock._for_each_segment(replace(replace($unroll$
--- Moves them to leased_N. number: of the claim, with 16 added if the queue keeps history.
-create or replace function penstock._claim_moved_{slot}(lane_queue integer, lane_rank smallint, lane_floor bigint, wanted integer, queue_name text,
-  claimed_by text, started timestamptz, until timestamptz, number bigint, alone boolean)
-returns setof penstock.lease language plpgsql as $$
-#variable_conflict use_column
-declare
-  places tid[];
-begin
-  if (case when alone then true when statement_timestamp() > transaction_timestamp() + interval '30 microseconds' then false
-           else pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0' end) then
-    -- What is handed out is what was deleted: a row that somebody changed since the statement began is locked in its new
-    -- version, which the statement itself does not see and so cannot take.
-    return query
-    with gone as (
-      delete from penstock.lane_{slot} where ctid = any ({ready})
-      returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key, headers, payload, payload_bytes,
-        last_error)
-    insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
-    select number + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
-      t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claimed_by, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-    from gone t order by t.position
-    returning l.id, l.token, queue_name, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
-      l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, null::timestamptz, l.last_error, null::text;
-    return;
-  end if;
-  places := penstock._pick_{slot}(lane_queue, lane_rank, lane_floor, wanted, true, false);
-  if places <> '{}' then
-    return query
-    with gone as (
-      delete from penstock.lane_{slot} where ctid = any (places)
-      returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key, headers, payload, payload_bytes,
-        last_error)
-    insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
-    select number + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
-      t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claimed_by, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-    from gone t order by t.position
-    returning l.id, l.token, queue_name, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
-      l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, null::timestamptz, l.last_error, null::text;
-  end if;
-end $$;
-
--- Holds them where they are. number: 16 if the queue keeps history.
-create or replace function penstock._claim_held_{slot}(lane_queue integer, lane_rank smallint, lane_floor bigint, wanted integer, queue_name text,
-  claimed_by text, started timestamptz, until timestamptz, number bigint, alone boolean)
-returns setof penstock.lease language plpgsql as $$
-#variable_conflict use_column
-declare
-  places      tid[];
-  tokens_from bigint;
-begin
-  number := penstock._hold(until, number <> 0);
-  tokens_from := penstock._held_from(penstock._hold_mark(number)) + {slot};
-  if (case when alone then true when statement_timestamp() > transaction_timestamp() + interval '30 microseconds' then false
-           else pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0' end) then
-    return query
-    with held as (
-      update penstock.lane_{slot} l set hold = number
-      where l.ctid = any ({ready_in_reach})
-      returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error),
-    granted as (
-      insert into penstock.grant_{slot} (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position, worker)
-      select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claimed_by from held h having count(*) > 0)
-    select h.id, tokens_from + penstock._held_at(h.place), queue_name,
-      case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-      case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key,
-      lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until, null::timestamptz, h.last_error, null::text
-    from held h order by h.position;
-    return;
-  end if;
-  places := penstock._pick_{slot}(lane_queue, lane_rank, lane_floor, wanted, true, false);
-  if places <> '{}' then
-    return query
-    with held as (
-      update penstock.lane_{slot} l set hold = number
-      where l.ctid = any (places)
-      returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error),
-    granted as (
-      insert into penstock.grant_{slot} (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position, worker)
-      select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claimed_by from held h having count(*) > 0)
-    select h.id, tokens_from + penstock._held_at(h.place), queue_name,
-      case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-      case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key,
-      lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until, null::timestamptz, h.last_error, null::text
-    from held h order by h.position;
-  end if;
-end $$;
-$unroll$, '{ready_in_reach}', replace(v.ready, '{reach}', $reach$
-          -- A token has room for so many blocks. CASE keeps the planner from a scan of the table by ctid.
-          and case when r.ctid < '(16777216,0)' then true end$reach$)), '{ready}', replace(v.ready, '{reach}', '')))
-from (values ($ready$array(
-        select r.ctid from penstock.lane_{slot} r
-        where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-          -- The queue may have got its first group or time to live since we looked at it.
-          and (r.group_key, r.expires_at) is null{reach}
-        order by r.position limit wanted for update skip locked)$ready$)) v (ready);
-
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Many at
 -- once are held where they are, which writes a third of what it takes to move them; a few at once, those that are claimed by
 -- id, and those of queues with more to look after move to leased_N, which is the shorter statement.
+-- A claim that is alone in its transaction picks and takes them in one statement. Any other claim picks them first, with _pick. A
+-- statement in autocommit need not, if no claim has held messages in this segment since it was truncated: there is nothing
+-- then that it could lock by mistake.
 -- Locks: ROW EXCLUSIVE on the segments it looks at; the rows it takes. Uses lane_N_order from the lane's floor on.
 -- The planner settings keep the index scans that an empty table's statistics would talk the planner out of, and the plans
 -- themselves: once a table is analyzed, a plan for the numbers at hand looks cheaper than the general one, and is then
@@ -132,9 +31,11 @@ declare
   lane_rank   smallint;
   lane_floor  bigint;
   until       timestamptz;
-  number      bigint;  -- the claim's, if its messages move; 16 more if the queue keeps history
+  number      bigint;  -- the claim's, if its messages move, and 16 more if the queue keeps history; else what they are held by
   tends       boolean; -- not the first claim of this session
   due         boolean;
+  places      tid[];   -- what _pick has locked, for a claim that is not alone in its transaction
+  tokens_from bigint;
   n           integer;
   has_some    boolean;
 begin
@@ -163,14 +64,62 @@ begin
       older := substring(pg_sequence_last_value('penstock.ring')::text from '9(.+)');
       slot := left(older, 1);
     end if;
+    if not moves then
+      number := penstock._hold(until, number <> bigint '0');
+      tokens_from := penstock._held_from(penstock._hold_mark(number));
+    end if;
     loop
       if moves then
       --[ slot
-      return query select * from penstock._claim_moved_{slot}(lane_queue, lane_rank, lane_floor, count, claim.queue, claim.worker, started, until, number, alone);
+      if alone is not true then
+        places := case when statement_timestamp() > transaction_timestamp() + interval '30 microseconds' or pg_relation_size('penstock.grant_{slot}', 'main') > bigint '0'
+                       then penstock._pick_{slot}(lane_queue, lane_rank, lane_floor, count, true, false) end;
+      end if;
+      return query
+      -- What is handed out is what was deleted: a row that somebody changed since the statement began is locked in its new
+      -- version, which the statement itself does not see and so cannot take.
+      with gone as (
+        delete from penstock.lane_{slot} where ctid = any (case when places is null then array(
+          select r.ctid from penstock.lane_{slot} r
+          where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+            -- The queue may have got its first group or time to live since we looked at it.
+            and (r.group_key, r.expires_at) is null
+          order by r.position limit count for update skip locked) else places end)
+        returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key, headers, payload, payload_bytes,
+          last_error)
+      insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at, claimed_at,
+        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+      select number + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at, coalesce(t.first_claimed_at, started), started,
+        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
+      from gone t order by t.position
+      returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload else penstock._body_json(l.body_slot, l.id) end,
+        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
+        l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, null::timestamptz, l.last_error, null::text;
       --]
       else
       --[ slot
-      return query select * from penstock._claim_held_{slot}(lane_queue, lane_rank, lane_floor, count, claim.queue, claim.worker, started, until, number, alone);
+      if alone is not true then
+        places := case when statement_timestamp() > transaction_timestamp() + interval '30 microseconds' or pg_relation_size('penstock.grant_{slot}', 'main') > bigint '0'
+                       then penstock._pick_{slot}(lane_queue, lane_rank, lane_floor, count, true, false) end;
+      end if;
+      return query
+      with held as (
+        update penstock.lane_{slot} l set hold = number
+        where l.ctid = any (case when places is null then array(
+          select r.ctid from penstock.lane_{slot} r
+          where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+            -- As above; and a token has room for so many blocks. CASE keeps the planner from a scan of the table by ctid.
+            and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+          order by r.position limit count for update skip locked) else places end)
+        returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error),
+      granted as (
+        insert into penstock.grant_{slot} (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position, worker)
+        select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h having count(*) > 0)
+      select h.id, tokens_from + {slot} + penstock._held_at(h.place), claim.queue,
+        case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+        case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key,
+        lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until, null::timestamptz, h.last_error, null::text
+      from held h order by h.position;
       --]
       end if;
       get diagnostics n = row_count;
