@@ -171,7 +171,8 @@ def test_a_delayed_message_that_is_due_before_its_commit_is_found(
 ) -> None:
     late = other.enqueue("work", delay="100 milliseconds")
     engine.create("clock")
-    ahead = "select pg_sequence_last_value('penstock.due_floor') / 1e6 > extract(epoch from now()) - 1.2"
+    ahead = """select pg_sequence_last_value('penstock.due_floor') / 1e6
+                      > extract(epoch from now()) - 1.2"""
 
     def floors_pass() -> bool:
         engine.value("select penstock.maintain()")

@@ -21,7 +21,7 @@ def impatient(caller: Any) -> Callable[[], Any]:
 
 
 @pytest.mark.parametrize(
-    "settings, options",
+    ("settings", "options"),
     [
         ('{"max_depth": 1000}', {}),
         ("{}", {"group_key": "g"}),
@@ -177,6 +177,9 @@ def test_a_mixed_load_has_no_deadlock(engine: Any, dsn: str, seconds: float) -> 
     assert engine.value("select penstock.rescans_that_found()") == 0
 
 
+LIMIT = 40
+
+
 class Journal:
     """How deep the queue is at least: a message counts from the return of its commit to the start
     of its ack."""
@@ -187,14 +190,45 @@ class Journal:
         self.wrong: list[str] = []
         self.refused = 0
 
-    def change(self, count: int, limit: int) -> None:
+    def change(self, count: int) -> None:
         with self.lock:
             self.depth += count
-            if self.depth > limit:
-                self.wrong.append(f"{self.depth} of {limit}")
+            if self.depth > LIMIT:
+                self.wrong.append(f"{self.depth} of {LIMIT}")
 
+    def act(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+        """What a thread does, again and again: it mostly produces."""
+        act = self.produce if chance.random() < 0.85 else self.take
+        act(connection, chance)
 
-LIMIT = 40
+    def produce(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+        count = chance.randint(1, 4)
+        try:
+            for _ in range(count):
+                connection.execute("select penstock.enqueue('work', '1')")
+            time.sleep(chance.choice([0, 0, 0.001, 0.02]))
+        except psycopg.Error as error:
+            if error.sqlstate != "PS008":
+                raise
+            connection.rollback()
+            self.refused += 1
+            return
+        if chance.random() < 0.2:
+            connection.rollback()
+            return
+        connection.commit()
+        self.change(count)
+
+    def take(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+        query = "select id, token from penstock.claim('work', %s)"
+        leases = connection.execute(query, [chance.randint(1, 10)]).fetchall()
+        connection.commit()
+        if leases:
+            self.change(-len(leases))
+            ids, tokens = zip(*leases, strict=True)
+            query = "select penstock.ack_many(%s::bigint[], %s::bigint[])"
+            connection.execute(query, [list(ids), list(tokens)])
+            connection.commit()
 
 
 @pytest.mark.parametrize(
@@ -205,45 +239,10 @@ def test_max_depth_is_never_exceeded_by_producers_that_hammer_it(
 ) -> None:
     engine.create("work", f'{{"max_depth": {LIMIT}, "keep_history": 0}}')
     journal = Journal()
-    crowd = Crowd(dsn, seconds)
-
-    def produce(connection: psycopg.Connection[Any], chance: random.Random) -> None:
-        count = chance.randint(1, 4)
-        try:
-            for _ in range(count):
-                connection.execute("select penstock.enqueue('work', '1')")
-            time.sleep(chance.choice([0, 0, 0.001, 0.02]))
-        except psycopg.Error as error:
-            assert error.sqlstate == "PS008", error
-            connection.rollback()
-            journal.refused += 1
-            return
-        if chance.random() < 0.2:
-            connection.rollback()
-            return
-        connection.commit()
-        journal.change(count, LIMIT)
-
-    def take(connection: psycopg.Connection[Any], chance: random.Random) -> None:
-        connection.autocommit = True
-        query = "select id, token from penstock.claim('work', %s)"
-        leases = connection.execute(query, [chance.randint(1, 10)]).fetchall()
-        if leases:
-            journal.change(-len(leases), LIMIT)
-            ids, tokens = zip(*leases, strict=True)
-            query = "select penstock.ack_many(%s::bigint[], %s::bigint[])"
-            connection.execute(query, [list(ids), list(tokens)])
-
-    def either(connection: psycopg.Connection[Any], chance: random.Random) -> None:
-        role = getattr(connection, "role", None)
-        if role is None:
-            role = connection.role = chance.random() < 0.85  # type: ignore[attr-defined]
-        (produce if role else take)(connection, chance)
-
-    crowd.run(32, either)
+    Crowd(dsn, seconds).run(32, journal.act)
     assert not journal.wrong
     assert journal.refused > 0
-    # Nobody is at it any more: what the limit leaves free can be had, to the last message.
+    # All transactions have ended: the rest of the room can be had, to the last message.
     held = engine.value("select count(*) from penstock.messages")
     for _ in range(LIMIT - held):
         engine.enqueue("work")
