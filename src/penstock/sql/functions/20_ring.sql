@@ -217,11 +217,18 @@ create or replace function penstock._late_block(name text, blocks integer) retur
   select format('(%s,0)', greatest(0, pg_relation_size(('penstock.' || name)::regclass) / current_setting('block_size')::integer - blocks))::tid
 $$;
 
--- Does a segment hold a ready message? Along the floors of all lanes: a scan of the segment would read everything that is dead.
+-- Does a segment hold a ready message? Along the floors of all lanes, which steps over what is dead; with more than 500 queues, by a
+-- scan of the segment.
 create or replace function penstock._any_ready(slot integer) returns boolean language plpgsql as $$
 declare
-  q penstock.queue;
+  q     penstock.queue;
+  found boolean;
 begin
+  if (select count(*) from (select from penstock.queue limit 501) c) > 500 then
+    execute format('select exists (select from penstock.lane_%1$s where ctid >= $1 and hold = 0) or exists (select from penstock.lane_%1$s where hold = 0)', slot)
+    into found using penstock._late_block('lane_' || slot, 200);
+    return found;
+  end if;
   for q in select * from penstock.queue loop
     q := penstock._with_lanes(q);
     for lane in 1 .. cardinality(q.priorities) loop

@@ -65,7 +65,9 @@ create or replace function penstock._put_scheduled(due timestamptz, m penstock.e
 begin
   insert into penstock.scheduled select due, (m).*;
   if penstock._in_block() then
-    perform penstock._announce('scheduled ' || m.queue_id, 'scheduled', m.queue_id);
+    -- Those that are due soon wake waiters, and are announced apart from those that are not.
+    perform penstock._announce(case when due < clock_timestamp() + interval '10 seconds' then 'soon ' else 'later ' end || m.queue_id, 'scheduled', m.queue_id,
+      at_position => (date_part('epoch', due) * 1e6)::bigint);
   end if;
 end $$;
 
@@ -79,7 +81,7 @@ begin
     when 'leased' then perform penstock._commit_timers();
     when 'scheduled' then
       perform penstock._commit_timers();
-      perform penstock._wake_waiters(q, clock_timestamp()) from penstock.queue q where q.id = new.queue_id;
+      perform penstock._wake_waiters(q, to_timestamp(new.position / 1e6)) from penstock.queue q where q.id = new.queue_id;
     else perform penstock._commit_upkeep();
   end case;
   return null;
@@ -88,7 +90,8 @@ end $$;
 -- The transaction joins the current generation of the queue and lowers the floor to its first position, so that the first claim
 -- after the commit finds its messages: _join_generation, _lower_floor and _wake_waiters in one statement, which takes a third
 -- of their time. Lock until the commit is visible: the generation, shared.
-create or replace function penstock._commit_put(queue_id integer, priority integer, at_position bigint) returns void language plpgsql as $$
+create or replace function penstock._commit_put(queue_id integer, priority integer, at_position bigint) returns void language plpgsql
+set lock_timeout = 0 as $$   -- the sweep lock is held for microseconds: a commit must not fail for it
 #variable_conflict use_column
 declare
   below constant bigint := greatest(0, at_position - 1);

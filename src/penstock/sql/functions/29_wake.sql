@@ -1,13 +1,15 @@
--- Wake-ups. Who waits for messages of a queue listens on its channel and attends to it every few seconds; enqueuers
--- notify a queue that somebody attends to, at most every 10 ms. Under load nobody waits, so nobody is notified.
--- Eight producers that do nothing but enqueue to a queue that somebody attends to all the same lose about 7 % of their pace;
--- with a notification every 2 ms it was 25 %.
+-- Wake-ups. A consumer that waits for messages of a queue listens on its channel and attends to it every few seconds. Enqueuers
+-- notify a queue that has such consumers, at most every 10 ms. Under load nobody waits, so nobody is notified.
+-- Eight producers that only enqueue, to a queue with a waiting consumer, lose about 7 % of their pace. With a notification
+-- every 2 ms it was 25 %.
 --
 -- NOTIFY takes a lock that all notifying transactions of the cluster share, and holds it while the commit is written to
--- disk: so at most four transactions are let to notify at the same time, beyond one in 100 ms for each queue.
+-- disk. So at most four transactions notify at the same time, beyond one in 100 ms for each queue. A transaction block
+-- decides at commit whether it notifies: see 24_at_commit.sql.
 --
--- A wake-up is a hint. What is enqueued within those 10 ms, or in a transaction that was open for longer than the waiter
--- was busy, may come without one: a waiter looks again a few milliseconds after each wake-up, and every second or two anyway.
+-- A wake-up is a hint. A message that is enqueued within those 10 ms comes without one, and may become visible later than the
+-- message that had one, by as much as a commit takes. So a waiter looks again several times after each wake-up, and every
+-- second or two anyway.
 --
 -- set penstock.wake_ups = off, for a session, role or database, stops them: two-phase commit does not allow NOTIFY.
 

@@ -74,10 +74,10 @@ begin
     perform penstock._put_scheduled(ticket.enqueued_at + soon, ticket);
   elsif head.visible_at > ticket.enqueued_at then
     perform penstock._put_scheduled(head.visible_at, ticket);
-    perform penstock._wake_waiters(q, head.visible_at) from penstock.queue q where q.id = _issue_ticket.queue_id;
+    perform penstock._wake_waiters(q, head.visible_at) from penstock.queue q where q.id = _issue_ticket.queue_id and (at_commit or not penstock._in_block());
   else
     perform penstock._put_ready(ticket, penstock._ticket_position(_issue_ticket.queue_id, ticket.priority, head.position));
-    perform penstock._wake_waiters(q) from penstock.queue q where q.id = _issue_ticket.queue_id;
+    perform penstock._wake_waiters(q) from penstock.queue q where q.id = _issue_ticket.queue_id and (at_commit or not penstock._in_block());
   end if;
 end $$;
 

@@ -77,7 +77,9 @@ create or replace function penstock._place(q penstock.queue, m penstock.envelope
 returns void language plpgsql as $$
 begin
   if state in ('ready', 'scheduled') then
-    perform penstock._wake_waiters(q, due);
+    if not penstock._in_block() then   -- else at commit
+      perform penstock._wake_waiters(q, due);
+    end if;
     if m.group_key is not null then
       insert into penstock.grouped select old_position, coalesce(due, m.enqueued_at), (m).*;
       perform penstock._issue_ticket(m.queue_id, m.group_key, old_position - 1);

@@ -45,7 +45,7 @@ begin
     n := n + 1;
     perform penstock._revive(q, m, due);
   end loop;
-  if n > 0 then
+  if n > 0 and not penstock._in_block() then   -- else at commit
     perform penstock._wake_waiters(q);
   end if;
   return n;

@@ -100,7 +100,7 @@ begin
     perform penstock._announce_put(q.id, p, coalesce(pg_sequence_last_value('penstock.position'), 0) + 1)
     from unnest((penstock._with_lanes(q)).priorities) p;
     if came.later then
-      perform penstock._announce('scheduled ' || q.id, 'scheduled', q.id);
+      perform penstock._announce('soon ' || q.id, 'scheduled', q.id, at_position => (date_part('epoch', clock_timestamp()) * 1e6)::bigint);
     end if;
     -- About ten thousand at a time, so that the ring can turn in between; they lie in the order in which they came.
     blocks := pg_relation_size('pg_temp.penstock_incoming') / current_setting('block_size')::integer;
@@ -108,7 +108,9 @@ begin
     for block in 0 .. blocks - 1 by step loop
       perform penstock._spark_put_piece(q, is_default, special, format('(%s,0)', block)::tid, format('(%s,0)', block + step)::tid);
     end loop;
-    perform penstock._wake_waiters(q, null);
+    if not penstock._in_block() then
+      perform penstock._wake_waiters(q, null);
+    end if;
   end if;
   if came.plain < came.total then
     for m in select * from pg_temp.penstock_incoming i
