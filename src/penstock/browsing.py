@@ -119,9 +119,9 @@ def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Tim
     )
 
 
-def ids_given() -> Command[int]:
-    """The last id that was given out: about how many messages were ever enqueued."""
-    return Command(_text("ids_given"), {}, scalar)
+def counters() -> Command[tuple[int, int]]:
+    """The last id that was given out, and how often a rescan found a message."""
+    return Command(_text("counters"), {}, lambda rows: (rows[0][0], rows[0][1]))
 
 
 def dead_errors(queue: str | None = None, sample: int = SAMPLE) -> Command[list[DeadError]]:

@@ -32,7 +32,7 @@ class _Seen:
     """One look; not up is a database that did not answer."""
 
     up: bool = False
-    ids: int = 0
+    counters: tuple[int, int] = (0, 0)
     stats: list[QueueStats] = field(default_factory=list)
     finished: list[Pace] = field(default_factory=list)
     failed: list[Pace] = field(default_factory=list)
@@ -61,7 +61,7 @@ class QueueMetrics:
         try:
             self._seen = _Seen(
                 True,
-                await run(browsing.ids_given()),
+                await run(browsing.counters()),
                 await run(browsing.all_stats()),
                 await run(browsing.recent()),
                 await run(browsing.recent_attempts()),
@@ -91,8 +91,14 @@ class _Shown(Collector):
         )
         if not seen.up:
             return
+        ids, rescans = seen.counters
         yield CounterMetricFamily(
-            "penstock_enqueued", "Ids of messages given out, in the whole database.", seen.ids
+            "penstock_enqueued", "Ids of messages given out, in the whole database.", ids
+        )
+        yield CounterMetricFamily(
+            "penstock_rescans_that_found",
+            "How often the safety net has found a message that no claim had seen.",
+            rescans,
         )
         finished, failed, lost = map(self._only, (seen.finished, seen.failed, seen.lost))
         times = self._only(seen.times)

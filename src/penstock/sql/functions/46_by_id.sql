@@ -150,7 +150,7 @@ create or replace function penstock._pull_fresh(queue_id integer, id bigint, of_
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
-  ranks smallint[] := (select q.priorities from penstock.queue q where q.id = _pull_fresh.queue_id);
+  ranks smallint[] := (select (penstock._with_lanes(q)).priorities from penstock.queue q where q.id = _pull_fresh.queue_id);
   m     penstock.envelope;
   slot  integer;
 begin

@@ -95,7 +95,7 @@ declare
   head timestamptz;
 begin
   foreach slot in array penstock._used_slots() loop
-    foreach rank in array q.priorities loop
+    foreach rank in array (penstock._with_lanes(q)).priorities loop
       --[ slot
       head := least(head, (select t.enqueued_at from penstock.lane_{slot} t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null order by t.position limit 1));

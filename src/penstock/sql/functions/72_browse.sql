@@ -118,9 +118,10 @@ declare
   looked integer := 0;
 begin
   for q in select * from penstock.queue t where (queues is null or t.name = any (queues)) and t.name >= from_queue order by t.name loop
+    q := penstock._with_lanes(q);
     for lane in 1 .. cardinality(q.priorities) loop
       continue when q.name = from_queue and q.priorities[lane] > from_rank;
-      start := case when q.name = from_queue and q.priorities[lane] = from_rank then from_position + 1 else pg_sequence_last_value(q.floors[lane]) end;
+      start := case when q.name = from_queue and q.priorities[lane] = from_rank then from_position + 1 else coalesce(pg_sequence_last_value(q.floors[lane]), 0) end;
       for r in
         select * from (
           select 0::bigint as position, null::boolean as fits, null::penstock.envelope as m where false

@@ -55,12 +55,12 @@ begin
   --[
   return query select t.enqueued_at, null::timestamptz, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
     t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
-    from penstock.queue q cross join unnest(q.priorities) rank join penstock.ready_{slot} t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+    from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register) then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_{slot} t on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
     t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
-    from penstock.queue q cross join unnest(q.priorities) rank join penstock.held_{slot} t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+    from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register) then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_{slot} t on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   --]

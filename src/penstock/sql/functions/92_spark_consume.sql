@@ -132,6 +132,7 @@ declare
 begin
   tokens := '{}';
   taken := 0;
+  q := penstock._with_lanes(q);
   perform penstock._in_passing(q);
   allowed := penstock._allowance(q, wanted);
   for round in 1 .. 2 loop
