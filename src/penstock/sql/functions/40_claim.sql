@@ -9,9 +9,9 @@ $$;
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Many at
 -- once are held where they are, which writes a third of what it takes to move them; a few at once, those that are claimed by
 -- id, and those of queues with more to look after move to leased_N, which is the shorter statement.
--- A claim that is alone in its transaction picks and takes them in one statement. Any other claim picks them first, with _pick. A
--- statement in autocommit need not, if no claim has held messages in this segment since it was truncated: there is nothing
--- then that it could lock by mistake.
+-- A claim that is alone in its transaction picks and takes them in one statement: one of our clients, which say so, or a
+-- prepared statement in autocommit, which begins its transaction at most 10 microseconds before it runs. Any other claim
+-- picks them first, with _pick. That takes a subtransaction, and leaves rows that PostgreSQL cannot mark as dead in its indexes.
 -- Locks: ROW EXCLUSIVE on the segments it looks at; the rows it takes. Uses lane_N_order from the lane's floor on.
 -- The planner settings keep the index scans that an empty table's statistics would talk the planner out of, and the plans
 -- themselves: once a table is analyzed, a plan for the numbers at hand looks cheaper than the general one, and is then
@@ -72,7 +72,7 @@ begin
       if moves then
       --[ slot
       if alone is not true then
-        places := case when statement_timestamp() > transaction_timestamp() + interval '30 microseconds' or pg_relation_size('penstock.grant_{slot}', 'main') > bigint '0'
+        places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_{slot}(lane_queue, lane_rank, lane_floor, count, true, false) end;
       end if;
       return query
@@ -99,7 +99,7 @@ begin
       else
       --[ slot
       if alone is not true then
-        places := case when statement_timestamp() > transaction_timestamp() + interval '30 microseconds' or pg_relation_size('penstock.grant_{slot}', 'main') > bigint '0'
+        places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_{slot}(lane_queue, lane_rank, lane_floor, count, true, false) end;
       end if;
       return query
