@@ -1,4 +1,4 @@
-"""Every way to count a queue counts each message once, whatever its state and whoever moves it."""
+"""Every way to count a queue counts each message once, whatever its state and however it moves."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def mq(pgmq_dsn: str, session: Session) -> Connection:
 
 
 def send(mq: Connection, count: int, **options: str) -> None:
-    """Enqueues so many messages in each queue, each by a call of its own."""
+    """Enqueues so many messages in each queue, one call for each."""
     named = "".join(f", {name} => {value}" for name, value in options.items())
     mq.execute(
         f"""select penstock.enqueue(queue, to_jsonb(i){named})

@@ -19,7 +19,7 @@ NAP_MS = 6  # a sweep begins a new generation every 5 ms
 
 
 class Sweeper:
-    """Sweeps a queue by a clock of its own, which moves on by 6 ms each time."""
+    """Sweeps a queue by a separate clock, which moves on by 6 ms each time."""
 
     def __init__(self, engine: Any, queue: str) -> None:
         self.engine = engine

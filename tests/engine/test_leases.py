@@ -94,7 +94,7 @@ def test_a_lease_that_ran_out_settles_nothing_though_nobody_claimed_since(
 @pytest.mark.parametrize("held_before", [False, True])
 @pytest.mark.parametrize("alone", ["off", "on"])
 def test_a_claim_does_not_wait_for_another_that_has_not_committed(db, connect, alone, held_before):
-    if held_before:  # then claims that are not alone pick their messages in a step of its own
+    if held_before:  # then claims that are not alone pick their messages in a separate step
         enqueue(db, 20)
         assert len(claim(db, 20)) == 20
     first, second = enqueue(db, 2)

@@ -142,7 +142,7 @@ select penstock.enqueue('work', '1', group_key => %s, priority => %s, key => %s)
 
 
 def mixed(connection: psycopg.Connection[Any], chance: random.Random) -> None:
-    """A transaction of 1 to 20 messages, of 20 groups, 3 priorities, and keys of its own."""
+    """A transaction of 1 to 20 messages, of 20 groups, 3 priorities, and unique keys."""
     for _ in range(chance.randint(1, 20)):
         group = chance.choice([None, f"g{chance.randrange(20)}"])
         key = chance.choice([None, None, f"k{chance.random()}"])

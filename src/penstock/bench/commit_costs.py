@@ -140,7 +140,7 @@ def cold(bench: Bench, seconds: float, short: bool) -> None:
 
 
 def _first_call(bench: Bench, side: StrEnum, call: str) -> float:
-    """Seconds of one call in a session of its own. The queue is empty before and after."""
+    """Seconds of one call in a new session. The queue is empty before and after."""
     scratch = _Caller(bench.place.connection, side, COLD_CALLS[call])
     if call in ("claim", "ack"):
         scratch.enqueue()

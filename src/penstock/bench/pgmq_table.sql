@@ -65,7 +65,7 @@ begin
     using ids;
 end $$;
 
--- The archive of a queue is a table of its own. A message moves there in one statement.
+-- The archive of a queue is a separate table. A message moves there in one statement.
 create table penstock_bench.a_standin (
     msg_id       bigint primary key,
     read_ct      integer     not null default 0,

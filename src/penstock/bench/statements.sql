@@ -317,7 +317,7 @@ select penstock.rescans_that_found()
 select current_setting(%(setting)s)
 
 -- name: commit.delay_commits
--- Each commit of the session waits this many microseconds before it flushes, whoever else is active.
+-- Each commit of the session waits this many microseconds before it flushes, whether or not others are active.
 set commit_siblings = 0; set commit_delay = {microseconds}
 
 -- name: lake.forget
