@@ -250,6 +250,19 @@ def test_max_depth_is_never_exceeded_by_producers_that_hammer_it(
         engine.enqueue("work")
 
 
+def test_messages_of_open_transactions_take_up_room(engine: Any, impatient: Any) -> None:
+    engine.create("work", '{"max_depth": 2, "keep_history": 0}')
+    first, second = impatient(), impatient()
+    first.enqueue("work")
+    second.enqueue("work")
+    with pytest.raises(psycopg.Error, match="full"):
+        engine.enqueue("work")
+    first.connection.rollback()
+    engine.enqueue("work")
+    second.connection.commit()
+    assert engine.value("select count(*) from penstock.messages") == 2
+
+
 def test_a_queue_with_room_refuses_nobody(engine: Any, dsn: str) -> None:
     """The bound is reached again and again, though there is always room."""
     engine.create("work", '{"max_depth": 200, "keep_history": 0}')
