@@ -57,6 +57,20 @@ def test_a_consumer_that_stays_open_holds_up_no_producer_of_its_group(
     assert [lease[0] for lease in engine.claim("work", 10)] == [late]
 
 
+def test_a_group_that_is_called_like_a_lane_hides_nothing(engine: Any, impatient: Any) -> None:
+    engine.create("work")
+    lane = f"a {engine.value('select id from penstock.queue')}/0 b"
+    engine.enqueue("work", group_key=lane)
+    block = impatient()
+    assert block.ack(block.claim("work"))  # announces the end of the group
+    noted = "select count(*) from penstock.bell_1 where kind = 'put'"
+    before = block.value(noted)
+    late = block.enqueue("work")
+    assert block.value(noted) == before + 1
+    block.connection.commit()
+    assert [lease[0] for lease in engine.claim("work", 10)] == [late]
+
+
 def test_a_group_is_in_the_order_of_commits(engine: Any, impatient: Any) -> None:
     engine.create("work")
     blocks = [impatient() for _ in range(4)]

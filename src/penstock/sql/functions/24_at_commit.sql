@@ -71,6 +71,7 @@ begin
   end if;
 end $$;
 
+-- The deferred trigger of bell_N: does the work that a row announces.
 create or replace function penstock._on_bell() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock._forget_announcements();
