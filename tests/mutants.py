@@ -131,6 +131,29 @@ MUTANTS = [
         "g.position <= below loop",
         ("tests/engine/test_producers.py",),
     ),
+    Mutant(
+        "counts begin at the first row whatever their snapshot",
+        "21_sweep.sql",
+        "and (pg_snapshot_xmax(mine)::text::bigint > seen >> 20"
+        " or pg_snapshot_xmin(mine)::text::bigint >= seen >> 20)",
+        "",
+        ("tests/contracts_sql/test_counts.py",),
+    ),
+    Mutant(
+        "counts forget the messages of their own transaction",
+        "21_sweep.sql",
+        "and not penstock._has_announced(q.id) then",
+        "then",
+        ("tests/contracts_sql/test_counts.py",),
+    ),
+    Mutant(
+        "a commit does not lower the first row",
+        "24_at_commit.sql",
+        "case when pg_sequence_last_value(t.first_row_register) > below"
+        " then setval(t.first_row_register, below) end,",
+        "",
+        ("tests/contracts_sql/test_counts.py",),
+    ),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -201,6 +202,100 @@ def test_payloads_show_wherever_they_are(mq: Connection) -> None:
     assert rows(mq, query) == [(1, True, True)] * 18
 
 
+def note_first_row(mq: Connection) -> int:
+    """As a claim does once a second: notes where the rows of the queue begin, and says where."""
+    # Twice, a generation after the other: positions count as settled once theirs is over.
+    for _ in range(2):
+        mq.execute(
+            """select penstock._sweep(q, (extract(epoch from clock_timestamp()) * 1e6)::bigint),
+                      pg_sleep(0.006)
+               from penstock.queue q where name = 'work'"""
+        )
+    mq.execute("select penstock._rescan(q, true, true) from penstock.queue q where name = 'work'")
+    found: int = value(
+        mq,
+        """select pg_sequence_last_value(first_row_register)
+           from penstock.queue where name = 'work'""",
+    )
+    return found
+
+
+def drain(mq: Connection, count: int) -> None:
+    ids, tokens = move(mq, count)
+    mq.execute("select penstock.ack_many($1::bigint[], $2::bigint[])", [ids, tokens])
+
+
+def lengths(mq: Connection) -> set[int]:
+    """What each way to count says of the length of the queue: one number, if they agree."""
+    return {way(mq)[-1] for way in WAYS.values()} | {
+        rows(mq, query)[0][0] for query in LENGTHS.values()
+    }
+
+
+def test_counts_begin_where_the_rows_of_a_queue_begin(mq: Connection) -> None:
+    send(mq, 30)
+    drain(mq, 20)
+    first = value(mq, "select min(msg_id) from pgmq.q_work")
+    assert note_first_row(mq) == first
+    used = "select penstock._first_row(q) from penstock.queue q where name = 'work'"
+    assert value(mq, used) == first
+    assert lengths(mq) == {10}
+
+
+def test_an_old_snapshot_counts_what_was_there_when_it_was_taken(
+    mq: Connection, pgmq_dsn: str, session: Session
+) -> None:
+    send(mq, 30)
+    before = session(pgmq_dsn)
+    before.execute("begin isolation level repeatable read")
+    assert lengths(before) == {30}
+    drain(mq, 25)
+    note_first_row(mq)
+    assert lengths(before) == {30}
+    assert lengths(mq) == {5}
+
+
+def test_a_transaction_counts_its_own_messages(
+    mq: Connection, pgmq_dsn: str, session: Session
+) -> None:
+    block = session(pgmq_dsn)
+    block.execute("begin")
+    value(block, "select penstock.enqueue('work', '1')")
+    send(mq, 20)
+    drain(mq, 20)
+    note_first_row(mq)
+    assert lengths(block) == {1}
+    assert lengths(mq) == {0}
+
+
+def test_messages_of_a_long_transaction_are_counted_once_it_commits(
+    mq: Connection, pgmq_dsn: str, session: Session
+) -> None:
+    block = session(pgmq_dsn)
+    block.execute("begin")
+    rows(block, "select penstock.enqueue_many('work', array_fill('1'::jsonb, array[20]))")
+    send(mq, 20)
+    drain(mq, 20)
+    note_first_row(mq)
+    block.execute("commit")
+    assert lengths(mq) == {20}
+    hold(mq, 20)  # Leased in place: the floor may rise above them, the first row may not.
+    note_first_row(mq)
+    assert lengths(mq) == {20}
+
+
+def test_claims_that_are_rolled_back_are_counted(
+    mq: Connection, pgmq_dsn: str, session: Session
+) -> None:
+    send(mq, 30)
+    block = session(pgmq_dsn)
+    block.execute("begin")
+    move(block, 10)
+    note_first_row(mq)
+    block.execute("rollback")
+    assert lengths(mq) == {30}
+
+
 def test_moves_between_tables_are_never_missed_or_seen_twice(
     mq: Connection, pgmq_dsn: str, session: Session
 ) -> None:
@@ -210,19 +305,23 @@ def test_moves_between_tables_are_never_missed_or_seen_twice(
     stop = threading.Event()
     failures: list[BaseException] = []
 
-    def go_round(size: int) -> None:
+    def repeat(act: Callable[[Connection], object]) -> None:
         caller = session(pgmq_dsn)
         try:
             while not stop.is_set():
-                taken = rows(caller, f"select id, token from penstock.claim('work', {size})")
-                caller.execute(
-                    "select penstock.snooze_many($1::bigint[], $2::bigint[])",
-                    [[row[0] for row in taken], [row[1] for row in taken]],
-                )
+                act(caller)
         except BaseException as error:
             failures.append(error)
 
-    movers = [threading.Thread(target=go_round, args=[size]) for size in (1, 10, 40)]
+    def go_round(size: int, caller: Connection) -> None:
+        taken = rows(caller, f"select id, token from penstock.claim('work', {size})")
+        caller.execute(
+            "select penstock.snooze_many($1::bigint[], $2::bigint[])",
+            [[row[0] for row in taken], [row[1] for row in taken]],
+        )
+
+    acts = [note_first_row, *(partial(go_round, size) for size in (1, 10, 40))]
+    movers = [threading.Thread(target=repeat, args=[act]) for act in acts]
     for mover in movers:
         mover.start()
     try:

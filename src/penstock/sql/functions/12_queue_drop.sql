@@ -113,7 +113,7 @@ begin
   delete from penstock.pgmq_archive t where t.queue_id = q.id;
   delete from penstock.queue t where t.id = q.id;
   foreach register in array q.floors || q.sweep_register || q.rescan_register || q.generation_register || q.mark_register
-      || q.settled_register || q.lanes_register || q.throughput_register || q.depth_register || q.notify_register || q.waiting_register loop
+      || q.settled_register || q.lanes_register || q.first_row_register || q.first_row_xid_register || q.throughput_register || q.depth_register || q.notify_register || q.waiting_register loop
     if register is not null then
       execute format('drop sequence %s', register);
     end if;

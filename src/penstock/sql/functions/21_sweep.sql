@@ -64,6 +64,7 @@ begin
     case when pg_sequence_last_value(floor) > to_position then setval(floor, greatest(0, to_position)) end,
     case when pg_sequence_last_value(q.mark_register) > below then setval(q.mark_register, below) end,
     case when pg_sequence_last_value(q.settled_register) > below then setval(q.settled_register, below) end,
+    case when pg_sequence_last_value(q.first_row_register) > below then setval(q.first_row_register, below) end,
     pg_advisory_unlock(1885695608, q.id);
 end $$;
 
@@ -82,6 +83,17 @@ begin
   --[ slot
   return (select r.position from penstock.ready_{slot} r where r.queue_id = _first_live.queue_id
           and r.priority = _first_live.priority and r.position >= from_position order by r.position limit 1);
+  --]
+end $$;
+
+-- The first position of a lane in a segment, be the message ready or leased in place.
+create or replace function penstock._first_in_lane(slot integer, queue_id integer, priority smallint)
+returns bigint language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+begin
+  --[ slot
+  return (select l.position from penstock.lane_{slot} l where l.queue_id = _first_in_lane.queue_id
+          and l.priority = _first_in_lane.priority order by l.position limit 1);
   --]
 end $$;
 $unroll$);
@@ -200,7 +212,8 @@ end $$;
 -- The safety net: looks for messages of a queue below its floors, once a second at most. It finds something only after a
 -- restore, or where registers were damaged, and counts that: see rescans_that_found. Segments are small, so this is bounded.
 -- True if it found something: then the floor is where the messages are. Not counted: messages of the caller's own transaction.
-create or replace function penstock._rescan(q penstock.queue, counted boolean) returns boolean language plpgsql as $$
+-- sweeps: the caller may sweep, so that the first row of the queue can be noted, too: see _first_row.
+create or replace function penstock._rescan(q penstock.queue, counted boolean, sweeps boolean default false) returns boolean language plpgsql as $$
 declare
   found  boolean := false;
   locked boolean := false;
@@ -211,7 +224,7 @@ begin
     if not locked then
       return false;
     end if;
-    found := penstock._rescan_lanes(q);
+    found := penstock._rescan_lanes(q, sweeps);
     perform setval(q.rescan_register, (date_part('epoch', clock_timestamp()) * 1e6 + 1000000)::bigint);
     if found and counted then
       perform nextval('penstock.rescans_found');
@@ -226,20 +239,25 @@ begin
   return found;
 end $$;
 
-create or replace function penstock._rescan_lanes(q penstock.queue) returns boolean language plpgsql as $$
+create or replace function penstock._rescan_lanes(q penstock.queue, sweeps boolean) returns boolean language plpgsql as $$
 declare
   ring   text := pg_sequence_last_value('penstock.ring')::text;
   slots  text := split_part(ring, '9', 1) || translate(split_part(ring, '9', 2), '0', '') || '0';
   slot   text;
   first  bigint;
   lowest bigint;
+  first_row bigint := pg_sequence_last_value(q.settled_register) + 1;   -- before the lanes are looked at
   found  boolean := false;
 begin
   for lane in 1 .. cardinality(q.priorities) loop
     lowest := null;
     for i in 1 .. length(slots) loop
       slot := substr(slots, i, 1);
-      first := penstock._first_live(slot::integer, q.id, q.priorities[lane], 0);
+      first := penstock._first_in_lane(slot::integer, q.id, q.priorities[lane]);
+      first_row := least(first_row, first);
+      if first is not null then
+        first := penstock._first_live(slot::integer, q.id, q.priorities[lane], first);
+      end if;
       if first is not null and strpos(split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2), slot) = 0 then
         perform penstock._reopen(slot);
         found := true;
@@ -251,7 +269,36 @@ begin
       found := true;
     end if;
   end loop;
+  if sweeps or first_row < pg_sequence_last_value(q.first_row_register) then
+    perform setval(q.first_row_xid_register, 0);   -- while the other one changes, no snapshot is new enough
+    perform setval(q.first_row_register, first_row);
+    perform setval(q.first_row_xid_register, (pg_snapshot_xmax(pg_current_snapshot())::text::bigint << 20) | penstock._run_bits(q.first_row_register));
+  end if;
   return found;
+end $$;
+
+-- 20 bits that differ from one run of the server, and from one database, to the next. A restored database has the registers of
+-- another one, whose rows and transaction ids are not the same.
+create or replace function penstock._run_bits(register regclass) returns bigint language sql stable as $$
+  select ((date_part('epoch', pg_postmaster_start_time()) * 1e6)::bigint # (register::oid::bigint * 7919)) & 1048575
+$$;
+
+-- The position from which on all rows of a queue lie that the caller's snapshot shows. A rescan notes where the first row is, and
+-- up to which transaction id others had ended by then. A snapshot in which a later one has ended was taken later. One in which
+-- none before that is open shows the same, or was taken later. Any other may be older, and show rows below. A transaction that
+-- has put messages into lanes sees them before its commit lowers the register.
+create or replace function penstock._first_row(q penstock.queue) returns bigint language plpgsql stable as $$
+declare
+  seen  constant bigint := pg_sequence_last_value(q.first_row_xid_register);
+  first constant bigint := pg_sequence_last_value(q.first_row_register);
+  mine  constant pg_snapshot := pg_current_snapshot();
+begin
+  if seen <> 0 and seen = pg_sequence_last_value(q.first_row_xid_register) and seen & 1048575 = penstock._run_bits(q.first_row_register)
+     and (pg_snapshot_xmax(mine)::text::bigint > seen >> 20 or pg_snapshot_xmin(mine)::text::bigint >= seen >> 20)
+     and not penstock._has_announced(q.id) then
+    return first;
+  end if;
+  return 0;
 end $$;
 
 -- How often a rescan has found a message that no claim had seen.

@@ -48,9 +48,8 @@ declare
 begin
   if now_us >= pg_sequence_last_value(q.sweep_register) and penstock._may_sweep() then
     perform penstock._sweep(q, now_us);
-    -- Where claims never come back short, nothing else would look below the floors.
-    if now_us >= pg_sequence_last_value(q.rescan_register) + 500000 then
-      perform penstock._rescan(q, true);
+    if now_us >= pg_sequence_last_value(q.rescan_register) then
+      perform penstock._rescan(q, true, sweeps => true);
     end if;
   end if;
   if now_us >= pg_sequence_last_value('penstock.tick_at') then

@@ -106,11 +106,12 @@ begin
       case when pg_sequence_last_value(t.floor) > at_position then setval(t.floor, below + 1) end,
       case when pg_sequence_last_value(t.mark_register) > below then setval(t.mark_register, below) end,
       case when pg_sequence_last_value(t.settled_register) > below then setval(t.settled_register, below) end,
+      case when pg_sequence_last_value(t.first_row_register) > below then setval(t.first_row_register, below) end,
       pg_advisory_unlock(1885695608, t.id),
       t.name, t.notify_register, t.waiting_register,
       pg_sequence_last_value(t.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6 as wakes
     into q
-    from (select id, name, generation_register, mark_register, settled_register, notify_register, waiting_register,
+    from (select id, name, generation_register, mark_register, settled_register, first_row_register, notify_register, waiting_register,
             floors[array_position(priorities, _commit_put.priority::smallint)] as floor
           from penstock.queue where id = _commit_put.queue_id) t;
     exit when pg_sequence_last_value('penstock.flips_begun') = over or q.name is null;

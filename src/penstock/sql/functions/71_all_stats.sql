@@ -22,7 +22,7 @@ begin
     if complete then
       return next ((g.q).name, g.ready, g.scheduled, g.leased, g.dead, penstock._age(g.first, now_at), false)::penstock.queue_stats;
     elsif greatest(g.ready, g.scheduled, g.leased, g.dead) < few then
-      n := penstock._count((g.q).id, now_at);
+      n := penstock._count(g.q, now_at);
       return next ((g.q).name, n.ready, n.scheduled, n.leased, n.dead + n.dead_leased, penstock._age(n.oldest_ready, now_at), n.estimated)::penstock.queue_stats;
     else
       return next ((g.q).name, g.ready, g.scheduled, g.leased, g.dead, penstock._age(least(g.first, penstock._lane_head(g.q)), now_at), true)::penstock.queue_stats;

@@ -203,7 +203,7 @@ select penstock._unroll($unroll$
 -- it names every segment with rows to show.
 --
 -- The payloads of ready messages are not among the rows, as the result is kept as a whole before the first row is
--- returned, and most callers count. By lane_N_order, grouped_order and scheduled_queue; leased_N by leased_N_until.
+-- returned, and most callers count. By lane_N_order from the first row of the queue on, grouped_order and scheduled_queue; leased_N by leased_N_until.
 create or replace function pgmq._rows(queue_id integer) returns table (
   msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb,
   lane smallint, place tid, body_slot smallint)   -- where the payload is, if it is not in message
@@ -211,8 +211,14 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
-  slot integer;
+  q     penstock.queue;
+  first bigint;
+  lanes smallint[];
+  slot  integer;
 begin
+  select * into q from penstock.queue t where t.id = _rows.queue_id;
+  first := penstock._first_row(q);
+  lanes := (penstock._with_lanes(q)).priorities;
   return query
   select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at, coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
     null::smallint, null::tid, t.body_slot
@@ -228,7 +234,8 @@ begin
       case when t.hold = 0 then t.claimed_at
            else (select g.claimed_at from penstock.grant_{slot} g where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1) end,
       case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers, {slot}::smallint, t.ctid, null::smallint
-    from penstock.lane_{slot} t where t.queue_id = _rows.queue_id and t.group_key is null;
+    from penstock.lane_{slot} t
+    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     return query
     select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until, coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
       null::smallint, null::tid, t.body_slot

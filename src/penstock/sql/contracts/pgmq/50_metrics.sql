@@ -4,7 +4,7 @@ create or replace function pgmq.metrics(queue_name text) returns pgmq.metrics_re
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
   q penstock.queue := pgmq._queue(queue_name);
-  n record := penstock._count(q.id, clock_timestamp());
+  n record := penstock._count(q, clock_timestamp());
   r pgmq.metrics_result;
 begin
   r.queue_name := metrics.queue_name;
