@@ -99,7 +99,7 @@ end $$;
 $unroll$);
 
 -- One sweep: floors are raised as far as they may be, and a new generation begins. Done by a claim, at most every 5 ms for
--- each queue. At tens of thousands of messages a second, every millisecond the floor stands still leaves dead entries
+-- each queue, or every 50 ms while nothing is enqueued. At tens of thousands of messages a second, every millisecond the floor stands still leaves dead entries
 -- for each claim to walk over. The caller must not have claimed from this queue in the same transaction: its sweep would
 -- not see those messages, and they come back if the transaction is rolled back.
 create or replace function penstock._sweep(q penstock.queue, now_us bigint) returns void language plpgsql as $$
@@ -113,6 +113,7 @@ declare
   before     integer;
   began_ms   bigint;
   age_ms     bigint;
+  idle       boolean;
   ended      boolean := false;
   locked     boolean := false;
 begin
@@ -129,6 +130,13 @@ begin
     holders := state >> 14 & 255;
     began_ms := state >> 22;
     age_ms := now_us / 1000 - began_ms;
+    -- Nothing was enqueued anywhere since this generation began, and all floors are above it: the queue is idle.
+    idle := aside = 0 and high = pg_sequence_last_value(q.mark_register)
+      and high < all (select pg_sequence_last_value(f) from unnest(q.floors) f where f is not null);
+    if idle then
+      perform setval(q.sweep_register, now_us + 50000), pg_advisory_unlock(1885695608, q.id);
+      return;
+    end if;
     if aside <> 0 then
       before := holders;
       holders := penstock._holders(aside, q.id);

@@ -45,15 +45,16 @@ end $$;
 create or replace function penstock._in_passing(q penstock.queue) returns void language plpgsql as $$
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
+  sweeps constant boolean := penstock._may_sweep();   -- before registers are set, which counts as writing
 begin
-  if now_us >= pg_sequence_last_value(q.sweep_register) and penstock._may_sweep() then
+  if now_us >= pg_sequence_last_value(q.sweep_register) and sweeps then
     perform penstock._sweep(q, now_us);
     if now_us >= pg_sequence_last_value(q.rescan_register) then
       perform penstock._rescan(q, true, sweeps => true);
     end if;
   end if;
   if now_us >= pg_sequence_last_value('penstock.tick_at') then
-    perform penstock._tick(now_us);
+    perform penstock._tick(now_us, sweeps);
   end if;
 end $$;
 
@@ -71,7 +72,7 @@ $$;
 -- Is there upkeep to do? Each part has its own clock and its own budget. What needs no more than a register is done at
 -- once; what moves messages or truncates is left to the moment of commit, by a row whose deferred trigger does it: a
 -- claim may be the first act of a long transaction, and whatever that moved would be out of reach until its end.
-create or replace function penstock._tick(now_us bigint) returns void language plpgsql as $$
+create or replace function penstock._tick(now_us bigint, sweeps boolean) returns void language plpgsql as $$
 declare
   due      boolean;
   spent_us bigint;
@@ -80,7 +81,12 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return;
   end if;
-  due := penstock._timers_due() or now_us >= pg_sequence_last_value('penstock.upkeep_at');
+  due := penstock._timers_due();
+  if sweeps and not due then
+    -- Polls look for due messages and expired leases from these floors on, over the entries of all that were settled in time.
+    perform penstock._raise_timer_floor('penstock.due_floor', now_us - 1000000), penstock._raise_timer_floor('penstock.lease_floor', now_us - 1000000);
+  end if;
+  due := due or now_us >= pg_sequence_last_value('penstock.upkeep_at');
   if now_us >= pg_sequence_last_value('penstock.ring_check_at') then
     perform setval('penstock.ring_check_at', now_us + 50000);
     now_us := date_part('epoch', clock_timestamp()) * 1e6;

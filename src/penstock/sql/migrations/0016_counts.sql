@@ -25,3 +25,4 @@ alter table penstock.queue alter column first_row_register set not null, alter c
 drop function if exists penstock._count(integer, timestamptz);
 drop function if exists penstock._rescan(penstock.queue, boolean);
 drop function if exists penstock._rescan_lanes(penstock.queue);
+drop function if exists penstock._tick(bigint);
