@@ -166,7 +166,7 @@ def test_a_dropped_queue_takes_everything_along(mq: Connection) -> None:
     rows(mq, "select penstock.drop_queue('work')")
     relations = "select count(*) from pg_class where relname in ('q_work', 'a_work')"
     assert value(mq, relations) == 0
-    assert value(mq, registers) == before - 9
+    assert value(mq, registers) == before - 11
     for table in ("pgmq_queue", "pgmq_archive", "pgmq_binding"):
         assert value(mq, f"select count(*) from penstock.{table}") == 0
     rows(mq, "select pgmq.create('work')")

@@ -44,7 +44,7 @@ def check_cheap(engine: Any, caller: Any, count: int) -> None:
     few = warm(caller(), query, "q7")
     create_blocks = blocks(engine, "select penstock.create_queue('first')")
     create(engine, 500, count)
-    per_queue = (engine.value(RELATIONS) - relations - 7) / (count - 500)
+    per_queue = (engine.value(RELATIONS) - relations - 9) / (count - 500)
     many = warm(caller(), query, f"q{count - 7}")
     created = blocks(engine, "select penstock.create_queue('last')")
     listed = warm(engine, "select count(*) from penstock.queues")
@@ -53,7 +53,7 @@ def check_cheap(engine: Any, caller: Any, count: int) -> None:
         f"{count} queues: {per_queue} relations and {grown:.0f} bytes each; blocks to claim "
         f"{few} -> {many}, to create {create_blocks} -> {created}, to list {listed}"
     )
-    assert per_queue == 7
+    assert per_queue == 9
     assert many <= 2 * few + 20
     assert created <= 2 * create_blocks + 100
     assert listed <= count / 8
