@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -65,13 +65,15 @@ class World:
 
     def __init__(self, db: psycopg.Connection[Any]) -> None:
         self.db = db
+        # The same messages are given back again and again, and must not become dead letters.
         for name in ("orders", "penstock.internal"):
-            db.execute("select penstock.create_queue(%s)", [name])
+            db.execute("select penstock.create_queue(%s, '{\"max_attempts\": 100}')", [name])
         db.execute("select penstock.create_queue('limited', %s)", [f'{{"max_depth": {LIMIT}}}'])
         self.secret = self.value("select penstock.enqueue('penstock.internal', '\"secret\"')")
         self.native = self.value("select penstock.enqueue('orders', '\"held\"')")
         self.enqueued: set[int] = {self.native}
         self.settled: set[int] = set()
+        self.errors: list[str] = []
         query = "select token from penstock.claim(%s, 1, 3600)"
         ids = dict(db.execute("select name, id from penstock.queue").fetchall())
         self.words = {
@@ -86,9 +88,17 @@ class World:
         assert row is not None
         return row[0]
 
+    @contextlib.contextmanager
+    def noting_errors(self) -> Iterator[None]:
+        """A session may make its own statements fail."""
+        try:
+            yield
+        except psycopg.Error as error:
+            self.errors.append(str(error))
+
     def enqueue(self, login: Login, call: str) -> None:
-        """Counts what the session was told is enqueued. A session may fail by its own setting."""
-        with contextlib.suppress(psycopg.Error):
+        """Counts what the session was told is enqueued."""
+        with self.noting_errors():
             self.enqueued.update(row[0] for row in login.rows(f"select {call}"))
 
     def drain(self) -> set[int]:
@@ -122,7 +132,7 @@ def produce(world: World, producer: Login, setting: str, value: str) -> None:
         world.enqueue(producer, call)
         made: list[int] = []
         # And in a transaction with more to it, where work is left to the commit.
-        with contextlib.suppress(psycopg.Error), producer.session.transaction():
+        with world.noting_errors(), producer.session.transaction():
             producer.rows("select")
             producer.rows("select set_config(%s, %s, true)", setting, value)
             made = [row[0] for row in producer.rows(f"select {call}")]
@@ -142,7 +152,7 @@ def consume(world: World, consumer: Login, setting: str, value: str) -> None:
     """Settles or gives back what it gets, in every way that there is."""
 
     def attempt(*statements: str) -> None:
-        with contextlib.suppress(psycopg.Error), consumer.session.transaction():
+        with world.noting_errors(), consumer.session.transaction():
             for statement in statements:
                 consumer.rows("select set_config(%s, %s, true)", setting, value)
                 seen = consumer.rows(statement)
@@ -173,37 +183,77 @@ def consume(world: World, consumer: Login, setting: str, value: str) -> None:
         "update mdb_queue.messages set visible_at = now(), last_error = 'x' where claimed_by = 'v'",
     )
     attempt("update mdb_queue.messages set visible_at = now() + interval '1 second'")
-    consumer.rows("select set_config(%s, '', false)", setting)
+
+
+# Settings of PostgreSQL that every session may change, and that change what statements mean.
+CORE = {
+    "plpgsql.extra_errors": "all",
+    "transform_null_equals": "on",
+    "array_nulls": "off",
+    "quote_all_identifiers": "on",
+    "bytea_output": "escape",
+    "DateStyle": "ISO, DMY",
+    "IntervalStyle": "sql_standard",
+    "TimeZone": "Pacific/Apia",
+    "default_transaction_isolation": "serializable",
+    "lock_timeout": "1ms",
+}
+
+
+Withstands = Callable[[list[tuple[str, str]]], World]
+
+
+@pytest.fixture
+def withstands(
+    db: psycopg.Connection[Any], log_in: LogIn, rights: Callable[[str], Any]
+) -> Withstands:
+    """Has sessions work with each setting, and checks that nobody else is worse off."""
+
+    def withstands(settings: list[tuple[str, str]]) -> World:
+        world = World(db)
+        producer, consumer = log_in("penstock_producer"), log_in("penstock_consumer")
+        before = [rights(each.name) for each in (producer, consumer)]
+        for setting, template in settings:
+            value = template.format_map(world.words) if template.count("{") else template
+            produce(world, producer, setting, value)
+            exceed(producer, setting, value)
+            depth = "select ready + scheduled + leased from penstock.stats('limited')"
+            assert world.value(depth) <= LIMIT
+            consume(world, consumer, setting, value)
+            for login in (producer, consumer):
+                login.rows(f"reset {setting}")
+            # A group that somebody else uses, after the hostile ones have.
+            another = "select penstock.enqueue('orders', '9', group_key => 'g')"
+            world.enqueued.add(world.value(another))
+        limited = db.execute("select id from penstock.messages where queue = 'limited'").fetchall()
+        world.enqueued |= {row[0] for row in limited}
+        assert world.drain() == world.enqueued - world.settled - {world.native}
+        # The leases that others hold are as they were.
+        held = "select id, state, worker from penstock.messages where state = 'leased' order by id"
+        assert db.execute(held).fetchall() == [
+            (world.secret, "leased", None),
+            (world.native, "leased", None),
+        ]
+        assert [rights(each.name) for each in (producer, consumer)] == before
+        return world
+
+    return withstands
 
 
 @pytest.mark.parametrize("setting", HOSTILE)
-def test_a_setting_changes_nothing_for_others(
-    db: psycopg.Connection[Any], log_in: LogIn, setting: str, rights: Callable[[str], Any]
+def test_a_setting_changes_nothing_for_others(withstands: Withstands, setting: str) -> None:
+    withstands([(setting, value) for value in [*HOSTILE[setting], *ANYTHING]])
+
+
+def test_without_a_hostile_setting_nothing_fails(withstands: Withstands) -> None:
+    """The statements themselves are right: else the other tests would show nothing."""
+    assert withstands([("application_name", "honest")] * 2).errors == []
+
+
+def test_neither_does_a_setting_of_postgresql(
+    withstands: Withstands,
 ) -> None:
-    world = World(db)
-    producer, consumer = log_in("penstock_producer"), log_in("penstock_consumer")
-    before = [rights(each.name) for each in (producer, consumer)]
-    for template in [*HOSTILE[setting], *ANYTHING]:
-        value = template.format_map(world.words) if template.count("{") else template
-        produce(world, producer, setting, value)
-        exceed(producer, setting, value)
-        depth = "select ready + scheduled + leased from penstock.stats('limited')"
-        assert world.value(depth) <= LIMIT
-        consume(world, consumer, setting, value)
-        # A group that somebody else uses, after the hostile ones have.
-        world.enqueued.add(world.value("select penstock.enqueue('orders', '9', group_key => 'g')"))
-    limited = {
-        row[0] for row in db.execute("select id from penstock.messages where queue = 'limited'")
-    }
-    world.enqueued |= limited
-    assert world.drain() == world.enqueued - world.settled - {world.native}
-    # The leases that others hold are as they were.
-    held = "select id, state, worker from penstock.messages where state = 'leased' order by id"
-    assert db.execute(held).fetchall() == [
-        (world.secret, "leased", None),
-        (world.native, "leased", None),
-    ]
-    assert [rights(each.name) for each in (producer, consumer)] == before
+    withstands(list(CORE.items()))
 
 
 def test_a_producer_may_exceed_max_depth_by_one_transaction_at_most(
