@@ -3,7 +3,8 @@
 Migrations (`sql/migrations/NNNN_name.sql`) run once each, in order, each in one transaction with
 its line in the ledger: whatever interrupts `up`, the next `up` goes on from there. Functions and
 views run after them, in one transaction, whenever their text differs from what the database has;
-and after these the contracts that were asked for, each in a schema of its own.
+and after these the contracts that were asked for, each in a schema of its own. Roles may be created
+later than the schema: `up` makes the grants that are missing.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from penstock.errors import MigrationError, SchemaNewerError
 # Any number will do, as long as every version of Penstock has the same: "penstock" in ASCII.
 LOCK: Final = 0x70656E73746F636B
 CODE_NAME: Final = "functions and views"
+GRANTS_NAME: Final = "roles and grants"
+ENCODING: Final = "UTF8"
 CONTRACTS: Final = ("pgmq",)
 """Other people's interfaces that are installed on request."""
 _FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
@@ -84,9 +87,18 @@ class _Plan:
         text = self._texts("functions", "views", "contracts/mdb_queue", "roles")
         return _Step(Migration(self.target, CODE_NAME, _checksum(text)), text)
 
+    def grants(self, contracts: Iterable[str]) -> _Step:
+        """The roles and their grants, once more: also those of the contracts that are installed."""
+        files = _sql_files(self._directory / "roles")
+        for name in contracts:
+            folder = self._directory / "contracts" / name
+            files += [file for file in _sql_files(folder) if file.name.endswith("_roles.sql")]
+        text = "\n".join(file.read_text("utf-8") for file in files)
+        return _Step(Migration(self.target, GRANTS_NAME, _checksum(text)), text)
+
     def contract(self, name: str) -> _Step:
         """Laid down anew with the functions too: it is made of them."""
-        text = self._texts(f"contracts/{name}")
+        text = self._texts(f"contracts/{name}") + _REVOKE_SQL
         checksum = _checksum(self.code.sql + text)
         return _Step(Migration(self.target, f"contract {name}", checksum), text)
 
@@ -135,7 +147,9 @@ class Migrator:
     def status(self) -> MigrationStatus:
         with self._connection.transaction():
             ledger = self._read_ledger()
-        pending = [step.migration for step in self._pending(ledger)]
+            pending = [step.migration for step in self._pending(ledger)]
+            if not pending and self._lacks_grants():
+                pending = [self._plan.grants(ledger.contracts).migration]
         return MigrationStatus(ledger.version, self._plan.target, pending, sorted(ledger.contracts))
 
     def up(self) -> list[Migration]:
@@ -143,6 +157,8 @@ class Migrator:
         applied = []
         while step := self._step():
             applied.append(step)
+        if grants := self._grant():
+            applied.append(grants)
         return applied
 
     @staticmethod
@@ -165,6 +181,25 @@ class Migrator:
                 self._apply(step, record=_record(step, self._plan))
             return step.migration if step else None
 
+    def _grant(self) -> Migration | None:
+        """Makes the roles and grants that are missing. Grants that are there are left alone: to
+        repeat one has every session plan its statements again."""
+        with self._locked():
+            if not self._lacks_grants():
+                return None
+            step = self._plan.grants(self._read_ledger().contracts)
+            self._apply(step)
+            return step.migration
+
+    def _lacks_grants(self) -> bool:
+        """Is there something that this user could put right? Not every user may create roles."""
+        if self._value("select to_regprocedure('penstock.check_grants()') is null"):
+            return False
+        return self._value(
+            "select exists (select from penstock.check_grants() g where g.problem is not null or "
+            "(select r.rolsuper or r.rolcreaterole from pg_roles r where r.rolname = current_user))"
+        )
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """One transaction, alone among all migrators of this database."""
@@ -175,10 +210,21 @@ class Migrator:
                 self._run("set transaction isolation level read committed")
             self._run(_LOCK_SQL)
             if not self._has("migration"):
+                self._check_encoding()
                 self._run(self._plan.ledger)
             yield
 
-    def _apply(self, step: _Step, record: str) -> None:
+    def _check_encoding(self) -> None:
+        """Before anything is created: any text may be a key or a payload, and must fit."""
+        if not self._value(f"select getdatabaseencoding() = '{ENCODING}'"):
+            encoding = self._connection.info.parameter_status("server_encoding")
+            raise MigrationError(
+                f"database {self._connection.info.dbname} has the encoding {encoding}, "
+                f"Penstock needs {ENCODING}",
+                hint=f"Nothing was created. {_ENCODING_HINT}",
+            )
+
+    def _apply(self, step: _Step, record: str | None = None) -> None:
         try:
             self._run(_SESSION_SQL + step.sql)
         except psycopg.Error as error:
@@ -188,7 +234,8 @@ class Migrator:
                 f"migration {step.migration.version} ({step.migration.name}) failed: {error}",
                 hint="It was undone as a whole; what came before it stands.",
             ) from error
-        self._run(record)
+        if record is not None:
+            self._run(record)
 
     def _pending(self, ledger: _Ledger) -> Iterator[_Step]:
         self._check_past(ledger)
@@ -218,6 +265,7 @@ class Migrator:
 
     def _read_ledger(self) -> _Ledger:
         if not self._has("migration"):
+            self._check_encoding()
             return _Ledger([], None, {})
         rows = self._run("select version, name, checksum from penstock.migration order by version")
         code = self._run("select version, checksum from penstock.migration_code").fetchone()
@@ -241,7 +289,10 @@ class Migrator:
         }
 
     def _has(self, table: str) -> bool:
-        row = self._run(f"select to_regclass('penstock.{table}') is not null").fetchone()
+        return self._value(f"select to_regclass('penstock.{table}') is not null")
+
+    def _value(self, query: str) -> bool:
+        row = self._run(query).fetchone()
         return bool(row and row[0])
 
     def _run(self, sql: str) -> psycopg.Cursor[tuple[Any, ...]]:
@@ -255,6 +306,24 @@ _LOCK_SQL: Final = f"select pg_advisory_xact_lock({LOCK})"
 _SESSION_SQL: Final = (
     "set local client_min_messages = warning; set local search_path = pg_catalog, pg_temp;\n"
 )
+
+
+_ENCODING_HINT: Final = (
+    f"Make another database for it: create database NAME encoding '{ENCODING}' template template0"
+)
+# The same as Migrator._check_encoding, for psql.
+_ENCODING_SQL: Final = f"""do $encoding$
+begin
+  if getdatabaseencoding() <> '{ENCODING}' then
+    raise exception 'database % has the encoding %, Penstock needs {ENCODING}',
+        current_database(), getdatabaseencoding()
+      using hint = 'Nothing was created. {_ENCODING_HINT.replace("'", "''")}';
+  end if;
+end $encoding$;"""
+
+
+# A contract may bring functions into our own schema. PostgreSQL lets everybody execute new ones.
+_REVOKE_SQL: Final = "revoke all on all functions in schema penstock from public;\n"
 
 
 @cache
@@ -301,6 +370,7 @@ def _script(plan: _Plan, contracts: list[str]) -> str:
         "\\set ON_ERROR_STOP on",
         "begin;",
         f"{_LOCK_SQL};",
+        _ENCODING_SQL,
         plan.ledger,
         _SESSION_SQL,
     ]

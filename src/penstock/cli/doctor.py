@@ -31,10 +31,10 @@ STYLES = {"ok": "green", "hint": "cyan", "warning": "yellow", "error": "bold red
 def doctor(session: Session) -> int:
     """Say whether the database is well, and what to do if not.
 
-    Looks at the connection, the version, the schema, the horizon, the
-    settings, and Spark with its Java. The horizon is the oldest transaction
-    that PostgreSQL must keep old rows for; whoever pins it is named. Ends with
-    0 if Penstock can work.
+    Looks at the connection, the version, the schema, the roles with their
+    grants, the horizon, the settings, and Spark with its Java. The horizon is
+    the oldest transaction that PostgreSQL must keep old rows for; whoever pins
+    it is named. Ends with 0 if Penstock can work.
     """
     holders: list[dict[str, Any]] = []
     findings = list(_examine(session, holders))
@@ -58,6 +58,7 @@ def _examine(session: Session, holders: list[dict[str, Any]]) -> Iterator[Findin
         yield examination.version(server)
         yield from examination.primary(server)
         yield _schema(connection)
+        yield from _grants(connection)
         yield from examination.horizon(server, holders)
         yield from examination.settings(server["settings"])
         yield from _consumers(connection)
@@ -74,6 +75,11 @@ def _schema(connection: psycopg.Connection[Any]) -> Finding:
         return examination.schema(Migrator(connection).status())
     except (PenstockError, psycopg.Error) as error:  # such as: no permission to look
         return _failed("schema", error)
+
+
+def _grants(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
+    with contextlib.suppress(psycopg.Error):  # an older schema, or no permission to look
+        yield examination.grants(read(connection, "grants"))
 
 
 def _consumers(connection: psycopg.Connection[Any]) -> Iterator[Finding]:

@@ -65,6 +65,22 @@ def schema(status: MigrationStatus) -> Finding:
     return Finding("schema", "ok", f"version {status.current}")
 
 
+def grants(problems: Sequence[Mapping[str, Any]]) -> Finding:
+    """Roles that are not there, and grants that are not as they should be."""
+    missing = [each["role_name"] for each in problems if each["problem"] is None]
+    wrong = [each for each in problems if each["problem"] is not None]
+    if wrong:
+        first = f"{wrong[0]['role_name']} {wrong[0]['problem']}"
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        advice = "Run `penstock migrate up` as the owner of the schema."
+        return Finding("roles", "warning", first + more, advice)
+    if missing:
+        creates = " ".join(f"create role {name} nologin;" for name in missing)
+        advice = f"As a user that may create roles: {creates} Then run `penstock migrate up`."
+        return Finding("roles", "warning", f"missing: {', '.join(missing)}", advice)
+    return Finding("roles", "ok", "all of them are there, with their grants")
+
+
 def horizon(server: Mapping[str, Any], holders: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     if not server["sees_all_sessions"]:
         advice = f"As a superuser: grant pg_read_all_stats to {server['username']};"

@@ -35,6 +35,7 @@ begin
   if seconds not between 1 and 3600 or seconds is null then
     perform penstock._fail_value('seconds', seconds::text, 'a whole number from 1 to 3600');
   end if;
+  perform penstock._check_internal(attend.queue);
   select * into q from penstock.queue t where t.name = regexp_replace(attend.queue, '\.dlq$', '');
   if not found then
     perform penstock._fail_unknown_queue(attend.queue);

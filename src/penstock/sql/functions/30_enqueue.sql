@@ -41,6 +41,7 @@ begin
     --]
   end if;
   if special is null then
+    if enqueue.queue ^@ 'penstock.' then perform penstock._check_internal(enqueue.queue); end if;
     return penstock._enqueue_checked(enqueue.queue, enqueue.payload, enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.priority,
       enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl, enqueue.max_attempts, on_conflict, unique_while);
   elsif special then

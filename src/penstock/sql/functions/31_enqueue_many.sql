@@ -71,6 +71,7 @@ declare
   n integer := greatest(cardinality(payloads), cardinality(payloads_bytes));
   m record;
 begin
+  if queue ^@ 'penstock.' then perform penstock._check_internal(queue); end if;
   if not coalesce(n between 1 and 10000, false) then
     perform penstock._fail_value('payloads', coalesce(n, 0) || ' messages', '1 to 10000 messages a call');
   end if;

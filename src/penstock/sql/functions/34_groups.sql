@@ -54,9 +54,9 @@ begin
   if head.position is null then
     if penstock._in_block() and not at_commit then
       -- To end it now would lock its row for as long as this transaction is open.
-      -- By a hash: a group may be called like a lane, which must not count as announced then.
-      perform penstock._announce(format('end %s %s %s', _issue_ticket.queue_id, md5(_issue_ticket.group_key), after), 'end group', _issue_ticket.queue_id, null, after,
-        _issue_ticket.group_key);
+      -- Under a name that nobody can guess. A caller who could have it count as announced would leave a group without a
+      -- ticket, and everybody's messages in it would wait forever.
+      perform penstock._announce('end ' || gen_random_uuid(), 'end group', _issue_ticket.queue_id, null, after, _issue_ticket.group_key);
       return;
     elsif penstock._end_group(_issue_ticket.queue_id, _issue_ticket.group_key, after) then
       return;

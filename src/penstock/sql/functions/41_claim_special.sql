@@ -16,6 +16,7 @@ declare
   used       integer[] := '{}';
   slot       integer;
 begin
+  if queue ^@ 'penstock.' then perform penstock._check_internal(queue); end if;
   if count not between 1 and 10000 or count is null then
     perform penstock._fail_value('count', count::text, 'a whole number from 1 to 10000');
   end if;

@@ -38,6 +38,8 @@ declare
   dropped integer := penstock._turn_history();
   fired   integer := (select f.fired from penstock.fire_schedules() f);
 begin
+  -- Messages whose transaction did not place them in their groups: its user had set penstock.announced.
+  perform penstock._commit_joins(-1);
   delete from penstock.message_key where ctid = any (array(
     select k.ctid from penstock.message_key k
     where k.id < pg_sequence_last_value('penstock.position') - 100000 and (penstock._waiting_with_key(k.queue_id, k.key)).id is null

@@ -54,11 +54,12 @@ begin
   return n;
 end $$;
 
+-- Whoever may fire schedules need not be one who may enqueue to their queue: an admin chose it.
 create or replace function penstock._enqueue_fire(s penstock.schedule, fire_at timestamptz) returns bigint language plpgsql as $$
 begin
-  return penstock.enqueue((select q.name from penstock.queue q where q.id = s.queue_id), s.payload,
-    headers => coalesce(s.headers, '{}') || jsonb_build_object('penstock-schedule', s.name, 'penstock-fire-at', fire_at),
-    key => s.key, priority => s.priority, group_key => s.group_key, ttl => make_interval(secs => s.ttl_seconds), max_attempts => s.max_attempts);
+  return penstock._enqueue_checked((select q.name from penstock.queue q where q.id = s.queue_id), s.payload, null,
+    coalesce(s.headers, '{}') || jsonb_build_object('penstock-schedule', s.name, 'penstock-fire-at', fire_at), s.key, s.priority, s.group_key, null, null,
+    make_interval(secs => s.ttl_seconds), s.max_attempts, 'replace', 'waiting');
 end $$;
 
 -- Enqueues a schedule's message now, whatever its rule says, even if it is paused; when it fires next stays as it is.

@@ -36,6 +36,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
   perform penstock._spark_check(consumer, generation);
+  perform penstock._check_internal(u) from unnest(queues) u;
   if not exists (select from penstock.spark_slice s where s.consumer = spark_plan.consumer and s.tick = spark_plan.tick) then
     insert into penstock.spark_slice (consumer, tick, slice, queue, wanted)
     select spark_plan.consumer, spark_plan.tick, u.slice - 1, u.queue, u.wanted from unnest(queues, spark_plan.wanted) with ordinality u (queue, wanted, slice);
@@ -57,6 +58,7 @@ declare
   n      bigint;
   total  bigint := 0;
 begin
+  perform penstock._check_internal(spark_ready.queue);
   select * into q from penstock.queue t where t.name = spark_ready.queue;
   if not found then
     perform penstock._fail_unknown_queue(spark_ready.queue);
@@ -90,7 +92,8 @@ begin
   perform penstock._spark_check(consumer, generation);
   select * into s from penstock.spark_slice t
   where t.consumer = spark_claim.consumer and t.tick = spark_claim.tick and t.slice = spark_claim.slice for update;
-  if not found then
+  perform penstock._check_internal(s.queue);
+  if s.consumer is null then
     perform penstock._fail('PS010', format('batch %s of consumer %L is not known any more: the checkpoint is older than what was acked', tick, consumer),
       jsonb_build_object('consumer', consumer, 'tick', tick), 'Use a new checkpoint, and a consumer of another name.');
   elsif s.settled_xid is not null then
@@ -98,7 +101,7 @@ begin
     return query
     select h.id, h.queue, h.payload::text, h.payload_bytes, h.headers::text, h.key, h.priority, h.group_key, h.attempts, h.max_attempts,
       h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
-    from penstock.history_feed h where h.xid = s.settled_xid order by h.id;
+    from penstock.history_feed h where h.xid = s.settled_xid and h.queue = s.queue order by h.id;
     if not found and s.taken > 0 then
       perform penstock._fail('PS010', format('batch %s of consumer %L was acked, and queue %L keeps no history to read it from again', tick, consumer, s.queue),
         jsonb_build_object('consumer', consumer, 'tick', tick), 'It is in the sink. Use a new checkpoint, and a consumer of another name.');
@@ -295,6 +298,7 @@ begin
   if not found then
     return 0;
   end if;
+  perform penstock._check_internal(s.queue);
   update penstock.spark_slice t set settled_xid = pg_current_xact_id()
   where t.consumer = spark_settle.consumer and t.tick = spark_settle.tick and t.slice = spark_settle.slice;
   return penstock._spark_done(coalesce(s.tokens, '{}'));
@@ -315,6 +319,7 @@ begin
     perform penstock._fail_value('consumer', consumer, 'the name of a consumer in penstock.spark_consumers');
   end if;
   for s in select * from penstock.spark_slice t where t.consumer = spark_release.consumer and t.settled_xid is null order by t.tick, t.slice loop
+    perform penstock._check_internal(s.queue);
     if s.tick <= c.acked_tick then
       perform penstock._spark_done(coalesce(s.tokens, '{}'));
     else

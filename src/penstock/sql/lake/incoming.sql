@@ -1,4 +1,4 @@
--- Where a task copies its messages to, for penstock.spark_enqueue. Its owner there is another user, who may read it.
+-- Where a task copies its messages to, for penstock.spark_enqueue, which reads it with the rights of the task's user.
 create temporary table penstock_incoming (
   queue         text,
   payload       jsonb,
@@ -14,4 +14,3 @@ create temporary table penstock_incoming (
 ) on commit drop;
 -- Not compressed, so that the size of a payload can be told without reading it.
 alter table pg_temp.penstock_incoming alter payload set storage external, alter payload_bytes set storage external, alter headers set storage external;
-grant select on pg_temp.penstock_incoming to public;

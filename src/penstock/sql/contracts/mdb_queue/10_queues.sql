@@ -1,7 +1,7 @@
 -- The queues, in the words of the contract. Made, changed and dropped here or anywhere else: they are the same queues.
-create or replace view mdb_queue.queues as
+create or replace view mdb_queue.queues with (security_barrier) as
 select q.name, q.lease_seconds as visibility_timeout_seconds, q.max_attempts::integer as max_attempts, q.dlq_enabled, q.created_at, q.updated_at
-from penstock.queue q;
+from penstock.queue q where not q.name ^@ 'penstock.' or penstock._is_admin();
 
 create or replace function mdb_queue._change_queue() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -60,13 +60,16 @@ language plpgsql strict rows 100 security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
+  -- A caller may set these settings to anything. It sees no more than messages of this queue, which consumers may see.
   act        text := coalesce(current_setting('mdb_queue.act', true), '');
   held_token bigint;
   slot       integer;
   given      integer;
 begin
   if not act ^@ 'claim' then
-    return query select * from mdb_queue._all_rows(queue_id);
+    return query select * from mdb_queue._all_rows(queue_id) where not mdb_queue._name(queue_id) ^@ 'penstock.';
+  elsif queue ^@ 'penstock.' then
+    return;
   elsif current_setting('mdb_queue.lane') = '' then
     -- Of these rows nothing but the id is looked at, and they pass each of the statement's conditions. So what its LIMIT
     -- takes of them is those with the lowest ids: see _settle_claim.
@@ -78,13 +81,16 @@ begin
     get diagnostics given = row_count;
     act := set_config('mdb_queue.given', given::text, true) || set_config('mdb_queue.lane', queue_id::text, true);
   else
+    if mdb_queue._name(queue_id) ^@ 'penstock.' then
+      return;
+    end if;
     foreach held_token in array string_to_array(current_setting('mdb_queue.held'), ' ')::bigint[] loop
       slot := held_token & 15;
       --[ slot
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64'))) else mdb_queue._body(l.body_slot, l.id) end,
         l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
-      from penstock.leased_{slot} l where l.token = held_token order by l.id;
+      from penstock.leased_{slot} l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
       --]
     end loop;
   end if;

@@ -32,9 +32,9 @@ cross join (
 where l.token < 0 and l.dead_at is null;
 $unroll$);
 
-create or replace view mdb_queue.dead_messages as
+create or replace view mdb_queue.dead_messages with (security_barrier) as
 select d.id, q.name as queue_name,
        case when d.body_slot is null then coalesce(d.payload, to_jsonb(encode(d.payload_bytes, 'base64'))) else mdb_queue._body(d.body_slot, d.id) end
          as payload,
        d.attempt::integer as attempt_count, d.max_attempts::integer as max_attempts, d.worker as claimed_by, d.last_error, d.enqueued_at, d.dead_at
-from penstock.dead d join penstock.queue q on q.id = d.queue_id;
+from penstock.dead d join penstock.queue q on q.id = d.queue_id where not q.name ^@ 'penstock.';

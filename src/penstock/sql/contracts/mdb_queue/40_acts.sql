@@ -94,6 +94,9 @@ declare
   until  timestamptz;
   holder text;
 begin
+  -- The tokens come from a setting, which a caller may change while its statement runs. Negative ones are of claims by id, which
+  -- every consumer may change. All others are their holders'.
+  tokens := array(select t from unnest(tokens) t where t < 0);
   if given > taken then
     perform penstock._unclaim(l.token, array_agg(l.id))
     from (select l.token, l.id from unnest(tokens) t cross join penstock._leases_of(t) l order by l.id offset taken) l group by l.token;
