@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from importlib import metadata
 from importlib.resources import files
 from typing import Any
@@ -31,8 +32,8 @@ STYLES = {"ok": "green", "hint": "cyan", "warning": "yellow", "error": "bold red
 def doctor(session: Session) -> int:
     """Say whether the database is well, and what to do if not.
 
-    Looks at the connection, the version, the schema, the horizon, the
-    settings, and Spark with its Java. The horizon is the oldest transaction
+    Looks at the connection, the version, the schema, the clock, the horizon,
+    the settings, and Spark with its Java. The horizon is the oldest transaction
     that PostgreSQL must keep old rows for; whoever pins it is named. Ends with
     0 if Penstock can work.
     """
@@ -58,6 +59,7 @@ def _examine(session: Session, holders: list[dict[str, Any]]) -> Iterator[Findin
         yield examination.version(server)
         yield from examination.primary(server)
         yield _schema(connection)
+        yield _clock(connection)
         yield from examination.horizon(server, holders)
         yield from examination.settings(server["settings"])
         yield from _consumers(connection)
@@ -74,6 +76,16 @@ def _schema(connection: psycopg.Connection[Any]) -> Finding:
         return examination.schema(Migrator(connection).status())
     except (PenstockError, psycopg.Error) as error:  # such as: no permission to look
         return _failed("schema", error)
+
+
+def _clock(connection: psycopg.Connection[Any]) -> Finding:
+    before = datetime.now(UTC)
+    shown = read(connection, "clock")[0]["shown_at"]
+    after = datetime.now(UTC)
+    step = 0.0
+    with contextlib.suppress(psycopg.Error):  # an older schema, or no permission to look
+        step = read(connection, "clock_step")[0]["step_seconds"]
+    return examination.clock((before, shown, after), step)
 
 
 def _consumers(connection: psycopg.Connection[Any]) -> Iterator[Finding]:

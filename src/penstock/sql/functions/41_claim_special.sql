@@ -192,7 +192,7 @@ begin
     -- Exact among many: claims of such a queue take turns until commit. Somebody in a long transaction must not hold
     -- the others up, so they wait only so long, and then get nothing.
     while not pg_try_advisory_xact_lock(1885695605, q.id) loop
-      if clock_timestamp() > patience then
+      if clock_timestamp() not between patience - interval '50 milliseconds' and patience then   -- or the clock was put back
         return 0;
       end if;
       perform pg_sleep(0.001);
