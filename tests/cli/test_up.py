@@ -20,6 +20,7 @@ import pytest
 
 from penstock.cli.up import program_name, without_password
 from penstock.embedded import postmaster
+from penstock.settings import Settings
 
 COMMAND = [sys.executable, "-m", "penstock.cli"]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -117,6 +118,8 @@ def test_a_second_one_says_that_it_joins_the_server(start: Start, home: Path) ->
 
 def test_home_decides_where_the_data_are(start: Start, home: Path) -> None:
     home.chmod(0o711)  # for the user that runs the server, if root runs the tests
+    # Before anything is started: root's usual home may hold a database that somebody uses.
+    assert Settings.from_environment(environment={"HOME": str(home)}).home.is_relative_to(home)
     process = start("--json", "--no-server", PENSTOCK_HOME="", XDG_DATA_HOME="", HOME=str(home))
     data = home / ".local" / "share" / "penstock" / "server" / "postgres"
     assert ready(process)["data_directory"] == str(data)

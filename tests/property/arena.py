@@ -110,7 +110,7 @@ class Arena:
         return connection
 
     def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
-        if (notice.message_primary or "").startswith("penstock"):
+        if (notice.message_primary or "").startswith("penstock upkeep"):
             self.notices.append(f"{notice.message_primary} {notice.context}")
 
     def close(self) -> None:
