@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,15 @@ def test_root_keeps_its_data_where_another_user_can_reach_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert settings().home == Path("/var/lib/penstock")
+    assert settings(HOME="").home == Path("/var/lib/penstock")
+    assert settings(HOME=pwd.getpwuid(0).pw_dir).home == Path("/var/lib/penstock")
+
+
+def test_root_with_another_home_keeps_its_data_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert settings(HOME="/srv/queue").home == Path("/srv/queue/.local/share/penstock")
+    assert settings(HOME="/srv", XDG_DATA_HOME="/data").home == Path("/data/penstock")
+    assert settings(HOME="/srv", PENSTOCK_HOME="/queue").home == Path("/queue")
 
 
 def test_an_empty_home_variable_falls_back_on_the_user_database(

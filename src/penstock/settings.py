@@ -5,8 +5,8 @@
 | `PENSTOCK_DSN`  | the PostgreSQL to use: a `postgresql://` URL or `key=value` pairs      |
 | `DATABASE_URL`  | the same, where other software has set it already                      |
 | `PENSTOCK_HOME` | where the embedded PostgreSQL keeps its data, if no other was named;   |
-|                 | else `$XDG_DATA_HOME/penstock`, else `~/.local/share/penstock`,        |
-|                 | and for root `/var/lib/penstock`                                       |
+|                 | else `$XDG_DATA_HOME/penstock`, else `$HOME/.local/share/penstock`,    |
+|                 | and `/var/lib/penstock` for root, unless HOME is not root's own        |
 | `PENSTOCK_LAKE` | where the lake is: a directory, or a URI that Spark knows; else        |
 |                 | `lake` below `PENSTOCK_HOME`                                           |
 
@@ -105,10 +105,18 @@ def _find_home(environment: Mapping[str, str]) -> Path:
     data_home = environment.get("XDG_DATA_HOME", "").strip()
     if data_home.startswith("/"):  # the XDG rules say: ignore a relative one
         return Path(data_home) / "penstock"
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and not _is_elsewhere(environment.get("HOME", "").strip()):
         # PostgreSQL refuses to run as root, and no other user may enter root's home.
         return Path("/var/lib/penstock")
     return _user_home(environment) / ".local" / "share" / "penstock"
+
+
+def _is_elsewhere(home: str) -> bool:
+    """Whether HOME was set on purpose: it is not what the user database says."""
+    try:
+        return home != "" and os.path.abspath(home) != pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return home != ""
 
 
 def _checked_home(home: Path) -> Path:

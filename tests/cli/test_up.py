@@ -20,6 +20,7 @@ import pytest
 
 from penstock.cli.up import program_name, without_password
 from penstock.embedded import postmaster
+from penstock.settings import Settings
 
 COMMAND = [sys.executable, "-m", "penstock.cli"]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -99,6 +100,32 @@ def test_two_signals_at_once_stop_it_as_quietly(
     assert not server_runs(home)
 
 
+def test_a_second_one_says_that_it_joins_the_server(start: Start, home: Path) -> None:
+    found = ready(start("--json", "--no-server"))
+    assert (found["joined"], found["data_directory"]) == (False, f"{home}/server/postgres")
+    second = start("--no-server")
+    assert second.stdout is not None
+    text = ""
+    while "Ctrl-C" not in text:
+        line = second.stdout.readline()
+        assert line, second.communicate()
+        text += line
+    assert f"Data directory: {home}/server/postgres\n" in text
+    assert "This PostgreSQL was running already" in text
+    third = start("--json", "--no-server")
+    assert ready(third)["joined"] is True
+
+
+def test_home_decides_where_the_data_are(start: Start, home: Path) -> None:
+    home.chmod(0o711)  # for the user that runs the server, if root runs the tests
+    # Before anything is started: root's usual home may hold a database that somebody uses.
+    assert Settings.from_environment(environment={"HOME": str(home)}).home.is_relative_to(home)
+    process = start("--json", "--no-server", PENSTOCK_HOME="", XDG_DATA_HOME="", HOME=str(home))
+    data = home / ".local" / "share" / "penstock" / "server" / "postgres"
+    assert ready(process)["data_directory"] == str(data)
+    assert server_runs(home)
+
+
 def test_a_person_sees_the_dsn_and_three_commands_that_work(start: Start, home: Path) -> None:
     process = start()
     assert process.stdout is not None
@@ -107,6 +134,8 @@ def test_a_person_sees_the_dsn_and_three_commands_that_work(start: Start, home: 
         lines.append(process.stdout.readline())
         assert lines[-1], process.communicate()
     text = "".join(lines)
+    assert f"Data directory: {home}/server/postgres\n" in text
+    assert "running already" not in text
     assert f"host={str(home).replace('/', '%2F')}" in text
     script = text.partition("terminal:\n")[2].partition("Ctrl-C")[0]
     assert len(script.splitlines()) == 4  # they, and the DSN for them

@@ -343,7 +343,7 @@ async def run_tembo(kind: str, dsn: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_the_whole_api_of_tembo_pgmq_python(
+async def test_tembo_pgmq_python_behaves_on_penstock_as_it_does_on_pgmq(
     kind: str, pgmq_dsn: str, real_pgmq_dsn: str, session: Session, tmp_path: Path
 ) -> None:
     found = {}

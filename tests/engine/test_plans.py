@@ -31,9 +31,9 @@ class Reads:
         connection = self.engine.connection
         # Upkeep has clocks of its own, and is looked at separately.
         connection.execute(
-            """select setval('penstock.tick_at', x.far), setval('penstock.sweep_1', x.far),
-                      setval('penstock.rescan_1', x.far)
-               from (select (extract(epoch from now()) * 1e6)::bigint + 3600000000) x (far)"""
+            """select setval('penstock.tick_at', x.soon), setval('penstock.sweep_1', x.soon),
+                      setval('penstock.rescan_1', x.soon)
+               from (select (extract(epoch from now()) * 1e6)::bigint + 900000) x (soon)"""
         )
         with connection.transaction():
             before = {row[0]: row[1:] for row in connection.execute(TABLES)}

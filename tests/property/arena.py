@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,7 +42,7 @@ begin
   end loop;
 end $$
 """
-FAR = 1 << 52  # microseconds: a clock that is never due
+SOON_US = 900_000  # a clock further ahead than a second counts as unset
 SHOWN = (
     "id, queue, state, payload, payload_bytes, headers, key, priority, group_key, attempt, "
     "max_attempts, last_error, expires_at is not null as has_ttl, "
@@ -109,7 +110,7 @@ class Arena:
         return connection
 
     def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
-        if (notice.message_primary or "").startswith("penstock"):
+        if (notice.message_primary or "").startswith("penstock upkeep"):
             self.notices.append(f"{notice.message_primary} {notice.context}")
 
     def close(self) -> None:
@@ -230,14 +231,15 @@ class Arena:
 
     def clocks(self, queue: str, due: bool) -> None:
         """Makes all upkeep of the next claim due, or none of it."""
-        at = 0 if due else FAR
+        soon = time.time_ns() // 1000 + SOON_US
+        at = 0 if due else soon
         self.admin.execute(
             "select setval('penstock.tick_at', %(at)s), setval('penstock.ring_check_at', %(at)s),"
             " setval('penstock.upkeep_at', %(at)s), setval('penstock.timer_rescan_at', %(at)s),"
             " setval(sweep_register, %(at)s), setval(rescan_register, %(rescan)s)"
             " from penstock.queue where name = %(queue)s",
             # Without the safety net: a claim finds what is committed, or the test fails.
-            {"at": at, "queue": queue, "rescan": at if self.misled else FAR},
+            {"at": at, "queue": queue, "rescan": at if self.misled else soon + SOON_US},
         )
         if not due:
             return

@@ -8,9 +8,11 @@ from contextlib import AsyncExitStack
 from time import monotonic
 
 import psycopg
+import pytest
 
 from penstock import AsyncClient, NewMessage
-from penstock.worker import App, Delivery, Worker
+from penstock.operations import waiting
+from penstock.worker import App, Delivery, Worker, claimer
 
 from .conftest import until
 
@@ -94,6 +96,78 @@ async def test_no_more_are_claimed_in_a_second_than_the_queue_allows(
     for first, since in enumerate(claimed):
         for last in range(first, len(claimed)):
             assert last - first + 1 <= 20 + 20 * (claimed[last] - since + 0.25) + 1
+
+
+async def register(dsn: str, to_us: str | None = None) -> int:
+    """When the bucket of the queue is full again, in microseconds; `to_us` sets it first."""
+    query = "select pg_sequence_last_value(throughput_register) from penstock.queue"
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        if to_us is not None:
+            await connection.execute(f"select setval(throughput_register, {to_us}) from ({ALL}) q")
+        row = await (await connection.execute(query)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+ALL = (
+    "select *, (date_part('epoch', clock_timestamp()) * 1e6)::bigint as now_us from penstock.queue"
+)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+async def test_a_limit_is_used_up_without_polls(
+    dsn: str, client: AsyncClient, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """Each token is claimed when it is there, not when a worker happens to look."""
+    monkeypatch.setattr(claimer, "POLL_SECONDS", 3600.0)
+    await client.create_queue("work", throughput_limit=5)
+    app = App()
+    done: set[int] = set()
+
+    @app.handler("work", concurrency=8)
+    async def work(message: Delivery) -> None:
+        done.add(message.id)
+
+    await client.enqueue_many("work", range(30))
+    async with AsyncExitStack() as stack:
+        await serve(stack, app, dsn, workers)
+        await until(lambda: len(done) == 30, "all thirty")
+
+
+async def test_who_waits_asks_again_while_a_claim_may_be_spending_the_token(
+    dsn: str, client: AsyncClient
+) -> None:
+    await client.create_queue("work", throughput_limit=1)
+    await client.enqueue_many("work", range(3))
+    assert len(await client.claim("work", 3)) == 1
+
+    async def waits_after(to_us: str) -> float | None:
+        await register(dsn, to_us)
+        return (await client.run(waiting.attend(["work"], 10)))["work"]
+
+    later = await waits_after("q.now_us + 900000")
+    assert later is not None
+    assert 0 < later < 1
+    assert await waits_after("q.now_us") == 0.02, "there is a token now: soon it may be spent"
+    assert await waits_after("q.now_us - 5000000") is None, "nobody spends tokens"
+    ahead = await waits_after("q.now_us + 3600000000")
+    assert ahead == 1, "the clock was put back"
+
+
+async def test_a_late_claim_does_not_delay_the_next_token(dsn: str, client: AsyncClient) -> None:
+    await client.create_queue("work", throughput_limit=1)
+    await client.enqueue_many("work", range(100))
+    assert len(await client.claim("work", 1)) == 1
+
+    async def anchored() -> bool:
+        """False if the claim came too late to tell."""
+        before = await register(dsn, "q.now_us + 45000")
+        claimed = await client.claim("work", 1)
+        after = await register(dsn)
+        assert len(claimed) == 1
+        return after - before == 1_000_000
+
+    await until(anchored, "a claim in time")
 
 
 async def test_a_group_is_handled_in_order_one_at_a_time(dsn: str, client: AsyncClient) -> None:

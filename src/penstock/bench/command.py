@@ -151,6 +151,13 @@ def worker(**chosen: Any) -> None:
     _run("worker", **chosen)
 
 
+@bench.command()
+@_shared
+def limits(**chosen: Any) -> None:
+    """How close one and four workers come to a throughput limit."""
+    _run("limits", **chosen)
+
+
 CONTRACT_FIGURES = (
     "pgmq_cycle",
     "pgmq_cycle_by_one",

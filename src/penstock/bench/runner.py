@@ -7,7 +7,17 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from penstock.bench import commit, contracts, depth, engine, machine, steady, wal, worker
+from penstock.bench import (
+    commit,
+    contracts,
+    depth,
+    engine,
+    limits,
+    machine,
+    steady,
+    wal,
+    worker,
+)
 from penstock.bench.lake_history import QUEUE as LAKE_QUEUE
 from penstock.bench.options import Options
 from penstock.bench.progress import Progress, progress
@@ -48,6 +58,7 @@ _BENCHES = {
     "depth": _Bench(depth.run, depth.QUEUES),
     "wal": _Bench(wal.run, wal.QUEUES),
     "worker": _Bench(worker.run, worker.QUEUES),
+    "limits": _Bench(limits.run, limits.QUEUES),
     "commit": _Bench(commit.run, commit.QUEUES),
     "contracts": _Bench(contracts.run, contracts.QUEUES),
     "lake": _Bench(_lake, LAKE_QUEUES, LAKE_PACKAGES),

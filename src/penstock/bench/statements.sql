@@ -359,3 +359,17 @@ select count(*) from penstock_bench.sink
 -- name: lake.oldest_transaction
 select coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0)::float8 from pg_stat_activity
 where datname = current_database() and application_name = %(application)s
+
+-- name: limits.set
+select penstock.set_queue(%(queue)s, jsonb_build_object('throughput_limit', %(limit)s::integer))
+
+-- name: limits.now
+select clock_timestamp()
+
+-- name: limits.claimed
+-- Messages claimed after the first claim that counts, and the seconds from that one to the last.
+select count(*) filter (where last_claimed_at > first_at),
+       coalesce(extract(epoch from max(last_claimed_at) - min(first_at)), 0)::float8
+  from (select last_claimed_at, min(last_claimed_at) over () as first_at from penstock.history
+         where queue = %(queue)s and state = 'done'
+           and last_claimed_at > %(after)s::timestamptz + make_interval(secs => %(burst)s::float8)) claimed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from importlib import metadata
 from importlib.resources import files
 from typing import Any
@@ -32,9 +33,9 @@ def doctor(session: Session) -> int:
     """Say whether the database is well, and what to do if not.
 
     Looks at the connection, the version, the schema, the roles with their
-    grants, the horizon, the settings, and Spark with its Java. The horizon is
-    the oldest transaction that PostgreSQL must keep old rows for; whoever pins
-    it is named. Ends with 0 if Penstock can work.
+    grants, the clock, the horizon, the settings, and Spark with its Java. The
+    horizon is the oldest transaction that PostgreSQL must keep old rows for;
+    whoever pins it is named. Ends with 0 if Penstock can work.
     """
     holders: list[dict[str, Any]] = []
     findings = list(_examine(session, holders))
@@ -59,6 +60,7 @@ def _examine(session: Session, holders: list[dict[str, Any]]) -> Iterator[Findin
         yield from examination.primary(server)
         yield _schema(connection)
         yield from _grants(connection)
+        yield _clock(connection)
         yield from examination.horizon(server, holders)
         yield from examination.settings(server["settings"])
         yield from _consumers(connection)
@@ -80,6 +82,16 @@ def _schema(connection: psycopg.Connection[Any]) -> Finding:
 def _grants(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
     with contextlib.suppress(psycopg.Error):  # an older schema, or no permission to look
         yield examination.grants(read(connection, "grants"))
+
+
+def _clock(connection: psycopg.Connection[Any]) -> Finding:
+    before = datetime.now(UTC)
+    shown = read(connection, "clock")[0]["shown_at"]
+    after = datetime.now(UTC)
+    step = 0.0
+    with contextlib.suppress(psycopg.Error):  # an older schema, or no permission to look
+        step = read(connection, "clock_step")[0]["step_seconds"]
+    return examination.clock((before, shown, after), step)
 
 
 def _consumers(connection: psycopg.Connection[Any]) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from penstock.cli.screen import cell, duration
@@ -16,6 +17,8 @@ OLDEST_VERSION, NEWEST_VERSION = 15, 18
 PINNED_SECONDS, PINNED_XIDS = 60, 1_000_000
 SMALL_BUFFERS_MIB = 128
 FEW_LOCKS = 64
+# Machines that are kept on time differ by milliseconds.
+CLOCK_SECONDS = 5
 # A stream that runs is seen every ten seconds.
 UNSEEN_SECONDS = 300
 SPARK_MISSING = 'For the lake: pip install "penstock[spark]"'
@@ -79,6 +82,29 @@ def grants(problems: Sequence[Mapping[str, Any]]) -> Finding:
         advice = f"As a user that may create roles: {creates} Then run `penstock migrate up`."
         return Finding("roles", "warning", f"missing: {', '.join(missing)}", advice)
     return Finding("roles", "ok", "all of them are there, with their grants")
+
+
+def clock(read_at: tuple[datetime, datetime, datetime], step_seconds: float) -> Finding:
+    """This machine's clock, the server's, and this machine's again; and what registers know."""
+    before, shown, after = read_at
+    ahead = (shown - after).total_seconds()
+    behind = (before - shown).total_seconds()
+    if max(ahead, behind) > CLOCK_SECONDS:
+        apart = f"{duration(max(ahead, behind))} {'ahead of' if ahead > behind else 'behind'}"
+        detail = f"the server's clock is {apart} the clock of this machine"
+        advice = (
+            "Set the one that is wrong, for example by NTP. Leases, delays and schedules follow "
+            "the server's clock: while it is wrong they end early or late."
+        )
+        return Finding("clock", "warning", detail, advice)
+    if step_seconds > 0:
+        detail = f"the server's clock was put back by {duration(step_seconds)}"
+        advice = (
+            "The next claim of any queue corrects what was dated ahead; "
+            "or do it now: select penstock.maintain();"
+        )
+        return Finding("clock", "warning", detail, advice)
+    return Finding("clock", "ok", "the server's clock agrees with the clock of this machine")
 
 
 def horizon(server: Mapping[str, Any], holders: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -61,14 +61,14 @@ def up(session: Session, /, no_server: bool, no_lake: bool, **chosen: Any) -> No
     no_server = no_server or _server_is_missing(session)
     server = None if no_server else ServerSettings.from_environment(**chosen)
     try:
-        with _raising_on_signals(), _database(session.settings()) as dsn:
+        with _raising_on_signals(), _database(session.settings()) as (dsn, found):
             with connect(dsn) as connection:
                 migrator = Migrator(connection)
                 migrator.up()
                 version = migrator.status().current
             shown = without_password(dsn)
             embedded = session.settings().dsn is None
-            ready = {"dsn": shown, "schema_version": version, "embedded": embedded}
+            ready = {"dsn": shown, "schema_version": version, "embedded": embedded, **found}
             with _lake(session, dsn, wanted=embedded and not no_lake) as lake:
                 _run(session, dsn, server, lambda extra: _announce(session, ready | lake | extra))
     except Stopped:
@@ -156,13 +156,15 @@ def _go_deaf() -> None:
 
 
 @contextmanager
-def _database(settings: Settings) -> Iterator[str]:
+def _database(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The DSN; and where the data of the embedded server are, and whether it ran already."""
     if settings.dsn is not None:
-        yield settings.dsn
+        yield settings.dsn, {}
         return
     with EmbeddedPostgres.start(settings.home) as server:
+        found = {"data_directory": str(server.data_directory), "joined": server.joined}
         try:
-            yield server.dsn
+            yield server.dsn, found
         finally:
             _go_deaf()
 
@@ -193,6 +195,10 @@ def _welcome(screen: Screen, ready: Mapping[str, Any], commands: list[str]) -> N
     """What is to be copied ends its line."""
     screen.line("Penstock is up: the database runs, and the schema is in it.")
     screen.line(f"DSN: {ready['dsn']}")
+    if "data_directory" in ready:
+        screen.line(f"Data directory: {ready['data_directory']}")
+    if ready.get("joined"):
+        screen.line("This PostgreSQL was running already: other processes use it, too.")
     if "url" in ready:
         sign_in = f"/login?key={ready['admin_key']}" if ready["admin_key"] else ""
         screen.line(f"Server: {ready['url']}{sign_in}")

@@ -25,8 +25,11 @@ DATABASE: Final = "penstock"
 class EmbeddedPostgres:
     """A handle; `start` makes one, `stop` gives it back, and the last one out stops the server."""
 
-    def __init__(self, home: Path, use: int, cluster: Cluster, socket_directory: Path) -> None:
+    def __init__(
+        self, home: Path, use: int, cluster: Cluster, socket_directory: Path, joined: bool
+    ) -> None:
         self.home = home
+        self.joined = joined  # the server ran already
         self.data_directory = cluster.data
         self.log_file = cluster.log
         self._socket_directory = socket_directory
@@ -67,7 +70,8 @@ class EmbeddedPostgres:
                 cluster = Cluster(home, bin_dir)
                 cluster.create()
                 _ensure_keeper(home, cluster.data)
-                return cls(home, use, cluster, _usable_server(cluster, settings))
+                joined = postmaster.running(cluster.data) is not None
+                return cls(home, use, cluster, _usable_server(cluster, settings), joined)
             except BaseException:
                 os.close(use)
                 raise

@@ -35,11 +35,19 @@ begin
       select penstock._rescan(penstock._with_lanes(q), false) into turned_up from penstock.queue q where q.id = _look_again.queue_id;
     elsif may_rescan then
       select penstock._rescan(penstock._with_lanes(q), true) into turned_up from penstock.queue q
-      where q.id = _look_again.queue_id and date_part('epoch', clock_timestamp()) * float8 '1e6' >= pg_sequence_last_value(q.rescan_register)::float8;
+      -- Due, or further ahead than it is ever set.
+      where q.id = _look_again.queue_id
+        and abs(date_part('epoch', clock_timestamp()) * float8 '1e6' + float8 '1e6' - pg_sequence_last_value(q.rescan_register)::float8) >= float8 '1e6';
     end if;
   end if;
   return coalesce(turned_up, false);
 end $$;
+
+-- Has the time in a register come? A register is never set further ahead than ahead_us. One that is was set before the clock
+-- was put back, and counts as not set.
+create or replace function penstock._is_due(register regclass, now_us bigint, ahead_us bigint) returns boolean language sql volatile as $$
+  select abs(2 * (now_us - pg_sequence_last_value(register)::float8) + ahead_us) >= ahead_us
+$$;
 
 -- What claims do in passing, each thing on its own clock: floors every 5 ms, upkeep, and the safety net.
 create or replace function penstock._in_passing(q penstock.queue) returns void language plpgsql as $$
@@ -47,13 +55,13 @@ declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
   sweeps constant boolean := penstock._may_sweep();   -- before registers are set, which counts as writing
 begin
-  if now_us >= pg_sequence_last_value(q.sweep_register) and sweeps then
+  if penstock._is_due(q.sweep_register, now_us, 1000000) and sweeps then
     perform penstock._sweep(q, now_us);
-    if now_us >= pg_sequence_last_value(q.rescan_register) then
+    if penstock._is_due(q.rescan_register, now_us, 3000000) then
       perform penstock._rescan(q, true, sweeps => true);
     end if;
   end if;
-  if now_us >= pg_sequence_last_value('penstock.tick_at') then
+  if penstock._is_due('penstock.tick_at', now_us, 1000000) then
     perform penstock._tick(now_us, sweeps);
   end if;
 end $$;
@@ -77,17 +85,18 @@ declare
   due      boolean;
   spent_us bigint;
 begin
+  perform penstock._notice_step(now_us);
   perform setval('penstock.tick_at', now_us + 50000);
   if current_setting('transaction_isolation') <> 'read committed' then
     return;
   end if;
   due := penstock._timers_due();
-  if sweeps and not due then
+  if sweeps and not due and pg_sequence_last_value('penstock.clock_was_at') = 0 then
     -- Polls look for due messages and expired leases from these floors on, over the entries of all that were settled in time.
     perform penstock._raise_timer_floor('penstock.due_floor', now_us - 1000000), penstock._raise_timer_floor('penstock.lease_floor', now_us - 1000000);
   end if;
-  due := due or now_us >= pg_sequence_last_value('penstock.upkeep_at');
-  if now_us >= pg_sequence_last_value('penstock.ring_check_at') then
+  due := due or penstock._is_due('penstock.upkeep_at', now_us, 61000000) or pg_sequence_last_value('penstock.clock_was_at') > 0;
+  if penstock._is_due('penstock.ring_check_at', now_us, 3000000) then
     perform setval('penstock.ring_check_at', now_us + 50000);
     now_us := date_part('epoch', clock_timestamp()) * 1e6;
     due := penstock._close_segments() or due;
@@ -105,10 +114,11 @@ create or replace function penstock._commit_upkeep() returns void language plpgs
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
+  perform penstock._redate();
   perform penstock._run_timers(null, 500);
   perform penstock._tend_ring();
   perform penstock._adopt_lanes();
-  if now_us >= pg_sequence_last_value('penstock.upkeep_at') then
+  if penstock._is_due('penstock.upkeep_at', now_us, 61000000) then
     perform setval('penstock.upkeep_at', now_us + 60000000);
     perform penstock._upkeep();
   end if;
@@ -123,7 +133,7 @@ create or replace function penstock._run_timers(only_queue integer, piece intege
 declare
   started  timestamptz := clock_timestamp();
   now_us   bigint := date_part('epoch', started) * 1e6;
-  rescan   boolean := only_queue is null and now_us >= pg_sequence_last_value('penstock.timer_rescan_at');
+  rescan   boolean := only_queue is null and penstock._is_due('penstock.timer_rescan_at', now_us, 2000000);
   margin   constant bigint := 1000000;
   due      integer;
   returned integer := 0;
@@ -159,10 +169,10 @@ begin
 end $$;
 
 -- Raises due_floor or lease_floor, unless a transaction that was open for long is about to commit rows below it: see
--- 24_at_commit.sql. Nor does such a transaction raise them itself.
+-- 24_at_commit.sql. Nor does such a transaction raise them itself. A floor ahead of the clock is lowered.
 create or replace function penstock._raise_timer_floor(floor regclass, to_us bigint) returns void language plpgsql as $$
 begin
-  if to_us > pg_sequence_last_value(floor) and not penstock._is_long() then
+  if penstock._is_due(floor, to_us - 1, 2000000) and not penstock._is_long() then
     perform case when pg_try_advisory_lock(1885695609, 0) then setval(floor, to_us) + pg_advisory_unlock(1885695609, 0)::integer end;
   end if;
 end $$;
@@ -219,7 +229,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   started   timestamptz := clock_timestamp();
-  rescan    boolean := date_part('epoch', started) * 1e6 >= pg_sequence_last_value('penstock.timer_rescan_at');
+  rescan    boolean := penstock._is_due('penstock.timer_rescan_at', (date_part('epoch', started) * 1e6)::bigint, 2000000);
   due_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end;
   ran_after timestamptz := case when rescan then '-infinity' else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end;
 begin

@@ -60,13 +60,15 @@ begin
 end $$;
 
 -- Where throughput_limit holds messages back: in how many seconds there are tokens again, for a twentieth of a second's
--- messages. Null where it does not.
+-- messages. Null where it does not. Tokens that came just now may be spent by a claim under way, and the next ones are then
+-- not known yet: the caller asks again soon. Not for longer, as something else keeps the messages back then.
 create or replace function penstock._throttled_for(q penstock.queue, now_us bigint) returns double precision language plpgsql as $$
 declare
-  lack constant double precision := (pg_sequence_last_value(q.throughput_register) - now_us) / 1e6 - 1 + greatest(0.05, 1.0 / q.throughput_limit);
+  lack constant double precision := (pg_sequence_last_value(q.throughput_register) - now_us) / 1e6
+    - greatest(1, 1.05 / q.throughput_limit) + greatest(0.05, 1.0 / q.throughput_limit);
 begin
-  if lack > 0 and penstock._any_waiting(q.id, clock_timestamp()) then
-    return lack;
+  if lack > -0.2 and penstock._any_waiting(q.id, clock_timestamp()) then
+    return case when lack > 0 then least(lack, 1) else 0.02 end;   -- at most: the clock may have been put back
   end if;
   return null;
 end $$;

@@ -47,8 +47,9 @@ begin
     started + interval '1 second' * coalesce(claim.lease_seconds, q.lease_seconds)::float8,
     case when moves then (nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32 else bigint '0' end + case when q.keep_history > 0 then 16 else 0 end,
     current_setting('penstock.alone', true) = 'on',
-    date_part('epoch', started) * float8 '1e6' - case when current_setting('penstock.tends', true) = 'on' then float8 '0' else float8 '1e6' end
-      >= pg_sequence_last_value(q.sweep_register)::float8,
+    -- Due, or further ahead than it is ever set: then the clock was put back.
+    abs(date_part('epoch', started) * float8 '1e6' + float8 '5e5' - pg_sequence_last_value(q.sweep_register)::float8)
+      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' else float8 '1.5e6' end,
     case when current_setting('penstock.tends', true) = 'on' then true else set_config('penstock.tends', 'on', false) is null end
   into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends
   from penstock.queue q

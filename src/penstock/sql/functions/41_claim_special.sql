@@ -193,7 +193,7 @@ begin
     -- Exact among many: claims of such a queue take turns until commit. Somebody in a long transaction must not hold
     -- the others up, so they wait only so long, and then get nothing.
     while not pg_try_advisory_xact_lock(1885695605, q.id) loop
-      if clock_timestamp() > patience then
+      if clock_timestamp() not between patience - interval '50 milliseconds' and patience then   -- or the clock was put back
         return 0;
       end if;
       perform pg_sleep(0.001);
@@ -206,7 +206,8 @@ begin
   return greatest(wanted, 0);
 end $$;
 
--- A bucket of one second's worth of tokens. The register holds when it is full again, in microseconds: a number in
+-- A bucket of one second's worth of tokens, and of no less than 1.05: a claim that is up to 50 ms late for the only token
+-- does not delay the next one. The register holds when it is full again, in microseconds: a number in
 -- place of a row that every claim would update. A negative number gives tokens back.
 create or replace function penstock._spend(q penstock.queue, wanted integer) returns integer language plpgsql as $$
 declare
@@ -218,7 +219,7 @@ begin
   begin
     now_us := date_part('epoch', clock_timestamp()) * 1e6;
     full_us := greatest(pg_sequence_last_value(q.throughput_register), now_us);
-    wanted := least(wanted, floor((1e6 - (full_us - now_us)) / cost_us)::integer);
+    wanted := least(wanted, floor((greatest(1e6, 1.05 * cost_us) - (full_us - now_us)) / cost_us)::integer);
     perform setval(q.throughput_register, greatest(0, full_us + round(wanted * cost_us)::bigint));
   exception when query_canceled or others then
     perform pg_advisory_unlock(1885695606, q.id);

@@ -12,6 +12,8 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     perform penstock._fail_value('isolation level', current_setting('transaction_isolation'), 'read committed');
   end if;
+  perform penstock._notice_step((date_part('epoch', clock_timestamp()) * 1e6)::bigint);
+  perform penstock._redate();
   if full_pass then
     perform setval('penstock.timer_rescan_at', 0);
   end if;

@@ -1,0 +1,2 @@
+-- What the server's clock shows.
+select clock_timestamp() as shown_at
