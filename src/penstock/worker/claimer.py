@@ -32,7 +32,7 @@ _BREATH: Final = 0.001
 # How long a claim may take: what a claim that was cut off took is out of reach until its lease
 # runs out.
 _TIMEOUT: Final = 10.0
-POLL_SECONDS: Final = 0.9
+POLL_SECONDS: Final = 2.5
 # Without wake-ups, polls begin so close together and get rarer while nothing comes.
 POLL_FASTEST: Final = 0.02
 POLL_SLOWEST: Final = 1.25
