@@ -55,6 +55,7 @@ def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
     """The problem that an exception stands for, and the headers that go with it."""
     if isinstance(error, HttpError):
         problem = _problem(error.status, error.code, error.detail, error.hint, error.fields)
+        problem.retryable = error.status in (429, 503)
         return problem, error.headers
     known = error if isinstance(error, PenstockError) else from_database_error(error)
     if known is not None and known.http_status != 500:
