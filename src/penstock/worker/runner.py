@@ -153,7 +153,8 @@ class Runner:
         try:
             result = await apart(self._call(delivery), self._first_wait)
             outcome = result if isinstance(result, Outcome) else None
-            self._log_end(delivery, outcome, outcome)
+            if outcome is not None:
+                self._log_end(delivery, outcome, outcome)
         except Outcome as raised:
             outcome = raised
             self._log_end(delivery, outcome, raised)
@@ -233,11 +234,9 @@ class Runner:
             text = "handler failed: %s: %s"
             self._log(logging.WARNING, text, delivery, error, type(error).__name__, error)
 
-    def _log_end(
-        self, delivery: Delivery, outcome: Outcome | None, error: BaseException | None
-    ) -> None:
+    def _log_end(self, delivery: Delivery, outcome: Outcome, error: BaseException) -> None:
         """The attempt that makes a dead letter is an error, and the message keeps its traceback."""
-        if outcome is None or error is None or not _is_dead(delivery, outcome):
+        if not _is_dead(delivery, outcome):
             return
         keep_traceback(outcome, error)
         text = "handler failed, message %d becomes a dead letter: %s: %s"
@@ -305,6 +304,8 @@ def end(delivery: Delivery, why: str) -> None:
 
 def _is_dead(delivery: Delivery, outcome: Outcome) -> bool:
     """Whether the outcome makes a dead letter of the message."""
+    if delivery._ended == LOST:
+        return False  # it will not be settled
     is_last = delivery.attempt >= delivery.max_attempts
     return isinstance(outcome, Reject) or (isinstance(outcome, Retry) and is_last)
 
