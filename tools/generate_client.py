@@ -53,6 +53,7 @@ NAMES: Final = {
     "client_async": "client",
     "client_schedules_async": "client_schedules",
     "connections_async": "connections",
+    "driver_connection_async": "driver_connection",
     "each_async": "each",
     "enter_async_context": "enter_context",
     "line_async": "line",

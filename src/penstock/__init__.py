@@ -20,8 +20,10 @@ if typing.TYPE_CHECKING:
     from penstock.client_async import AsyncClient
     from penstock.errors import LeaseLostError, PenstockError
     from penstock.message import Lease, Message, NewMessage
-    from penstock.queue import Queue, QueueSettings, QueueStats
-    from penstock.worker import App, Reject, Retry, Snooze
+    from penstock.queue import Backoff, Queue, QueueSettings, QueueStats
+    from penstock.worker import App, Reject, Retry, RetryPolicy, Snooze, Worker
+
+    __version__: str
 
 __all__ = [  # noqa: RUF022 - grouped, not sorted
     # clients
@@ -32,6 +34,7 @@ __all__ = [  # noqa: RUF022 - grouped, not sorted
     "Message",
     "NewMessage",
     # queues
+    "Backoff",
     "Queue",
     "QueueSettings",
     "QueueStats",
@@ -39,7 +42,9 @@ __all__ = [  # noqa: RUF022 - grouped, not sorted
     "App",
     "Reject",
     "Retry",
+    "RetryPolicy",
     "Snooze",
+    "Worker",
     # errors
     "LeaseLostError",
     "PenstockError",
@@ -51,13 +56,16 @@ _HOMES = {
     "Lease": "message",
     "Message": "message",
     "NewMessage": "message",
+    "Backoff": "queue",
     "Queue": "queue",
     "QueueSettings": "queue",
     "QueueStats": "queue",
     "App": "worker",
     "Reject": "worker",
     "Retry": "worker",
+    "RetryPolicy": "worker",
     "Snooze": "worker",
+    "Worker": "worker",
     "LeaseLostError": "errors",
     "PenstockError": "errors",
 }
@@ -67,11 +75,20 @@ _ROOMS = {*_HOMES.values(), "operations"}
 
 def __getattr__(name: str) -> typing.Any:
     """On first use: Spark starts a Python for every step of a write, and none needs a client."""
+    if name == "__version__":
+        return _version()
     if name in _ROOMS:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return found
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    found = globals()["__version__"] = version("penstock")
     return found
 
 

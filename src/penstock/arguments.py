@@ -9,11 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any, Final
 
 from penstock.errors import InvalidValueError
 from penstock.message import Duration, Lease, LeaseLike
 
+
+class Unset(Enum):
+    """Stands for an argument that was not given, where None would be a mistake."""
+
+    UNSET = "unset"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = Unset.UNSET
 INT4: Final = 2**31 - 1
 INT8: Final = 2**63 - 1
 

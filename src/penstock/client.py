@@ -11,10 +11,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from penstock import insights, operations
+from penstock import forks, insights, operations
+from penstock.arguments import UNSET
 from penstock.client_schedules import ScheduleVerbs
 from penstock.command import Command
-from penstock.connections import AnyConnection, Connections
+from penstock.connections import Connections, given
 from penstock.message import (
     Duration,
     Enqueued,
@@ -40,8 +41,9 @@ class Client(ScheduleVerbs):
 
     Without a DSN, `PENSTOCK_DSN` or `DATABASE_URL` names the database; without those, the
     embedded one is started. `connection=`, here or in a verb, runs the statements in the caller's
-    own transaction, and commits nothing. Behind a transaction-mode pooler that does not know
-    prepared statements, use `prepare_threshold=None`.
+    own transaction, and commits nothing: a psycopg connection, or a SQLAlchemy session or
+    connection over psycopg. After a fork, a child process opens connections of its own. Behind a
+    transaction-mode pooler that does not know prepared statements, use `prepare_threshold=None`.
     """
 
     def __init__(
@@ -53,18 +55,25 @@ class Client(ScheduleVerbs):
         timeout: float = 10,
         prepare_threshold: int | None = 5,
         worker: str | None = None,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> None:
-        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}"
+        self._worker = worker
         self._connections = Connections(
             dsn,
-            connection,
+            given(connection),
             min_size=min_size,
             max_size=max_size,
             timeout=timeout,
             prepare_threshold=prepare_threshold,
         )
-        self._together = Together(self.run, gather=connection is None)
+        self._gather = connection is UNSET
+        self._after_fork()
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        """In a child process: calls of the parent that are under way are not ours."""
+        self.worker = self._worker or f"{socket.gethostname()}:{os.getpid()}"
+        self._together = Together(self.run, gather=self._gather)
 
     def open(self) -> None:
         """Connect and check the schema now; the first call does it otherwise."""
@@ -86,9 +95,9 @@ class Client(ScheduleVerbs):
     ) -> None:
         self.close()
 
-    def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+    def run(self, command: Command[T], connection: Any = UNSET) -> T:
         """Run any command of `penstock.operations` or `penstock.insights`."""
-        return self._connections.run(command, connection)
+        return self._connections.run(command, given(connection))
 
     # Messages in
 
@@ -107,7 +116,7 @@ class Client(ScheduleVerbs):
         max_attempts: int | None = None,
         on_conflict: OnConflict = "replace",
         unique: Unique = "waiting",
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> int:
         """Put one message in; its id. With a key, perhaps the id of the one that has it already."""
         command = operations.enqueue(
@@ -134,7 +143,7 @@ class Client(ScheduleVerbs):
         chunk_size: int = 1000,
         on_conflict: OnConflict = "replace",
         unique: Unique = "waiting",
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> Enqueued:
         """Put in any number of payloads or NewMessages, all or none, holding one chunk at a time.
 
@@ -145,7 +154,7 @@ class Client(ScheduleVerbs):
             command, last = next(stream)
             if last:  # one statement is atomic by itself
                 return self.run(command, connection)
-            with self._connections.transaction(connection) as joined:
+            with self._connections.transaction(given(connection)) as joined:
                 done = self.run(command, joined)
                 for command, _ in stream:
                     done += self.run(command, joined)
@@ -160,18 +169,16 @@ class Client(ScheduleVerbs):
         *,
         lease_seconds: Duration | None = None,
         worker: str | None = None,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> list[Lease]:
         """Take up to `count` messages; fewer, or none, if no more are ready."""
         return self._together.claim(queue, count, lease_seconds, worker or self.worker, connection)
 
-    def ack(self, lease: LeaseLike, *, connection: AnyConnection | None = None) -> None:
+    def ack(self, lease: LeaseLike, *, connection: Any = UNSET) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
         self._together.ack(lease, connection)
 
-    def ack_many(
-        self, leases: Sequence[LeaseLike], *, connection: AnyConnection | None = None
-    ) -> set[int]:
+    def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = UNSET) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
         return self._together.ack_many(leases, connection)
 
@@ -181,7 +188,7 @@ class Client(ScheduleVerbs):
         error: Note = None,
         delay: Duration | None = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> SettledState:
         """Give it back with an error; the state reached. Without a delay, the queue's backoff."""
         return self.run(operations.nack(lease, error, delay), connection)
@@ -192,13 +199,13 @@ class Client(ScheduleVerbs):
         error: Note | Sequence[Note] = None,
         delay: Duration | Sequence[Duration | None] | None = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> dict[int, SettledState]:
         """`error` and `delay` for all, or lists with one for each lease; id -> state reached."""
         return self.run(operations.nack_many(leases, error, delay), connection)
 
     def reject(
-        self, lease: LeaseLike, reason: Note = None, *, connection: AnyConnection | None = None
+        self, lease: LeaseLike, reason: Note = None, *, connection: Any = UNSET
     ) -> SettledState:
         """Straight to the dead letters: no further attempt would help."""
         return self.run(operations.reject(lease, reason), connection)
@@ -208,12 +215,12 @@ class Client(ScheduleVerbs):
         leases: Sequence[LeaseLike],
         reason: Note | Sequence[Note] = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> dict[int, SettledState]:
         return self.run(operations.reject_many(leases, reason), connection)
 
     def snooze(
-        self, lease: LeaseLike, delay: Duration = 0, *, connection: AnyConnection | None = None
+        self, lease: LeaseLike, delay: Duration = 0, *, connection: Any = UNSET
     ) -> SettledState:
         """Back to the queue without burning the attempt."""
         return self.run(operations.snooze(lease, delay), connection)
@@ -223,7 +230,7 @@ class Client(ScheduleVerbs):
         leases: Sequence[LeaseLike],
         delay: Duration | Sequence[Duration] = 0,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> dict[int, SettledState]:
         return self.run(operations.snooze_many(leases, delay), connection)
 
@@ -232,7 +239,7 @@ class Client(ScheduleVerbs):
         lease: LeaseLike,
         seconds: Duration | None = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> datetime:
         """Hold it longer, from now on; the new `lease_until`."""
         return self.run(operations.extend(lease, seconds), connection)
@@ -242,14 +249,14 @@ class Client(ScheduleVerbs):
         leases: Sequence[LeaseLike],
         seconds: Duration | None = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> dict[int, datetime]:
         """id -> new `lease_until`; a missing one had lost its lease."""
         return self.run(operations.extend_many(leases, seconds), connection)
 
     # Messages by id or by filter
 
-    def cancel(self, id: int, *, connection: AnyConnection | None = None) -> LiveState:
+    def cancel(self, id: int, *, connection: Any = UNSET) -> LiveState:
         """Take a message out, even one in work; the state it was cancelled from."""
         return self.run(operations.cancel(id), connection)
 
@@ -265,7 +272,7 @@ class Client(ScheduleVerbs):
         max_count: int | None = None,
         per_second: float | None = None,
         dry_run: bool = False,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> int:
         """Put dead letters back into their queue, at attempt 0; how many (or how many would go)."""
         command = operations.redrive(
@@ -281,9 +288,7 @@ class Client(ScheduleVerbs):
         )
         return self.run(command, connection)
 
-    def replay(
-        self, id: int, queue: str | None = None, *, connection: AnyConnection | None = None
-    ) -> int:
+    def replay(self, id: int, queue: str | None = None, *, connection: Any = UNSET) -> int:
         """Enqueue a copy of a finished message, into its own queue or another; the copy's id."""
         return self.run(operations.replay(id, queue), connection)
 

@@ -10,10 +10,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from penstock import insights, operations
+from penstock import forks, insights, operations
+from penstock.arguments import UNSET
 from penstock.client_schedules_async import AsyncScheduleVerbs
 from penstock.command import Command
-from penstock.connections_async import AnyConnection, AsyncConnections
+from penstock.connections_async import AsyncConnections, given
 from penstock.message import (
     Duration,
     Enqueued,
@@ -39,8 +40,9 @@ class AsyncClient(AsyncScheduleVerbs):
 
     Without a DSN, `PENSTOCK_DSN` or `DATABASE_URL` names the database; without those, the
     embedded one is started. `connection=`, here or in a verb, runs the statements in the caller's
-    own transaction, and commits nothing. Behind a transaction-mode pooler that does not know
-    prepared statements, use `prepare_threshold=None`.
+    own transaction, and commits nothing: a psycopg connection, or a SQLAlchemy session or
+    connection over psycopg. After a fork, a child process opens connections of its own. Behind a
+    transaction-mode pooler that does not know prepared statements, use `prepare_threshold=None`.
     """
 
     def __init__(
@@ -52,18 +54,25 @@ class AsyncClient(AsyncScheduleVerbs):
         timeout: float = 10,
         prepare_threshold: int | None = 5,
         worker: str | None = None,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> None:
-        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}"
+        self._worker = worker
         self._connections = AsyncConnections(
             dsn,
-            connection,
+            given(connection),
             min_size=min_size,
             max_size=max_size,
             timeout=timeout,
             prepare_threshold=prepare_threshold,
         )
-        self._together = AsyncTogether(self.run, gather=connection is None)
+        self._gather = connection is UNSET
+        self._after_fork()
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        """In a child process: calls of the parent that are under way are not ours."""
+        self.worker = self._worker or f"{socket.gethostname()}:{os.getpid()}"
+        self._together = AsyncTogether(self.run, gather=self._gather)
 
     async def open(self) -> None:
         """Connect and check the schema now; the first call does it otherwise."""
@@ -85,9 +94,9 @@ class AsyncClient(AsyncScheduleVerbs):
     ) -> None:
         await self.close()
 
-    async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+    async def run(self, command: Command[T], connection: Any = UNSET) -> T:
         """Run any command of `penstock.operations` or `penstock.insights`."""
-        return await self._connections.run(command, connection)
+        return await self._connections.run(command, given(connection))
 
     # Messages in
 
@@ -106,7 +115,7 @@ class AsyncClient(AsyncScheduleVerbs):
         max_attempts: int | None = None,
         on_conflict: OnConflict = "replace",
         unique: Unique = "waiting",
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> int:
         """Put one message in; its id. With a key, perhaps the id of the one that has it already."""
         command = operations.enqueue(
@@ -133,7 +142,7 @@ class AsyncClient(AsyncScheduleVerbs):
         chunk_size: int = 1000,
         on_conflict: OnConflict = "replace",
         unique: Unique = "waiting",
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> Enqueued:
         """Put in any number of payloads or NewMessages, all or none, holding one chunk at a time.
 
@@ -144,7 +153,7 @@ class AsyncClient(AsyncScheduleVerbs):
             command, last = await anext(stream)
             if last:  # one statement is atomic by itself
                 return await self.run(command, connection)
-            async with self._connections.transaction(connection) as joined:
+            async with self._connections.transaction(given(connection)) as joined:
                 done = await self.run(command, joined)
                 async for command, _ in stream:
                     done += await self.run(command, joined)
@@ -159,20 +168,18 @@ class AsyncClient(AsyncScheduleVerbs):
         *,
         lease_seconds: Duration | None = None,
         worker: str | None = None,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> list[Lease]:
         """Take up to `count` messages; fewer, or none, if no more are ready."""
         return await self._together.claim(
             queue, count, lease_seconds, worker or self.worker, connection
         )
 
-    async def ack(self, lease: LeaseLike, *, connection: AnyConnection | None = None) -> None:
+    async def ack(self, lease: LeaseLike, *, connection: Any = UNSET) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
         await self._together.ack(lease, connection)
 
-    async def ack_many(
-        self, leases: Sequence[LeaseLike], *, connection: AnyConnection | None = None
-    ) -> set[int]:
+    async def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = UNSET) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
         return await self._together.ack_many(leases, connection)
 
@@ -182,7 +189,7 @@ class AsyncClient(AsyncScheduleVerbs):
         error: Note = None,
         delay: Duration | None = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> SettledState:
         """Give it back with an error; the state reached. Without a delay, the queue's backoff."""
         return await self.run(operations.nack(lease, error, delay), connection)
@@ -193,13 +200,13 @@ class AsyncClient(AsyncScheduleVerbs):
         error: Note | Sequence[Note] = None,
         delay: Duration | Sequence[Duration | None] | None = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> dict[int, SettledState]:
         """`error` and `delay` for all, or lists with one for each lease; id -> state reached."""
         return await self.run(operations.nack_many(leases, error, delay), connection)
 
     async def reject(
-        self, lease: LeaseLike, reason: Note = None, *, connection: AnyConnection | None = None
+        self, lease: LeaseLike, reason: Note = None, *, connection: Any = UNSET
     ) -> SettledState:
         """Straight to the dead letters: no further attempt would help."""
         return await self.run(operations.reject(lease, reason), connection)
@@ -209,12 +216,12 @@ class AsyncClient(AsyncScheduleVerbs):
         leases: Sequence[LeaseLike],
         reason: Note | Sequence[Note] = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> dict[int, SettledState]:
         return await self.run(operations.reject_many(leases, reason), connection)
 
     async def snooze(
-        self, lease: LeaseLike, delay: Duration = 0, *, connection: AnyConnection | None = None
+        self, lease: LeaseLike, delay: Duration = 0, *, connection: Any = UNSET
     ) -> SettledState:
         """Back to the queue without burning the attempt."""
         return await self.run(operations.snooze(lease, delay), connection)
@@ -224,7 +231,7 @@ class AsyncClient(AsyncScheduleVerbs):
         leases: Sequence[LeaseLike],
         delay: Duration | Sequence[Duration] = 0,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> dict[int, SettledState]:
         return await self.run(operations.snooze_many(leases, delay), connection)
 
@@ -233,7 +240,7 @@ class AsyncClient(AsyncScheduleVerbs):
         lease: LeaseLike,
         seconds: Duration | None = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> datetime:
         """Hold it longer, from now on; the new `lease_until`."""
         return await self.run(operations.extend(lease, seconds), connection)
@@ -243,14 +250,14 @@ class AsyncClient(AsyncScheduleVerbs):
         leases: Sequence[LeaseLike],
         seconds: Duration | None = None,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> dict[int, datetime]:
         """id -> new `lease_until`; a missing one had lost its lease."""
         return await self.run(operations.extend_many(leases, seconds), connection)
 
     # Messages by id or by filter
 
-    async def cancel(self, id: int, *, connection: AnyConnection | None = None) -> LiveState:
+    async def cancel(self, id: int, *, connection: Any = UNSET) -> LiveState:
         """Take a message out, even one in work; the state it was cancelled from."""
         return await self.run(operations.cancel(id), connection)
 
@@ -266,7 +273,7 @@ class AsyncClient(AsyncScheduleVerbs):
         max_count: int | None = None,
         per_second: float | None = None,
         dry_run: bool = False,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
     ) -> int:
         """Put dead letters back into their queue, at attempt 0; how many (or how many would go)."""
         command = operations.redrive(
@@ -282,9 +289,7 @@ class AsyncClient(AsyncScheduleVerbs):
         )
         return await self.run(command, connection)
 
-    async def replay(
-        self, id: int, queue: str | None = None, *, connection: AnyConnection | None = None
-    ) -> int:
+    async def replay(self, id: int, queue: str | None = None, *, connection: Any = UNSET) -> int:
         """Enqueue a copy of a finished message, into its own queue or another; the copy's id."""
         return await self.run(operations.replay(id, queue), connection)
 

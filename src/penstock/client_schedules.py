@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
 from penstock import insights, operations
+from penstock.arguments import UNSET
 from penstock.command import Command
-from penstock.connections import AnyConnection
 from penstock.schedule import Fired, Schedule, ScheduleChange, ScheduleOptions
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class ScheduleVerbs:
     """Cron rules that enqueue by themselves; part of the client."""
 
-    def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+    def run(self, command: Command[T], connection: Any = UNSET) -> T:
         raise NotImplementedError
 
     def create_schedule(
@@ -28,7 +28,7 @@ class ScheduleVerbs:
         payload: Any = None,
         *,
         exist_ok: bool = False,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
         **options: Unpack[ScheduleOptions],
     ) -> bool:
         """Enqueue whenever the rule fires; False if the schedule was there (and `exist_ok`)."""
@@ -39,7 +39,7 @@ class ScheduleVerbs:
         self,
         name: str,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
         **changes: Unpack[ScheduleChange],
     ) -> None:
         """Change the settings given, leave the others; None puts one back to its default."""
@@ -57,7 +57,7 @@ class ScheduleVerbs:
         """Fire again; what was due while it was paused is not made up for."""
         self.run(operations.resume_schedule(name))
 
-    def fire_schedule(self, name: str, *, connection: AnyConnection | None = None) -> int:
+    def fire_schedule(self, name: str, *, connection: Any = UNSET) -> int:
         """Enqueue its message now; its id. When it fires next stays as it is."""
         return self.run(operations.fire_schedule(name), connection)
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
 from penstock import insights, operations
+from penstock.arguments import UNSET
 from penstock.command import Command
-from penstock.connections_async import AnyConnection
 from penstock.schedule import Fired, Schedule, ScheduleChange, ScheduleOptions
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class AsyncScheduleVerbs:
     """Cron rules that enqueue by themselves; part of the client."""
 
-    async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+    async def run(self, command: Command[T], connection: Any = UNSET) -> T:
         raise NotImplementedError
 
     async def create_schedule(
@@ -27,7 +27,7 @@ class AsyncScheduleVerbs:
         payload: Any = None,
         *,
         exist_ok: bool = False,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
         **options: Unpack[ScheduleOptions],
     ) -> bool:
         """Enqueue whenever the rule fires; False if the schedule was there (and `exist_ok`)."""
@@ -38,7 +38,7 @@ class AsyncScheduleVerbs:
         self,
         name: str,
         *,
-        connection: AnyConnection | None = None,
+        connection: Any = UNSET,
         **changes: Unpack[ScheduleChange],
     ) -> None:
         """Change the settings given, leave the others; None puts one back to its default."""
@@ -56,7 +56,7 @@ class AsyncScheduleVerbs:
         """Fire again; what was due while it was paused is not made up for."""
         await self.run(operations.resume_schedule(name))
 
-    async def fire_schedule(self, name: str, *, connection: AnyConnection | None = None) -> int:
+    async def fire_schedule(self, name: str, *, connection: Any = UNSET) -> int:
         """Enqueue its message now; its id. When it fires next stays as it is."""
         return await self.run(operations.fire_schedule(name), connection)
 

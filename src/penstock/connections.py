@@ -16,17 +16,18 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.datetime import TimestamptzLoader
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from penstock import insights
+from penstock import forks, insights
+from penstock.arguments import UNSET
 from penstock.command import Command, Rows
 from penstock.errors import (
-    DatabaseUnavailableError,
+    ConnectionLimitError,
     InvalidValueError,
     PenstockError,
     SchemaNewerError,
     translated,
 )
 from penstock.quick import Alone
-from penstock.twins import check, locate
+from penstock.twins import check, driver_connection, is_sqlalchemy, locate
 
 T = TypeVar("T")
 AnyConnection: TypeAlias = Connection[Any]
@@ -39,7 +40,7 @@ class Connections:
     def __init__(
         self,
         dsn: str | None,
-        connection: AnyConnection | None,
+        connection: Any,
         *,
         min_size: int,
         max_size: int,
@@ -47,7 +48,9 @@ class Connections:
         prepare_threshold: int | None,
     ) -> None:
         self._dsn = dsn
-        self._own = None if connection is None else _checked(connection)
+        self._own = connection
+        if connection is not None and not is_sqlalchemy(connection):
+            _checked(connection)
         self._sizes = (min_size, max_size)
         self._timeout = timeout
         self._options: dict[str, Any] = {
@@ -55,14 +58,28 @@ class Connections:
             "prepare_threshold": prepare_threshold,
             "fallback_application_name": "penstock",
         }
+        self._closed = False
+        self._own_is_parents = False
+        self._start()
+        forks.register(self)
+
+    def _start(self) -> None:
         self._pool: Pool | None = None
         # Of few connections none is kept: all the others would wait for what is left.
+        _, max_size = self._sizes
         self._alone = Alone(self.borrow, most=max_size // 3)
         self._lent: set[AnyConnection] = set()
         self._opening = Lock()
-        self._closed = False
 
-    def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
+    def _after_fork(self) -> None:
+        """In a child process: leave the parent's connections alone, and make others."""
+        forks.abandon(self._pool, self._alone, self._lent)
+        if self._pool is not None:
+            self._pool._closed = True  # its finalizer would wait for threads of the parent
+        self._own_is_parents = self._own is not None
+        self._start()
+
+    def run(self, command: Command[T], connection: Any = None) -> T:
         """Run one command; alone it is a transaction, on the caller's connection part of one."""
         if connection is None and self._own is None:
             return self._alone.run(command)
@@ -70,12 +87,17 @@ class Connections:
             return command.decode(_execute(command, borrowed))
 
     @contextmanager
-    def borrow(self, connection: AnyConnection | None) -> Iterator[AnyConnection]:
+    def borrow(self, connection: Any) -> Iterator[AnyConnection]:
         """The caller's connection, or one of the pool's."""
-        if connection is not None:
-            yield _checked(connection)
-        elif self._own is not None:
-            yield self._own
+        chosen = self._own if connection is None else connection
+        if chosen is self._own and self._own_is_parents:
+            raise PenstockError(
+                "the client's connection was opened by the parent process",
+                hint="Open a connection and make a client after the fork.",
+            )
+        if chosen is not None:
+            # Each time anew: a session has another connection after its commit.
+            yield _checked(driver_connection(chosen))
         else:
             pool, borrowed = self._take()
             self._lent.add(borrowed)
@@ -86,7 +108,7 @@ class Connections:
                 pool.putconn(borrowed)
 
     @contextmanager
-    def transaction(self, connection: AnyConnection | None) -> Iterator[AnyConnection]:
+    def transaction(self, connection: Any) -> Iterator[AnyConnection]:
         """All or nothing; inside the caller's transaction it is a savepoint, never a commit."""
         with self.borrow(connection) as borrowed, ExitStack() as stack:
             with translated():
@@ -99,12 +121,18 @@ class Connections:
             with translated():
                 stack.close()
 
+    @property
+    def lent(self) -> list[AnyConnection]:
+        """The connections of the pool that are in use."""
+        return list(self._lent)
+
     def open(self) -> None:
         """Find the database and look at its schema; errors come here rather than later."""
         if self._own is None:
             self._opened()
         else:
-            _check_schema(self._own)
+            with self.borrow(None) as own:
+                _check_schema(own)
 
     def close(self) -> None:
         """Give the pool's connections back. The caller's own stay as they are."""
@@ -156,7 +184,7 @@ class Connections:
         except (PoolTimeout, PoolClosed) as exc:
             _, max_size = self._sizes
             if len(self._lent) >= max_size:
-                raise DatabaseUnavailableError(
+                raise ConnectionLimitError(
                     f"no connection came free in {self._timeout:g} s: all {max_size} are in use",
                     hint="Raise max_size, or hold connections for shorter.",
                 ) from exc
@@ -205,14 +233,40 @@ def _check_schema(connection: AnyConnection) -> None:
 def _checked(connection: Any) -> AnyConnection:
     if isinstance(connection, Connection):
         return connection
-    allowed = "a psycopg Connection"
     kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
-    raise InvalidValueError(
-        f"connection is a {kind}; allowed: {allowed}",
-        hint="SQLAlchemy: session.connection().connection.driver_connection. "
+    raise _refused(
+        f"is a {kind}",
+        kind,
+        "SQLAlchemy: use a postgresql+psycopg:// engine. "
         "Django: connection.connection. asyncpg: see penstock.operations.",
+    )
+
+
+def given(connection: Any) -> Any:
+    """The connection that a caller gave, or None for the pool.
+
+    None from a caller is a mistake, as with Django's `connection.connection` after `close()`: the
+    statements would not be part of the transaction that the caller means.
+    """
+    if connection is UNSET:
+        return None
+    if connection is None:
+        raise _refused(
+            "is None",
+            None,
+            "Leave `connection` out to use the client's own connections. "
+            "Django: call connection.ensure_connection() first.",
+        )
+    return connection
+
+
+def _refused(what: str, value: str | None, hint: str) -> InvalidValueError:
+    allowed = "a psycopg Connection, or a SQLAlchemy session or connection"
+    return InvalidValueError(
+        f"connection {what}; allowed: {allowed}",
+        hint=hint,
         field="connection",
-        value=kind,
+        value=value,
         allowed=allowed,
     )
 

@@ -17,6 +17,11 @@ CHECK_DSN: Final = (
 MIGRATE: Final = "Run `penstock migrate up` on this database."
 
 GRANT: Final = "Grant the user one of penstock_producer, penstock_consumer or penstock_operator."
+POOLER: Final = (
+    "A pooler in transaction mode stands before the database. Give the client or the worker "
+    "prepare_threshold=None (command line: `penstock worker --no-wake-ups`), or let the pooler "
+    "keep prepared statements (PgBouncer 1.21 and later: max_prepared_statements)."
+)
 
 
 class PenstockError(Exception):
@@ -42,6 +47,11 @@ class PenstockError(Exception):
     @property
     def exit_code(self) -> int:
         return self._row().exit_code
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later, with nothing changed by the caller."""
+        return self._row().retryable
 
     def _row(self) -> ErrorRow:
         # Through the MRO, so that a subclass made by a user answers like its parent.
@@ -218,6 +228,34 @@ class DatabaseUnavailableError(PenstockError):
     """PostgreSQL cannot be reached, or went away during the call."""
 
 
+class ConnectionLimitError(DatabaseUnavailableError):
+    """PostgreSQL or a pooler accepts no more connections."""
+
+
+class LoginRefusedError(DatabaseUnavailableError):
+    """PostgreSQL does not let this user connect to this database."""
+
+
+class DatabaseReadOnlyError(PenstockError):
+    """The session is read-only: a standby, or `default_transaction_read_only`."""
+
+
+class DatabaseFullError(PenstockError):
+    """The disk of the database is full."""
+
+
+class QueryCancelledError(PenstockError):
+    """A timeout of the database, or somebody, cancelled the statement."""
+
+
+class TransactionConflictError(PenstockError):
+    """PostgreSQL gave up on the transaction: serialization failure, deadlock or lock timeout."""
+
+
+class PoolerModeError(PenstockError):
+    """A pooler in transaction mode lost a prepared statement."""
+
+
 class LakeError(PenstockError):
     """A lake cannot be used, or does not hold what it should."""
 
@@ -237,6 +275,7 @@ class ErrorRow(NamedTuple):
     error: type[PenstockError]
     http_status: int
     exit_code: int
+    retryable: bool = False
 
 
 # Exit codes by family: 2 bad input, 3 not found, 4 conflict, 5 try later, 6 database, 7 schema,
@@ -249,7 +288,7 @@ ERRORS: Final = (
     ErrorRow("PS005", PayloadTooLargeError, 413, 2),
     ErrorRow("PS006", PayloadNotStorableError, 422, 2),
     ErrorRow("PS007", LeaseLostError, 409, 4),
-    ErrorRow("PS008", QueueFullError, 429, 5),
+    ErrorRow("PS008", QueueFullError, 429, 5, True),
     ErrorRow("PS009", KeyConflictError, 409, 4),
     ErrorRow("PS010", MessageNotFoundError, 404, 3),
     ErrorRow("PS011", QueueNotEmptyError, 409, 4),
@@ -263,15 +302,22 @@ ERRORS: Final = (
     ErrorRow("PS024", QueueNotActiveError, 409, 4),
     ErrorRow("PS025", TaskNotFoundError, 404, 3),
     ErrorRow(None, AuthenticationError, 401, 8),
-    ErrorRow(None, ServerUnavailableError, 503, 6),
+    ErrorRow(None, ServerUnavailableError, 503, 6, True),
     ErrorRow(None, ServerRefusedError, 500, 1),
     ErrorRow("42501", PermissionDeniedError, 403, 8),
     ErrorRow(None, SchemaMissingError, 503, 7),
     ErrorRow(None, SchemaNewerError, 503, 7),
     ErrorRow(None, MigrationError, 503, 7),
-    ErrorRow(None, DatabaseUnavailableError, 503, 6),
+    ErrorRow(None, DatabaseUnavailableError, 503, 6, True),
+    ErrorRow("53300", ConnectionLimitError, 503, 6, True),
+    ErrorRow(None, LoginRefusedError, 503, 8),
+    ErrorRow("25006", DatabaseReadOnlyError, 503, 6, True),
+    ErrorRow("53100", DatabaseFullError, 507, 6),
+    ErrorRow("57014", QueryCancelledError, 503, 5, True),
+    ErrorRow(None, TransactionConflictError, 503, 5, True),
+    ErrorRow(None, PoolerModeError, 503, 2),
     ErrorRow(None, ConfigurationError, 500, 2),
-    ErrorRow(None, LakeConflictError, 409, 4),
+    ErrorRow(None, LakeConflictError, 409, 4, True),
     ErrorRow(None, LakeMismatchError, 409, 9),
     ErrorRow(None, LakeError, 500, 9),
     ErrorRow(None, PenstockError, 500, 1),
@@ -283,14 +329,44 @@ _BY_SQLSTATE: Final = {row.sqlstate: row.error for row in ERRORS if row.sqlstate
 _NOT_STORABLE: Final = frozenset({"22P05", "22P02", "22021", "54000", "54001"})
 _OUT_OF_RANGE: Final = frozenset({"22003", "22008", "22015"})
 _NO_SCHEMA: Final = frozenset({"3F000", "42883", "42P01", "42704"})
-_GONE: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "53300"})
+_PREPARED: Final = frozenset({"26000", "42P05"})
+# By class: serialization failures and deadlocks, locks; connections, logins, resources, operator
+# intervention, failing disks. The table has the states that say more.
+_CONFLICT: Final = ("40", "55")
+_GONE: Final = ("08", "53", "57", "58")
+_LOGIN: Final = "28"
+_HINTS: Final[dict[type[PenstockError], str]] = {
+    ConnectionLimitError: "Close connections, lower max_size or raise max_connections; "
+    "then try again.",
+    DatabaseReadOnlyError: "Connect to the primary server, for example with "
+    "target_session_attrs=read-write in the DSN. During a failover, try again.",
+    DatabaseFullError: "Free disk space on the database server. Trying again does not help "
+    "until then.",
+    QueryCancelledError: "Try again. If it was a timeout, see statement_timeout and what the "
+    "database is busy with.",
+    TransactionConflictError: "Roll the transaction back and run all of it again.",
+    PermissionDeniedError: GRANT,
+}
+# A refused connection has no SQLSTATE in psycopg, only PostgreSQL's or PgBouncer's words.
+_LIMIT_WORDS: Final = (
+    "too many clients already",
+    "too many connections for",
+    "remaining connection slots are reserved",
+    "no more connections allowed",
+)
+_LOGIN_WORDS: Final = (
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "permission denied for database",
+    "is not permitted to log in",
+    'FATAL:  role "',
+)
 
 
 def from_database_error(exc: BaseException) -> PenstockError | None:
     """The Penstock error that a driver's exception stands for, or None if it is not ours.
 
-    None leaves deadlocks, serialization failures and timeouts to the caller, who retries them
-    under the names that the driver gives them.
+    Its `retryable` says whether the same call may succeed later.
     """
     return next((error for each in _chain(exc) if (error := _translate(each))), None)
 
@@ -323,19 +399,29 @@ def _translate(exc: BaseException) -> PenstockError | None:
         return _connection_error(exc)
     message = _part(exc, "message_primary", "message") or str(exc)
     hint = _part(exc, "message_hint", "hint")
-    if state == "42501":
-        hint = hint or GRANT
     if cls := _BY_SQLSTATE.get(state):
-        return cls(message, hint=hint, **_fields(_part(exc, "message_detail", "detail")))
+        fields = _fields(_part(exc, "message_detail", "detail"))
+        return cls(message, hint=hint or _HINTS.get(cls), **fields)
     if state in _NOT_STORABLE:
         return PayloadNotStorableError(message, hint=hint)
     if state in _OUT_OF_RANGE:
         return InvalidValueError(message, hint=hint)
+    return _condition(state, message)
+
+
+def _condition(state: str, message: str) -> PenstockError | None:
+    """What is wrong with the database or the way to it, rather than with the call."""
     if state in _NO_SCHEMA and "penstock" in message:
         return SchemaMissingError(
             f"the database has no Penstock schema, or an older one ({message})", hint=MIGRATE
         )
-    if state in _GONE or state.startswith("08"):
+    if state in _PREPARED:
+        return PoolerModeError(message, hint=POOLER)
+    if state.startswith(_CONFLICT):
+        return TransactionConflictError(message, hint=_HINTS[TransactionConflictError])
+    if state.startswith(_LOGIN):
+        return LoginRefusedError(message, hint=CHECK_DSN)
+    if state.startswith(_GONE):
         return DatabaseUnavailableError(f"the database is not available: {message}", hint=CHECK_DSN)
     return None
 
@@ -345,10 +431,15 @@ def _connection_error(exc: BaseException) -> PenstockError | None:
     names = {cls.__name__ for cls in type(exc).__mro__}
     driver = type(exc).__module__.partition(".")[0]
     lost = driver in {"psycopg", "psycopg2", "psycopg_pool"} and "OperationalError" in names
-    if lost or isinstance(exc, ConnectionError):
-        reason = " ".join(str(exc).split()) or type(exc).__name__
-        return DatabaseUnavailableError(f"the database is not available: {reason}", hint=CHECK_DSN)
-    return None
+    if not lost and not isinstance(exc, ConnectionError):
+        return None
+    reason = " ".join(str(exc).split()) or type(exc).__name__
+    message = f"the database is not available: {reason}"
+    if any(words in str(exc) for words in _LIMIT_WORDS):
+        return ConnectionLimitError(message, hint=_HINTS[ConnectionLimitError])
+    if any(words in str(exc) for words in _LOGIN_WORDS):
+        return LoginRefusedError(message, hint=CHECK_DSN)
+    return DatabaseUnavailableError(message, hint=CHECK_DSN)
 
 
 def _part(exc: BaseException, diagnostic: str, attribute: str) -> str | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -13,9 +11,10 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
+from penstock import forks
 from penstock.command import Command
 from penstock.errors import DatabaseUnavailableError, translated
-from penstock.quick import Line
+from penstock.quick import Line, sever
 from penstock.twins import check_async
 
 T = TypeVar("T")
@@ -47,10 +46,19 @@ class Link:
             "fallback_application_name": name,
             **{key: value for key, value in options.items() if key not in given},
         }
+        self._start()
+        forks.register(self)
+
+    def _start(self) -> None:
         self._connection: AsyncConnection[Any] | None = None
         self._line: Line | None = None
         self._lock = asyncio.Lock()
         self.waiting = 0
+
+    def _after_fork(self) -> None:
+        """In a child process: leave the parent's connection alone, and make another."""
+        forks.abandon(self._connection, self._line)
+        self._start()
 
     async def run(self, command: Command[T], timeout: float = ANSWER_SECONDS) -> T:
         """Run one command; alone it is a transaction."""
@@ -119,13 +127,3 @@ class Links:
     async def run(self, command: Command[T], timeout: float = 30) -> T:
         """Run one command, on the link with the fewest before it."""
         return await min(self._links, key=lambda link: link.waiting).run(command, timeout)
-
-
-def sever(connection: AsyncConnection[Any]) -> None:
-    """Cut the line: whoever waits on it finds it closed."""
-    with suppress(psycopg.OperationalError, OSError):
-        line = socket.socket(fileno=os.dup(connection.fileno()))
-        try:
-            line.shutdown(socket.SHUT_RDWR)
-        finally:
-            line.close()

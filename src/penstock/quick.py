@@ -8,9 +8,12 @@ and to read.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, suppress
 from functools import cache
+from hashlib import blake2b
 from time import monotonic
 from typing import Any, Final, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -225,6 +228,16 @@ class Line:
             answer.set_exception(error)
 
 
+def sever(connection: Connection) -> None:
+    """Cut the line: whoever waits on it finds it closed."""
+    with suppress(psycopg.OperationalError, OSError):
+        line = socket.socket(fileno=os.dup(connection.fileno()))
+        try:
+            line.shutdown(socket.SHUT_RDWR)
+        finally:
+            line.close()
+
+
 class _Known:
     """What is known of a connection: how it writes and reads values, what was prepared on it."""
 
@@ -240,10 +253,15 @@ class _Known:
         self._uses: dict[_Key, int] = {}
         self._prepared = 0
 
-    def new_name(self) -> bytes:
-        """For a statement: never one that was in use before."""
+    def new_name(self, key: _Key) -> bytes:
+        """For a statement: never one that was in use before on this connection.
+
+        The digest keeps a pooler in transaction mode from running another client's statement
+        under the same name: an unknown or a duplicate name is an error, a wrong one is not.
+        """
         self._prepared += 1
-        return b"penstock_%d" % self._prepared
+        digest = blake2b(repr(key).encode(), digest_size=8).hexdigest().encode()
+        return b"penstock_%d_%b" % (self._prepared, digest)
 
     def is_frequent(self, key: _Key, threshold: int | None) -> bool:
         """Whether it was used often enough to be prepared; counts this use."""
@@ -277,7 +295,7 @@ def _talk(command: Command[T], connection: Connection) -> Generator[None, Any, T
     elif not known.is_frequent(key, connection.prepare_threshold):
         pgconn.send_query_params(text, dumped, key[1], values.formats, Format.BINARY)
         return _decoded(command, values, (yield))
-    name = known.new_name()
+    name = known.new_name(key)
     pgconn.send_prepare(name, text, key[1])
     _checked((yield))
     known.statements[key] = name

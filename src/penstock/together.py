@@ -63,21 +63,21 @@ class AsyncTogether:
         self, queue: str, count: int, lease_seconds: Duration | None, worker: str, connection: Any
     ) -> list[Lease]:
         command = operations.claim(queue, count, lease_seconds=lease_seconds, worker=worker)
-        if not self._gather or connection is not None or not 0 < count < ENOUGH:
+        if not self._gather or connection is not check.UNSET or not 0 < count < ENOUGH:
             leases: list[Lease] = await self._run(command, connection)
             return leases
         return await self._line_for(queue, lease_seconds, worker).submit(count)
 
     async def ack(self, lease: LeaseLike, connection: Any) -> None:
         pair = check.lease(lease)
-        if not self._gather or connection is not None:
+        if not self._gather or connection is not check.UNSET:
             await self._run(operations.ack(pair), connection)
         elif not await self._acks.submit([pair]):
-            await self._run(operations.ack(pair), None)  # which says what is wrong with it
+            await self._run(operations.ack(pair), check.UNSET)  # which says what is wrong with it
 
     async def ack_many(self, leases: Sequence[LeaseLike], connection: Any) -> set[int]:
         pairs = check.leases(leases)
-        if not self._gather or connection is not None or len(pairs) >= ENOUGH:
+        if not self._gather or connection is not check.UNSET or len(pairs) >= ENOUGH:
             settled: set[int] = await self._run(ack_pairs(pairs), connection)
             return settled
         return await self._acks.submit(pairs)
@@ -86,11 +86,11 @@ class AsyncTogether:
         pairs = [pair for call in calls for pair in call]
         if len(pairs) == 1:
             try:
-                await self._run(operations.ack(pairs[0]), None)
+                await self._run(operations.ack(pairs[0]), check.UNSET)
             except LeaseLostError:
                 return [set()]
             return [{pairs[0][0]}]
-        settled = await self._run(ack_pairs(pairs), None)
+        settled = await self._run(ack_pairs(pairs), check.UNSET)
         return [_ids(call) & settled for call in calls]
 
     def _line_for(
@@ -105,7 +105,7 @@ class AsyncTogether:
                 command = operations.claim(
                     queue, sum(counts), lease_seconds=lease_seconds, worker=worker
                 )
-                leases = iter(await self._run(command, None))
+                leases = iter(await self._run(command, check.UNSET))
                 return [list(islice(leases, count)) for count in counts]
 
             self._claims[kind] = _Line(claim, weigh=int, undo=self._give_back)
@@ -114,7 +114,7 @@ class AsyncTogether:
     async def _give_back(self, answers: Sequence[list[Lease]]) -> None:
         """Without burning the attempts that nobody made."""
         if leases := [lease for answer in answers for lease in answer]:
-            await self._run(operations.snooze_many(leases, 0), None)
+            await self._run(operations.snooze_many(leases, 0), check.UNSET)
 
 
 class _Line(Generic[I, O]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable
+from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
@@ -65,6 +66,42 @@ def _checked(messages: Iterable[Any]) -> Iterable[Any]:
     ):
         raise refuse("messages", messages, "an iterable of payloads or NewMessages")
     return messages
+
+
+async def driver_connection_async(connection: Any) -> Any:
+    """The psycopg connection behind SQLAlchemy's AsyncSession or AsyncConnection; others as is."""
+    if not is_sqlalchemy(connection):
+        return connection
+    if hasattr(connection, "get_bind"):  # a session, also a scoped one
+        connection = await _awaited(connection.connection())
+    if not hasattr(connection, "get_raw_connection"):
+        return connection  # the synchronous kind
+    # As SQLAlchemy does at the first statement; else its commit would do nothing.
+    if not connection.in_transaction():
+        await connection.begin()
+    return (await connection.get_raw_connection()).driver_connection
+
+
+def driver_connection(connection: Any) -> Any:
+    """The psycopg connection behind SQLAlchemy's Session or Connection; others as they are."""
+    if not is_sqlalchemy(connection) or hasattr(connection, "run_sync"):
+        return connection  # not SQLAlchemy's, or its asynchronous kind
+    if hasattr(connection, "get_bind"):  # a session, also a scoped one
+        connection = connection.connection()
+    if not hasattr(connection, "in_transaction"):
+        return connection
+    if not connection.in_transaction():
+        connection.begin()
+    return connection.connection.driver_connection
+
+
+def is_sqlalchemy(connection: Any) -> bool:
+    kinds = type(connection).__mro__
+    return any(kind.__module__.partition(".")[0] == "sqlalchemy" for kind in kinds)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if isawaitable(value) else value
 
 
 async def check_async(connection: psycopg.AsyncConnection[Any]) -> None:

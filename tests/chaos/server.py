@@ -123,8 +123,8 @@ def start_as(account: Account, command: list[str], place: Path) -> subprocess.Po
     as_user: dict[str, Any] = {}
     if not account.is_self:
         as_user = {"user": account.uid, "group": account.gid, "extra_groups": []}
-    log = (place / "pooler.out").open("ab")
-    return subprocess.Popen(command, cwd=place, stdout=log, stderr=log, **as_user)
+    with (place / "pooler.out").open("ab") as log:
+        return subprocess.Popen(command, cwd=place, stdout=log, stderr=log, **as_user)
 
 
 def wait_for_port(port: int) -> None:

@@ -106,6 +106,7 @@ def test_every_error_has_its_exit_code_and_its_document(
         "sqlstate": row.sqlstate,
         "fields": {"queue": "emails"},
         "exit_code": row.exit_code,
+        "retryable": row.retryable,
     }
     assert failures.report(error, as_document=False, debug=False) == row.exit_code
     assert capsys.readouterr().err == "error: it is so. Do this.\n"
@@ -116,7 +117,7 @@ def test_every_error_has_its_exit_code_and_its_document(
     [
         (OSError(2, "No such file or directory", "x"), "error: x: No such file or directory\n"),
         (ValueError("\x1b[31mred\nline"), "error: unexpected ValueError: "),
-        (psycopg.errors.DeadlockDetected("deadlock"), "error: deadlock\n"),
+        (psycopg.errors.DivisionByZero("division"), "error: division\n"),
         (ConfigurationError("one\ntwo"), "error: one two\n"),
     ],
 )

@@ -28,6 +28,7 @@ def test_every_error_is_on_the_page_with_its_numbers(row):
         row.sqlstate or "",
         str(row.http_status),
         str(row.exit_code),
+        "yes" if row.retryable else "",
     ]
     line = "| " + " | ".join(cells) + " |"
     assert line.replace("|  |", "| |") in TEXT

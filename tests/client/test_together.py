@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from penstock import AsyncClient, LeaseLostError
+from penstock.arguments import UNSET
 from penstock.errors import QueueNotFoundError
 
 
@@ -20,7 +21,7 @@ class Counting(AsyncClient):
         super().__init__(dsn)
         self.statements: list[str] = []
 
-    async def run(self, command: Any, connection: Any = None) -> Any:
+    async def run(self, command: Any, connection: Any = UNSET) -> Any:
         self.statements.append(command.sql)
         return await super().run(command, connection)
 

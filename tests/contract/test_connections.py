@@ -108,6 +108,26 @@ async def test_the_other_kind_of_connection_is_refused(client, adapter, dsn):
             await closed
 
 
+VERBS = {
+    "enqueue": lambda c: c.enqueue("orders", 1, connection=None),
+    "enqueue_many": lambda c: c.enqueue_many("orders", range(5), chunk_size=2, connection=None),
+    "claim": lambda c: c.claim("orders", connection=None),
+    "ack": lambda c: c.ack((1, 1), connection=None),
+    "ack_many": lambda c: c.ack_many([(1, 1)], connection=None),
+    "nack": lambda c: c.nack((1, 1), connection=None),
+    "cancel": lambda c: c.cancel(1, connection=None),
+    "set_schedule": lambda c: c.set_schedule("s", connection=None),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_connection_that_is_none_is_refused_not_replaced_by_the_pool(client, verb):
+    with pytest.raises(InvalidValueError, match="connection is None") as caught:
+        await VERBS[verb](client)
+    assert caught.value.field == "connection"
+    assert (await client.stats("orders")).ready == 0
+
+
 async def _async_connection(dsn):
     return await psycopg.AsyncConnection.connect(dsn)
 

@@ -5,8 +5,8 @@ import pytest
 from django.conf import settings
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock import operations
-from penstock.errors import QueueNotFoundError, from_database_error
+from penstock import Client, operations
+from penstock.errors import InvalidValueError, QueueNotFoundError, from_database_error
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,6 +82,17 @@ def test_a_claim_on_djangos_connection_reads_payload_and_times_alike(queue, conn
     assert (lease.payload, lease.headers) == ({"n": 1}, {"h": 1})
     assert lease.enqueued_at == enqueued_at
     assert queue.message(lease.id).state == "done"
+
+
+def test_a_connection_that_django_has_closed_is_refused(queue, connection, atomic):
+    connection.ensure_connection()
+    connection.close()
+    assert connection.connection is None
+    with pytest.raises(InvalidValueError, match="ensure_connection"):
+        queue.enqueue("orders", {"n": 1}, connection=connection.connection)
+    with pytest.raises(InvalidValueError, match="connection is None"):
+        Client(connection=connection.connection)
+    assert queue.claim("orders") == []
 
 
 def test_a_command_runs_on_djangos_cursor(queue, connection, atomic):

@@ -2,11 +2,12 @@
 
 import pytest
 import sqlalchemy
-from sqlalchemy.orm import Session
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from penstock import operations
-from penstock.errors import QueueNotFoundError, from_database_error
+from penstock import Client, operations
+from penstock.errors import InvalidValueError, QueueNotFoundError, from_database_error
 
 
 @pytest.fixture
@@ -16,15 +17,9 @@ def engine(sqlalchemy_url):
     engine.dispose()
 
 
-def enqueue(queue, session, payload):
-    return queue.enqueue(
-        "orders", payload, connection=session.connection().connection.driver_connection
-    )
-
-
 def test_a_message_appears_with_the_sessions_commit(queue, engine):
     with Session(engine) as session:
-        id = enqueue(queue, session, {"n": 1})
+        id = queue.enqueue("orders", {"n": 1}, connection=session)
         assert queue.claim("orders") == []
         session.commit()
     [lease] = queue.claim("orders")
@@ -34,7 +29,7 @@ def test_a_message_appears_with_the_sessions_commit(queue, engine):
 def test_a_message_never_appears_after_the_sessions_rollback(queue, engine):
     with Session(engine) as session:
         session.execute(sqlalchemy.text("select 1"))
-        enqueue(queue, session, {"n": 1})
+        queue.enqueue("orders", {"n": 1}, connection=session)
         session.rollback()
         session.commit()
     assert queue.claim("orders") == []
@@ -42,14 +37,52 @@ def test_a_message_never_appears_after_the_sessions_rollback(queue, engine):
 
 def test_many_messages_wait_for_the_sessions_commit(queue, engine):
     with Session(engine) as session:
-        connection = session.connection().connection.driver_connection
-        queue.enqueue_many("orders", range(25), chunk_size=10, connection=connection)
+        queue.enqueue_many("orders", range(25), chunk_size=10, connection=session)
         session.rollback()
         assert queue.stats("orders").ready == 0
-        connection = session.connection().connection.driver_connection
-        queue.enqueue_many("orders", range(25), chunk_size=10, connection=connection)
+        queue.enqueue_many("orders", range(25), chunk_size=10, connection=session)
         session.commit()
     assert queue.stats("orders").ready == 25
+
+
+def test_a_connection_of_an_engine_does_as_well(queue, engine):
+    with engine.connect() as connection:
+        queue.enqueue("orders", 1, connection=connection)
+        connection.rollback()
+        queue.enqueue("orders", 2, connection=connection)
+        assert queue.claim("orders") == []
+        connection.commit()
+    assert [lease.payload for lease in queue.claim("orders", 10)] == [2]
+
+
+def test_a_scoped_session_and_the_driver_connection_do_as_well(queue, engine):
+    scoped = scoped_session(sessionmaker(engine))
+    queue.enqueue("orders", 1, connection=scoped)
+    scoped.commit()
+    driver = scoped.connection().connection.driver_connection
+    queue.enqueue("orders", 2, connection=driver)
+    scoped.commit()
+    scoped.remove()
+    assert [lease.payload for lease in queue.claim("orders", 10)] == [1, 2]
+
+
+def test_a_client_may_live_on_a_session_over_several_transactions(queue, engine):
+    with Session(engine) as session:
+        bound = Client(connection=session)
+        bound.enqueue("orders", 1)
+        session.rollback()
+        bound.enqueue("orders", 2)
+        session.commit()
+        bound.enqueue("orders", 3)
+        session.commit()
+    assert [lease.payload for lease in queue.claim("orders", 10)] == [2, 3]
+
+
+def test_what_cannot_be_used_is_refused_by_its_name(queue, engine, sqlalchemy_url):
+    with pytest.raises(InvalidValueError, match="Engine"):
+        queue.enqueue("orders", 1, connection=engine)
+    with pytest.raises(InvalidValueError, match="AsyncSession"):
+        queue.enqueue("orders", 1, connection=AsyncSession(create_async_engine(sqlalchemy_url)))
 
 
 def test_a_command_runs_on_the_session_itself(queue, engine):

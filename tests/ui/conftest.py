@@ -172,6 +172,7 @@ def _note(errors: list[str], message: Any) -> None:
     # What a test refuses or cuts off on purpose is no error of the page.
     expected = (
         "the server responded with a status of 4",
+        "the server responded with a status of 503",
         "net::ERR_INTERNET_DISCONNECTED",
         "htmx:",
     )

@@ -40,6 +40,7 @@ def describe(error: Exception) -> dict[str, Any]:
             known.exit_code,
             sqlstate=known.sqlstate,
             fields=dict(known.fields),
+            retryable=known.retryable,
         )
     if isinstance(error, click.ClickException):
         return _usage(error)
@@ -63,6 +64,7 @@ def _problem(
     exit_code: int,
     sqlstate: str | None = None,
     fields: dict[str, Any] | None = None,
+    retryable: bool = False,
 ) -> dict[str, Any]:
     return {
         "type": kind,
@@ -71,6 +73,7 @@ def _problem(
         "sqlstate": sqlstate,
         "fields": fields or {},
         "exit_code": exit_code,
+        "retryable": retryable,
     }
 
 
@@ -83,7 +86,7 @@ def _usage(error: click.ClickException) -> dict[str, Any]:
 
 
 def _database(error: psycopg.Error) -> dict[str, Any]:
-    """What PostgreSQL says of itself, such as a timeout or a deadlock."""
+    """What PostgreSQL says that is not about Penstock."""
     message = error.diag.message_primary or str(error) or type(error).__name__
     hint = error.diag.message_hint
     return _problem(type(error).__name__, message, hint, UNEXPECTED, sqlstate=error.sqlstate)

@@ -11,6 +11,17 @@ It needs `pip install penstock[http]`. What the server refuses is raised as the 
 client over SQL raises; a server that does not answer is a ServerUnavailableError.
 """
 
+try:
+    import httpx as _httpx  # noqa: F401
+except ImportError as error:
+    if error.name != "httpx":
+        raise
+    raise ImportError(
+        "penstock.http needs httpx, which is not installed. "
+        "Install it with: pip install 'penstock[http]'",
+        name="httpx",
+    ) from error
+
 from penstock.http.client import Client
 from penstock.http.client_async import AsyncClient
 

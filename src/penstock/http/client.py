@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
-from penstock import insights, operations
-from penstock.arguments import refuse, text, whole
+from penstock import forks, insights, operations
+from penstock.arguments import UNSET, refuse, text, whole
 from penstock.client import Client as QueueClient
 from penstock.command import Command
 from penstock.http.line import Line
@@ -38,8 +38,13 @@ class Client(QueueClient):
         max_size: int = 10,
         worker: str | None = None,
     ) -> None:
-        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}"
+        self._worker = worker
+        self._after_fork()
+        forks.register(self)
         self._line = Line(text("url", url), text("key", key), timeout=timeout, max_size=max_size)
+
+    def _after_fork(self) -> None:
+        self.worker = self._worker or f"{socket.gethostname()}:{os.getpid()}"
 
     def open(self) -> None:
         """See whether the server answers, and knows the key."""
@@ -52,7 +57,7 @@ class Client(QueueClient):
     def close(self) -> None:
         self._line.close()
 
-    def run(self, command: Command[T], connection: Any = None) -> T:
+    def run(self, command: Command[T], connection: Any = UNSET) -> T:
         """Run one of the commands that the verbs are made of."""
         _refuse_connection(connection)
         [answer] = self._line.run([command])
@@ -67,7 +72,7 @@ class Client(QueueClient):
         chunk_size: int = 1000,
         on_conflict: OnConflict = "replace",
         unique: Unique = "waiting",
-        connection: Any = None,
+        connection: Any = UNSET,
     ) -> Enqueued:
         """Put in many payloads or NewMessages, all or none, in one call."""
         _refuse_connection(connection)
@@ -80,11 +85,11 @@ class Client(QueueClient):
             done += part
         return done
 
-    def ack(self, lease: LeaseLike, *, connection: Any = None) -> None:
+    def ack(self, lease: LeaseLike, *, connection: Any = UNSET) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
         self.run(operations.ack(lease), connection)
 
-    def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = None) -> set[int]:
+    def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = UNSET) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
         return self.run(operations.ack_many(leases), connection)
 
@@ -96,7 +101,7 @@ class Client(QueueClient):
         lease_seconds: Duration | None = None,
         worker: str | None = None,
         wait_seconds: int = 0,
-        connection: Any = None,
+        connection: Any = UNSET,
     ) -> list[Lease]:
         """Take up to `count` messages; with `wait_seconds`, wait for one as long as that."""
         _refuse_connection(connection)
@@ -118,5 +123,5 @@ class Client(QueueClient):
 
 
 def _refuse_connection(connection: Any) -> None:
-    if connection is not None:
+    if connection is not UNSET:
         raise refuse("connection", connection, "none: over HTTP each call is a transaction")

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from penstock import insights, operations
-from penstock.arguments import refuse, text, whole
+from penstock import forks, insights, operations
+from penstock.arguments import UNSET, refuse, text, whole
 from penstock.client_async import AsyncClient as QueueClient
 from penstock.command import Command
 from penstock.http.line_async import AsyncLine
@@ -37,10 +37,15 @@ class AsyncClient(QueueClient):
         max_size: int = 10,
         worker: str | None = None,
     ) -> None:
-        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}"
+        self._worker = worker
+        self._after_fork()
+        forks.register(self)
         self._line = AsyncLine(
             text("url", url), text("key", key), timeout=timeout, max_size=max_size
         )
+
+    def _after_fork(self) -> None:
+        self.worker = self._worker or f"{socket.gethostname()}:{os.getpid()}"
 
     async def open(self) -> None:
         """See whether the server answers, and knows the key."""
@@ -53,7 +58,7 @@ class AsyncClient(QueueClient):
     async def close(self) -> None:
         await self._line.close()
 
-    async def run(self, command: Command[T], connection: Any = None) -> T:
+    async def run(self, command: Command[T], connection: Any = UNSET) -> T:
         """Run one of the commands that the verbs are made of."""
         _refuse_connection(connection)
         [answer] = await self._line.run([command])
@@ -68,7 +73,7 @@ class AsyncClient(QueueClient):
         chunk_size: int = 1000,
         on_conflict: OnConflict = "replace",
         unique: Unique = "waiting",
-        connection: Any = None,
+        connection: Any = UNSET,
     ) -> Enqueued:
         """Put in many payloads or NewMessages, all or none, in one call."""
         _refuse_connection(connection)
@@ -81,11 +86,11 @@ class AsyncClient(QueueClient):
             done += part
         return done
 
-    async def ack(self, lease: LeaseLike, *, connection: Any = None) -> None:
+    async def ack(self, lease: LeaseLike, *, connection: Any = UNSET) -> None:
         """Done. LeaseLostError if the lease is no longer held: then nothing was changed."""
         await self.run(operations.ack(lease), connection)
 
-    async def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = None) -> set[int]:
+    async def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = UNSET) -> set[int]:
         """The ids that were settled; a missing one had lost its lease."""
         return await self.run(operations.ack_many(leases), connection)
 
@@ -97,7 +102,7 @@ class AsyncClient(QueueClient):
         lease_seconds: Duration | None = None,
         worker: str | None = None,
         wait_seconds: int = 0,
-        connection: Any = None,
+        connection: Any = UNSET,
     ) -> list[Lease]:
         """Take up to `count` messages; with `wait_seconds`, wait for one as long as that."""
         _refuse_connection(connection)
@@ -119,5 +124,5 @@ class AsyncClient(QueueClient):
 
 
 def _refuse_connection(connection: Any) -> None:
-    if connection is not None:
+    if connection is not UNSET:
         raise refuse("connection", connection, "none: over HTTP each call is a transaction")

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from penstock import forks
 from penstock.command import Command
 from penstock.errors import PenstockError, ServerUnavailableError
 from penstock.http.replies import HEADERS, answers_of, body_of, checked
@@ -19,14 +20,26 @@ class Line:
 
     def __init__(self, url: str, key: str, timeout: float, max_size: int) -> None:
         self._url = url.rstrip("/")
+        self._headers = {**HEADERS, "Authorization": f"Bearer {key}"}
         self._timeout = timeout
+        self._max_size = max_size
         self._closed = False
-        self._http = httpx.Client(
+        self._http = self._make_http()
+        forks.register(self)
+
+    def _make_http(self) -> httpx.Client:
+        size = self._max_size
+        return httpx.Client(
             base_url=self._url,
-            headers={**HEADERS, "Authorization": f"Bearer {key}"},
-            timeout=timeout,
-            limits=httpx.Limits(max_connections=max_size, max_keepalive_connections=max_size),
+            headers=self._headers,
+            timeout=self._timeout,
+            limits=httpx.Limits(max_connections=size, max_keepalive_connections=size),
         )
+
+    def _after_fork(self) -> None:
+        """In a child process: leave the parent's connections alone, and make others."""
+        forks.abandon(self._http)
+        self._http = self._make_http()
 
     def run(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Run commands in one transaction; what each answers."""

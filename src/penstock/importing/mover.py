@@ -93,8 +93,8 @@ class Mover:
             with translated(), self.target.transaction():
                 return Batch([row.key for row in rows], self._enqueue(rows))
         except PenstockError as error:
-            if error.sqlstate is None:
-                raise
+            if not (error.sqlstate or "").startswith("PS"):
+                raise  # it is not about this row
             if len(rows) == 1:
                 return Batch([], 0, self._blame(rows[0], error))
         whole = Batch([], 0)

@@ -66,6 +66,7 @@ class Context:
         await self.upkeep.stop()
         await self.dispatcher.stop()
         await self.runner.stop()
+        await self.together.close()
         await self.listener.stop()
         await self.database.close()
 

@@ -1,20 +1,44 @@
-"""The server's way to its database: a pool, and a quick no while the database is away."""
+"""The server's way to its database: a pool, and a quick no while the database is away.
+
+A database that is hung takes connections and answers nothing. Where calls wait and no answer comes,
+the server asks it something trivial on another connection. If that is not answered either, the
+calls that wait fail, and others are refused until the database answers again. A statement that is
+merely slow goes on.
+"""
 
 from __future__ import annotations
 
-import time
+import asyncio
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
 from typing import Final, TypeVar
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from penstock import insights
 from penstock.command import Command
-from penstock.connections_async import AnyConnection, AsyncConnections
-from penstock.errors import DatabaseUnavailableError
+from penstock.connections_async import AnyConnection, AsyncConnections, Pool
+from penstock.errors import ConnectionLimitError, DatabaseUnavailableError, PenstockError
+from penstock.link import Link
+from penstock.quick import sever
 
 T = TypeVar("T")
-# While the database is away, one call in this time tries it; the others are refused at once,
-# instead of standing in line for the time-out of the pool.
-RETRY_SECONDS: Final = 1.0
+log: Final = logging.getLogger("penstock.server")
+# How often calls that wait are looked after.
+WATCH_SECONDS: Final = 0.5
+# How long the database may be silent, on all connections, before it counts as away. With the look
+# before it, a page that waits has its answer after 2.5 seconds.
+SILENCE_SECONDS: Final = 2.0
+# The same for a health check, which is to be answered within 2 seconds itself.
+READY_SECONDS: Final = 1.5
+# How long a call waits for a connection of the pool; and for one at all, a new pool included.
+POOL_SECONDS: Final = 3.0
+ACQUIRE_SECONDS: Final = 4.0
+_SILENT: Final = "the database does not answer"
+_AGAIN: Final = "Try again in a second."
 
 
 class Database:
@@ -22,56 +46,144 @@ class Database:
 
     def __init__(self, dsn: str, pool: int) -> None:
         self.dsn = dsn
-        self._connections = AsyncConnections(
-            dsn, None, min_size=1, max_size=pool, timeout=5, prepare_threshold=1
+        self._connections = _Connections(
+            dsn, None, min_size=1, max_size=pool, timeout=POOL_SECONDS, prepare_threshold=1
         )
+        self._link = Link(_impatient(dsn), prepare_threshold=None, name="penstock health")
+        self._asking: asyncio.Task[int] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._away: DatabaseUnavailableError | None = None
-        self._retry_at = 0.0
+        self._probed_at = float("-inf")
+        self._running = 0
+        self._answers = 0
 
     @property
     def is_away(self) -> bool:
-        """Whether the last call could not reach the database."""
+        """Whether the database could not be reached, and has not answered since."""
         return self._away is not None
 
     async def open(self) -> None:
         """Connect and check the schema."""
         await self._connections.open()
+        self._watching = asyncio.create_task(self._watch(), name="penstock database watch")
 
     async def close(self) -> None:
+        for task in (self._watching, self._asking):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError, PenstockError):
+                    await task
+        await self._link.close()
         await self._connections.close()
+
+    async def probe(self, seconds: float = READY_SECONDS, *, max_age: float = 0) -> None:
+        """DatabaseUnavailableError unless the database answers within this time.
+
+        An answer that is no older than `max_age` will do.
+        """
+        if monotonic() - self._probed_at < max_age:
+            return
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._link.run(insights.schema_version()))
+            # Nobody may be left who waits for it.
+            self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        done, _ = await asyncio.wait({self._asking}, timeout=seconds)
+        if not done:
+            raise DatabaseUnavailableError(_SILENT, hint=_AGAIN)
+        self._asking.result()
+        self._probed_at = monotonic()
 
     async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
         """Run one command, on a connection of `transaction` or as a transaction of its own."""
         if connection is not None:
-            return await self._connections.run(command, connection)
+            answer = await self._connections.run(command, connection)
+            self._answers += 1
+            return answer
         self._refuse_while_away()
+        self._running += 1
         try:
             answer = await self._connections.run(command)
         except DatabaseUnavailableError as error:
-            self._note(error)
-            raise
-        self._away = None
+            raise self._noted(error) from error
+        finally:
+            self._running -= 1
+        self._answers += 1
         return answer
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AnyConnection]:
         """A connection; what runs on it is committed together, or not at all."""
         self._refuse_while_away()
+        self._running += 1
         try:
             async with self._connections.transaction(None) as connection:
                 yield connection
         except DatabaseUnavailableError as error:
-            self._note(error)
-            raise
-        self._away = None
+            raise self._noted(error) from error
+        finally:
+            self._running -= 1
+        self._answers += 1
 
     def _refuse_while_away(self) -> None:
-        if self._away is None:
-            return
-        if time.monotonic() < self._retry_at:
-            raise DatabaseUnavailableError(self._away.message, hint="Try again in a second.")
-        self._retry_at = time.monotonic() + RETRY_SECONDS
+        if self._away is not None:
+            raise DatabaseUnavailableError(self._away.message, hint=_AGAIN)
 
-    def _note(self, error: DatabaseUnavailableError) -> None:
-        self._away = error
-        self._retry_at = time.monotonic() + RETRY_SECONDS
+    def _noted(self, error: DatabaseUnavailableError) -> DatabaseUnavailableError:
+        """What to say of a call that failed: it may have been cut off because of the silence."""
+        if isinstance(error, ConnectionLimitError):
+            return error  # the database is there
+        if self._away is None:
+            self._away = error
+            return error
+        return DatabaseUnavailableError(self._away.message, hint=_AGAIN)
+
+    async def _watch(self) -> None:
+        while True:
+            before = self._answers
+            await asyncio.sleep(WATCH_SECONDS)
+            waits_in_vain = self._running and self._answers == before
+            if not waits_in_vain and self._away is None:
+                continue
+            try:
+                await self._look_after()
+            except (PenstockError, psycopg.Error, OSError) as error:
+                log.debug("the database cannot be used: %s", error)
+
+    async def _look_after(self) -> None:
+        """Find out whether the database answers; let calls through, or fail those that wait."""
+        try:
+            await self.probe(SILENCE_SECONDS)
+        except ConnectionLimitError:
+            pass  # it answers
+        except DatabaseUnavailableError as error:
+            self._away = error
+            for connection in self._connections.lent:
+                sever(connection)
+            return
+        if self._away is not None:
+            await self._connections.renew()
+            self._away = None
+
+
+class _Connections(AsyncConnections):
+    """Never waits longer for a connection than a caller of the server should."""
+
+    async def _take(self) -> tuple[Pool, AnyConnection]:
+        try:
+            async with asyncio.timeout(ACQUIRE_SECONDS):
+                return await super()._take()
+        except TimeoutError:
+            raise DatabaseUnavailableError(_SILENT, hint=_AGAIN) from None
+
+    async def renew(self) -> None:
+        """A new pool: the old one tries again at ever longer intervals."""
+        if self._pool is not None:
+            async with asyncio.timeout(ACQUIRE_SECONDS):
+                await self._renewed(self._pool)
+
+
+def _impatient(dsn: str) -> str:
+    """With the shortest time to connect that libpq knows, unless the DSN says another."""
+    return (
+        dsn if "connect_timeout" in conninfo_to_dict(dsn) else make_conninfo(dsn, connect_timeout=2)
+    )

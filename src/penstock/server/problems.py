@@ -7,13 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-import psycopg
 
 from penstock.errors import PenstockError, from_database_error
 
-# Classes of SQLSTATEs that are worth another try: deadlocks and serialization failures, want of
-# resources, locks and time-outs that the database's owner has set, intervention, failing disks.
-_PASSING: Final = frozenset({"40", "53", "55", "57", "58"})
 MEDIA_TYPE: Final = "application/problem+json"
 
 
@@ -29,6 +25,7 @@ class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
     field: str | None = None
     allowed: str | None = None
     fields: dict[str, Any] = {}
+    retryable: bool = False
     request_id: str | None = None
 
 
@@ -58,19 +55,15 @@ def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
     """The problem that an exception stands for, and the headers that go with it."""
     if isinstance(error, HttpError):
         problem = _problem(error.status, error.code, error.detail, error.hint, error.fields)
+        problem.retryable = error.status in (429, 503)
         return problem, error.headers
     known = error if isinstance(error, PenstockError) else from_database_error(error)
     if known is not None and known.http_status != 500:
         code = type(known).__name__
         headers = {"Retry-After": "1"} if known.http_status in (429, 503) else {}
-        return (
-            _problem(known.http_status, code, known.message, known.hint, dict(known.fields)),
-            headers,
-        )
-    if isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in _PASSING:
-        text = error.diag.message_primary or type(error).__name__
-        problem = _problem(503, type(error).__name__, f"the database did not do it: {text}", None)
-        return problem, {"Retry-After": "1"}
+        problem = _problem(known.http_status, code, known.message, known.hint, dict(known.fields))
+        problem.retryable = known.retryable
+        return problem, headers
     return unforeseen(), {}
 
 

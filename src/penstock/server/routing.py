@@ -82,6 +82,12 @@ class Call:
         """Who calls: one connection, as long as it lasts."""
         return self.scope["client"]  # type: ignore[no-any-return]  # ASGI says a host and a port
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the caller has closed its connection: nobody will read the answer."""
+        cycle = self.scope.get(CYCLE)
+        return cycle is not None and bool(cycle.disconnected)
+
     def header(self, name: str) -> str | None:
         return header(self.scope, name)
 

@@ -93,8 +93,9 @@ class Acker:
                 settled = await self._link.run(COMMANDS[verb](held), timeout=_TIMEOUT)
             except DatabaseUnavailableError as error:
                 logger.debug("nothing can be settled: %s", error)
-            except (PenstockError, psycopg.Error):
-                refused += 1
+            except (PenstockError, psycopg.Error) as error:
+                # Some conditions pass, and then all can be settled.
+                refused += not getattr(error, "retryable", False)
                 logger.warning("%d messages were not settled (%s)", len(held), verb, exc_info=True)
                 if refused == _REFUSALS:
                     await self._settle_apart(verb, held)

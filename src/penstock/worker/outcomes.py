@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from datetime import timedelta
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from penstock import arguments as check
 from penstock.message import Duration
 
+MAX_ERROR: Final = 8192
+"""How many characters of an error the database keeps."""
 # As the database has it: interval '100 years'.
 _LONGEST = timedelta(days=36_500)
 
@@ -50,6 +53,26 @@ class Reject(Outcome):
     def __init__(self, reason: str | BaseException | None = None):
         self.reason = check.note("reason", reason)
         super().__init__(self.reason or "rejected by the handler")
+
+
+def keep_traceback(outcome: Outcome, error: BaseException) -> None:
+    """Put the traceback below the text that the outcome leaves with the message.
+
+    Both together have at most MAX_ERROR characters. The end of a traceback says most, so its
+    beginning is left out.
+    """
+    if error.__traceback__ is None:
+        return
+    text = str(outcome)[: MAX_ERROR // 2]
+    lines = "".join(traceback.format_exception(error))
+    room = MAX_ERROR - len(text) - len("\n\n")
+    if len(lines) > room:
+        lines = "...\n" + lines[-room + len("...\n") :]
+    kept = check.note("error", f"{text}\n\n{lines}")
+    if isinstance(outcome, Reject):
+        outcome.reason = kept
+    elif isinstance(outcome, Retry):
+        outcome.error = kept
 
 
 def _delay(field: str, value: Duration) -> timedelta:

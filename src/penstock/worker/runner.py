@@ -16,7 +16,7 @@ from penstock.worker.acker import Acker
 from penstock.worker.apart import apart
 from penstock.worker.app import Call, Handler
 from penstock.worker.delivery import Delivery
-from penstock.worker.outcomes import Outcome, Retry, Snooze
+from penstock.worker.outcomes import Outcome, Reject, Retry, Snooze, keep_traceback
 from penstock.worker.tally import Tally
 from penstock.worker.threads import Threads
 from penstock.worker.tracing import traced
@@ -153,14 +153,17 @@ class Runner:
         try:
             result = await apart(self._call(delivery), self._first_wait)
             outcome = result if isinstance(result, Outcome) else None
+            if outcome is not None:
+                self._log_end(delivery, outcome, outcome)
         except Outcome as raised:
             outcome = raised
-        except asyncio.CancelledError:
-            outcome = self._cancelled(delivery)
+            self._log_end(delivery, outcome, raised)
+        except asyncio.CancelledError as error:
+            outcome = self._cancelled(delivery, error)
             cancelled = delivery._ended is None and task.cancelling() > 0
         except (Exception, SystemExit) as error:  # a handler that exits has failed, too
             outcome = self.handler.retry.outcome(error, delivery.attempt)
-            self._log_failure(delivery, error)
+            self._log_failure(delivery, outcome, error)
         if alarm is not None:
             alarm.cancel()
         self._finished(delivery, outcome, perf_counter() - started)
@@ -200,26 +203,50 @@ class Runner:
         self._begin()
         self.on_room()
 
-    def _cancelled(self, delivery: Delivery) -> Outcome:
+    def _cancelled(self, delivery: Delivery, cancelled: asyncio.CancelledError) -> Outcome:
         if delivery._ended == STOPPED:
-            return Retry(0, STOPPED)
+            return self._cut_off(delivery)
         error = TimeoutError(delivery._ended or "the handler was cancelled")
+        error = error.with_traceback(cancelled.__traceback__)  # where it was
+        outcome = self.handler.retry.outcome(error, delivery.attempt)
         if delivery._ended != LOST:
-            self._log_failure(delivery, error)
-        return self.handler.retry.outcome(error, delivery.attempt)
+            self._log_failure(delivery, outcome, error)
+        return outcome
+
+    def _cut_off(self, delivery: Delivery) -> Outcome:
+        """The grace period is over, and the handler was still at work."""
+        outcome = Retry(0, STOPPED)
+        text = "handler cut off at the end of the grace period: message %d "
+        if _is_dead(delivery, outcome):
+            self._log(logging.ERROR, text + "becomes a dead letter", delivery, None, delivery.id)
+        else:
+            self._log(logging.WARNING, text + "is tried again", delivery, None, delivery.id)
+        return outcome
 
     async def _in_thread(self, delivery: Delivery) -> Any:
         assert self._threads is not None
         return await self._threads.call(self.handler.function, delivery)
 
-    def _log_failure(self, delivery: Delivery, error: BaseException) -> None:
-        logger.warning(
-            "handler failed: %s: %s",
-            type(error).__name__,
-            error,
-            exc_info=error,
-            extra={"queue": self.queue, "id": delivery.id, "attempt": delivery.attempt},
-        )
+    def _log_failure(self, delivery: Delivery, outcome: Outcome, error: BaseException) -> None:
+        if _is_dead(delivery, outcome):
+            self._log_end(delivery, outcome, error)
+        else:
+            text = "handler failed: %s: %s"
+            self._log(logging.WARNING, text, delivery, error, type(error).__name__, error)
+
+    def _log_end(self, delivery: Delivery, outcome: Outcome, error: BaseException) -> None:
+        """The attempt that makes a dead letter is an error, and the message keeps its traceback."""
+        if not _is_dead(delivery, outcome):
+            return
+        keep_traceback(outcome, error)
+        text = "handler failed, message %d becomes a dead letter: %s: %s"
+        self._log(logging.ERROR, text, delivery, error, delivery.id, type(error).__name__, error)
+
+    def _log(
+        self, level: int, text: str, delivery: Delivery, error: BaseException | None, *values: Any
+    ) -> None:
+        extra = {"queue": self.queue, "id": delivery.id, "attempt": delivery.attempt}
+        logger.log(level, text, *values, exc_info=error, extra=extra)
 
     # Ending
 
@@ -255,7 +282,7 @@ class Runner:
                 # A thread cannot be stopped; it ends with the process.
                 self.running.discard(delivery)
                 delivery._ended = STOPPED
-                self._acker.settle(delivery, Retry(0, STOPPED))
+                self._acker.settle(delivery, self._cut_off(delivery))
 
     def close(self) -> None:
         if self._threads is not None:
@@ -273,6 +300,14 @@ def end(delivery: Delivery, why: str) -> None:
         delivery._ended = why
     if delivery._task is not None:
         delivery._task.cancel()
+
+
+def _is_dead(delivery: Delivery, outcome: Outcome) -> bool:
+    """Whether the outcome makes a dead letter of the message."""
+    if delivery._ended == LOST:
+        return False  # it will not be settled
+    is_last = delivery.attempt >= delivery.max_attempts
+    return isinstance(outcome, Reject) or (isinstance(outcome, Retry) and is_last)
 
 
 def _nothing() -> None:

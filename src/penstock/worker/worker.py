@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, Self
 from uuid import uuid4
 
 from penstock import arguments as check
-from penstock import insights
+from penstock import forks, insights
 from penstock.client_async import AsyncClient
 from penstock.errors import ConfigurationError, QueueNotFoundError
 from penstock.link import Link, Links
@@ -32,6 +32,7 @@ from penstock.worker.scheduler import Scheduler
 
 logger = logging.getLogger("penstock.worker")
 
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 CONCURRENCY: Final = 10
 GRACE_SECONDS: Final = 25.0
 """Less than the 30 seconds that most supervisors wait before they kill."""
@@ -58,21 +59,37 @@ class Worker:
         wake_ups: bool = True,
         prepare_threshold: int | None = 5,
     ) -> None:
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
+        self._name = name
         self.grace = check.duration("grace", grace).total_seconds()
-        self.runners: list[Runner] = []
         self._handlers = _chosen(app, queues)
         self._app = app
         self._dsn = dsn
         self._concurrency = _concurrency(concurrency)
         self._wake_ups = wake_ups
         self._prepare_threshold = prepare_threshold
+        self._start_over()
+        forks.register(self)
+
+    def _start_over(self) -> None:
+        self.name = self._name or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
+        self.runners: list[Runner] = []
         self._links: list[Link] = []
         self._claiming: list[asyncio.Task[None]] = []
         self._serving: list[asyncio.Task[None]] = []
         self._stop_asked = asyncio.Event()
         self._hurry_asked = asyncio.Event()
         self._failure: Exception | None = None
+        self._has_signals = False
+
+    def _after_fork(self) -> None:
+        """In a child process: what the parent runs and holds is not ours."""
+        if self._has_signals:
+            # The child would report its signals on the parent's own wake-up socket.
+            signal.set_wakeup_fd(-1)
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+        forks.abandon(dict(vars(self)))
+        self._start_over()
 
     # Life
 
@@ -249,8 +266,9 @@ class Worker:
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             loop.add_signal_handler(number, self.stop)
+        self._has_signals = True
 
 
 class Service(Protocol):

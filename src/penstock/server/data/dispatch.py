@@ -13,7 +13,6 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -21,10 +20,10 @@ import psycopg
 
 from penstock.errors import DatabaseUnavailableError, PenstockError, QueueNotFoundError
 from penstock.listener import Listener, Subscription
-from penstock.operations import snooze_many
 from penstock.operations.waiting import Found, LaneWant, dequeue
 from penstock.server.data import documents as d
 from penstock.server.data.rendering import claimed
+from penstock.server.data.together import give_back
 from penstock.server.database import Database
 
 log: Final = logging.getLogger("penstock.server")
@@ -138,7 +137,7 @@ class Dispatcher:
             waiter.found.set_result([])
         found = waiter.found.result()
         if gone.done():
-            await self._give_back(found)
+            await give_back(self._database, found)
             return []
         return found
 
@@ -216,7 +215,7 @@ class Dispatcher:
             elif self._draining:
                 self._resolve(lane, waiter, [])
         if messages:  # those they were claimed for have left
-            await self._give_back(messages)
+            await give_back(self._database, messages)
 
     def _resolve(self, lane: Lane, waiter: Waiter, end: list[d.Message] | PenstockError) -> None:
         lane.waiters.remove(waiter)
@@ -234,13 +233,6 @@ class Dispatcher:
             for waiter in list(lane.waiters):
                 if not waiter.found.done():
                     waiter.found.set_exception(error)
-
-    async def _give_back(self, messages: Iterable[d.Message]) -> None:
-        """Back to the queue, with no attempt counted: nobody saw them."""
-        leases = [(int(m.id), int(str(m.lease_token))) for m in messages]
-        if leases:
-            with suppress(PenstockError, psycopg.Error):
-                await self._database.run(snooze_many(leases))
 
 
 def _unknown(topic: str) -> QueueNotFoundError:

@@ -13,7 +13,7 @@ from penstock.message import SettledState
 from penstock.server.data import documents as d
 from penstock.server.data.dispatch import LaneKey
 from penstock.server.data.rendering import STATUS, status_of
-from penstock.server.data.together import Want
+from penstock.server.data.together import Claim, Want
 from penstock.server.fields import Status
 from penstock.server.routing import Call, Endpoints, Soon
 from penstock.server.topics import is_strict
@@ -27,7 +27,8 @@ def _dequeue_soon(call: Call) -> Soon | None:
         return None
     call.require("consume", body.topic)
     want = Want(body.topic, body.visibility_timeout_seconds, _worker(call, body))
-    return Soon(call.context.together.claims.put(want, body.count, call.caller), _delivered)
+    claim = Claim(body.count, call)
+    return Soon(call.context.together.claims.put(want, claim, call.caller), _delivered)
 
 
 def _worker(call: Call, body: d.Dequeue) -> str:
@@ -35,6 +36,9 @@ def _worker(call: Call, body: d.Dequeue) -> str:
 
 
 def _delivered(call: Call, found: list[d.Message]) -> d.Messages:
+    if call.is_gone:
+        call.context.together.give_back(found)
+        return d.Messages([])
     call.context.metrics.moved("delivered", len(found))
     return d.Messages(found)
 
@@ -66,7 +70,8 @@ async def dequeue_messages(call: Call) -> d.Messages:
 async def _claim(call: Call, body: d.Dequeue, worker: str) -> list[d.Message]:
     want = Want(body.topic, body.visibility_timeout_seconds, worker)
     try:
-        return await call.context.together.claims.submit(want, body.count, call.caller)
+        claim = Claim(body.count, call)
+        return await call.context.together.claims.submit(want, claim, call.caller)
     except QueueNotFoundError:
         if is_strict(call):
             raise

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
 import psycopg
 
@@ -15,7 +17,7 @@ from penstock.errors import (
     QueueNotFoundError,
 )
 from penstock.message import NewMessage, OnConflict, Unique
-from penstock.operations import ack, ack_many, enqueue_many
+from penstock.operations import ack, ack_many, enqueue_many, snooze_many
 from penstock.operations.enqueueing import enqueue_texts
 from penstock.payload import JsonText
 from penstock.server.data import documents as d
@@ -44,15 +46,30 @@ class Want(NamedTuple):
     worker: str
 
 
+class Caller(Protocol):
+    """Whoever waits for an answer."""
+
+    @property
+    def is_gone(self) -> bool: ...
+
+
+class Claim(NamedTuple):
+    """How many messages a caller wants."""
+
+    wanted: int
+    caller: Caller
+
+
 class Together:
     """What one server process gathers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.enqueues: Gatherer[Kind, NewMessage | JsonText, int] = Gatherer(self._enqueue)
-        self.claims: Gatherer[Want, int, list[d.Message]] = Gatherer(
-            self._claim, weight=lambda count: count, most=MAX_CLAIM
+        self.claims: Gatherer[Want, Claim, list[d.Message]] = Gatherer(
+            self._claim, weight=lambda claim: claim.wanted, most=MAX_CLAIM
         )
+        self._giving_back: set[asyncio.Task[None]] = set()
         self.acks: Gatherer[None, tuple[int, int], None] = Gatherer(self._ack)
 
     async def _enqueue(
@@ -77,7 +94,20 @@ class Together:
                 answers.append(error)
         return answers
 
-    async def _claim(self, want: Want, counts: Sequence[int]) -> Sequence[list[d.Message]]:
+    def give_back(self, messages: Iterable[d.Message]) -> None:
+        """Put messages that reached nobody back into their queue, in the background."""
+        task = asyncio.create_task(give_back(self._database, messages))
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def close(self) -> None:
+        """Wait until everything is given back."""
+        await asyncio.gather(*self._giving_back)
+
+    async def _claim(self, want: Want, claims: Sequence[Claim]) -> Sequence[list[d.Message]]:
+        counts = [0 if claim.caller.is_gone else claim.wanted for claim in claims]
+        if not any(counts):
+            return [[] for _ in claims]
         command = claim_documents(want.topic, sum(counts), want.lease_seconds, want.worker)
         found = await self._database.run(command)
         shares = []
@@ -102,6 +132,14 @@ class Together:
         except LeaseLostError as error:
             return error
         return None
+
+
+async def give_back(database: Database, messages: Iterable[d.Message]) -> None:
+    """Back to the queue, with no attempt counted: nobody saw them."""
+    leases = [(int(m.id), int(str(m.lease_token))) for m in messages]
+    if leases:
+        with suppress(PenstockError, psycopg.Error):
+            await database.run(snooze_many(leases))
 
 
 def _command(kind: Kind, messages: Sequence[NewMessage | JsonText]) -> Command[list[int]]:

@@ -14,6 +14,7 @@ from penstock import insights
 from penstock.access import Scope
 from penstock.command import Command, Rows
 from penstock.connections_async import AnyConnection
+from penstock.operations import snooze_many
 from penstock.server.data.leases import require_queues
 from penstock.server.idempotency import once
 from penstock.server.problems import HttpError
@@ -113,6 +114,11 @@ async def _run(
 ) -> Answer:
     database = call.context.database
     rows = await database.run(command, connection)
+    # With a key, the caller may come again for the answer.
+    is_lost = call.is_gone and call.header("idempotency-key") is None
+    if verb.name == "claim" and rows and is_lost:
+        leases = [(row[0], row[1]) for row in rows]
+        await database.run(snooze_many(leases), connection)
     if verb.scope == "operate" and connection is not None:
         target = command.params.get(verb.queue or verb.ids or "name")
         note = call.context.activity(

@@ -1,4 +1,8 @@
-"""`/live`: an event whenever the board has news. All who listen share one look at the database."""
+"""`/live`: an event whenever the board has news, or the database goes away or comes back.
+
+All who listen share one look at the database. Pages that do not follow the board listen to
+`/live?only=status`.
+"""
 
 from __future__ import annotations
 
@@ -32,26 +36,35 @@ async def live(request: Request) -> Response:
             raise AuthenticationError("there is no session", hint="Sign in at /login.")
     except Exception as error:
         return failure(request, None, error, as_json=True)
+    follows = request.query_params.get("only") != "status"
     return StreamingResponse(
-        events(context, cookie), headers=_HEADERS, media_type="text/event-stream"
+        events(context, cookie, follows), headers=_HEADERS, media_type="text/event-stream"
     )
 
 
-async def events(context: Context, cookie: str | None) -> AsyncIterator[bytes]:
+async def events(context: Context, cookie: str | None, follows: bool) -> AsyncIterator[bytes]:
     """Until the visitor goes, the session ends, or the server drains."""
-    seen = 0
+    seen, is_away = 0, False
     yield b"retry: 3000\n\n"
     while not context.draining.is_set():
         try:
             if await context.auth.session(cookie) is None:
                 yield b"event: over\ndata: the session has ended\n\n"
                 return
-            snapshot = await context.board.look()
+            if follows:
+                number = (await context.board.look()).number
+            else:
+                number = seen
+                await context.database.probe(max_age=LOOK_SECONDS / 2)
         except Exception:
+            is_away = True
             yield b"event: away\ndata: the database does not answer\n\n"
         else:
-            if snapshot.number != seen:
-                seen = snapshot.number
+            if is_away:
+                is_away = False
+                yield b"event: back\ndata: the database answers\n\n"
+            if number != seen:
+                seen = number
                 yield f"event: tick\ndata: {seen}\n\n".encode()
         try:
             async with asyncio.timeout(LOOK_SECONDS):

@@ -4,20 +4,24 @@
 
 const $ = (selector) => document.querySelector(selector);
 
-// Live pages: the server says when there is news, and the part that shows it is fetched again.
+// Live pages: the server says when there is news, and the part that shows it is fetched again. Other pages learn only
+// whether the database answers.
 const live = {
   source: null,
   button: $("#live"),
-  wanted: localStorage.getItem("penstock-live") !== "off",
+  follows: $("[data-live]") !== null,
+  wanted: $("[data-live]") === null || localStorage.getItem("penstock-live") !== "off",
 
   start() {
     if (!this.wanted || this.source || document.hidden) return;
-    this.source = new EventSource("/live");
+    this.source = new EventSource(this.follows ? "/live" : "/live?only=status");
     this.source.addEventListener("tick", () => {
       stale(null);
       htmx.trigger(document.body, "tick");
     });
-    this.source.addEventListener("away", () => stale("The database is away. What is shown is what it last said."));
+    this.source.addEventListener("open", () => stale(null));
+    this.source.addEventListener("back", () => stale(null));
+    this.source.addEventListener("away", () => stale("The database does not answer. What is shown is what it last said."));
     this.source.addEventListener("over", () => location.reload());
     this.source.onerror = () => stale("The server does not answer. What is shown is what it last said.");
   },
@@ -45,10 +49,12 @@ function stale(text) {
   if (text !== null) banner.textContent = text;
 }
 
-if ($("[data-live]") && live.button) {
+if (live.follows && live.button) {
   live.show();
-  live.start();
   live.button.addEventListener("click", () => live.toggle());
+}
+if ($("nav.main")) {
+  live.start();
   // A page that nobody looks at costs nothing.
   document.addEventListener("visibilitychange", () => (document.hidden ? live.stop() : live.start()));
 }
