@@ -26,7 +26,7 @@ from penstock.errors import (
     translated,
 )
 from penstock.quick import Alone
-from penstock.twins import check, locate
+from penstock.twins import check, locate, use_iso_dates
 
 T = TypeVar("T")
 AnyConnection: TypeAlias = Connection[Any]
@@ -142,6 +142,7 @@ class Connections:
             min_size=min_size,
             max_size=max_size,
             timeout=self._timeout,
+            configure=use_iso_dates,
             check=check,
             open=False,
             name="penstock",
