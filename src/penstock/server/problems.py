@@ -9,11 +9,17 @@ from typing import Any, Final
 import msgspec
 import psycopg
 
-from penstock.errors import PenstockError, from_database_error
+from penstock.errors import (
+    DatabaseUnavailableError,
+    PenstockError,
+    PermissionDeniedError,
+    from_database_error,
+)
 
 # Classes of SQLSTATEs that are worth another try: deadlocks and serialization failures, want of
-# resources, locks and time-outs that the database's owner has set, intervention, failing disks.
-_PASSING: Final = frozenset({"40", "53", "55", "57", "58"})
+# resources, locks and time-outs that the database's owner has set, intervention, failing disks,
+# read-only sessions.
+_PASSING: Final = frozenset({"25", "40", "53", "55", "57", "58"})
 MEDIA_TYPE: Final = "application/problem+json"
 
 
@@ -60,6 +66,12 @@ def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
         problem = _problem(error.status, error.code, error.detail, error.hint, error.fields)
         return problem, error.headers
     known = error if isinstance(error, PenstockError) else from_database_error(error)
+    if isinstance(known, DatabaseUnavailableError):
+        # Its own words name hosts and sockets, which callers without a key would see, too.
+        return _unavailable("DatabaseUnavailableError", "the database is not available")
+    if isinstance(known, PermissionDeniedError) and "scope" not in known.fields:
+        text = "the server's database user lacks a privilege"
+        return _unavailable("DatabasePermissionError", text)
     if known is not None and known.http_status != 500:
         code = type(known).__name__
         headers = {"Retry-After": "1"} if known.http_status in (429, 503) else {}
@@ -67,11 +79,20 @@ def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
             _problem(known.http_status, code, known.message, known.hint, dict(known.fields)),
             headers,
         )
-    if isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in _PASSING:
-        text = error.diag.message_primary or type(error).__name__
-        problem = _problem(503, type(error).__name__, f"the database did not do it: {text}", None)
-        return problem, {"Retry-After": "1"}
+    if isinstance(error, psycopg.Error):
+        text = error.diag.message_primary or str(error) or type(error).__name__
+        if (error.sqlstate or "")[:2] in _PASSING:
+            return _unavailable(type(error).__name__, f"the database did not do it: {text}")
+        if isinstance(error, psycopg.DataError):
+            return _problem(
+                422, "InvalidValueError", f"the database refuses a value: {text}", None
+            ), {}
     return unforeseen(), {}
+
+
+def _unavailable(code: str, detail: str) -> tuple[Problem, dict[str, str]]:
+    hint = "Try again in a second; the server's log says more."
+    return _problem(503, code, detail, hint), {"Retry-After": "1"}
 
 
 def unforeseen() -> Problem:
