@@ -18,7 +18,6 @@ from penstock.errors import QueueNotFoundError
 from penstock.server.context import Context
 from penstock.server.exchange import Exchange, log
 from penstock.server.matching import Paths
-from penstock.server.problems import HttpError
 from penstock.server.protocol import CYCLE, send_whole
 from penstock.server.routing import (
     Call,
@@ -28,11 +27,9 @@ from penstock.server.routing import (
     encoded,
     headers_of,
     other_method,
-    problem_reply,
 )
 
 _GZIP_FROM: Final = 1000
-_NUL: Final = b"%00"
 _HEAD: Final = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n"
 
 
@@ -61,9 +58,6 @@ class Entrance:
             return
         exchange = scope["exchange"] = scope.get("exchange") or self._exchange(scope)
         try:
-            if _NUL in scope["query_string"]:
-                await _send_reply(scope, send, _nul_refused(exchange))
-                return
             found = self._paths.find(scope["path"])
             if found is None:
                 await self._app(scope, receive, _answering(exchange, send))
@@ -144,16 +138,6 @@ class Entrance:
         self._finished(scope, scope["exchange"])
         # It knows the scope, too: apart, both go at once, and are not left to the collector.
         scope.pop(CYCLE, None)
-
-
-def _nul_refused(exchange: Exchange) -> Reply:
-    error = HttpError(
-        400,
-        "MalformedQuery",
-        "the query holds a NUL character (%00)",
-        hint="Remove it: PostgreSQL cannot hold this character in text.",
-    )
-    return problem_reply(error, exchange)
 
 
 def _send_at_once(scope: Scope, reply: Reply, body: bytes) -> bool:

@@ -83,7 +83,7 @@ def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
         text = error.diag.message_primary or str(error) or type(error).__name__
         if (error.sqlstate or "")[:2] in _PASSING:
             return _unavailable(type(error).__name__, f"the database did not do it: {text}")
-        if isinstance(error, psycopg.DataError):
+        if isinstance(error, psycopg.DataError):  # a NUL character, for one
             return _problem(
                 422, "InvalidValueError", f"the database refuses a value: {text}", None
             ), {}

@@ -164,11 +164,6 @@ async def read_form(request: Request, most: int = FORM_BYTES) -> dict[str, list[
             raise HttpError(413, "BodyTooLarge", "the form is too large")
         try:
             text = raw.decode("utf-8")
-            found = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=2000)
+            return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=2000)
         except ValueError:
             raise HttpError(400, "MalformedForm", "the form cannot be read") from None
-    if any("\0" in value for values in found.values() for value in values):
-        raise HttpError(
-            422, "InvalidValue", "the form holds a NUL character", hint="Remove the character."
-        )
-    return found
