@@ -16,7 +16,7 @@ PEERS_STAMP = $(PEERS)/peers-$(call key,requirements/peers.txt bench/peers/packa
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium up spark test check pytest pytest-16 test-long mutants chaos bench lock clean
+.PHONY: help chromium faults up spark test check pytest pytest-16 test-long mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,13 +38,19 @@ check: $(DEV_STAMP) ## style, types, import rules, generated code
 
 # The tests on one Spark session stay together: each process that runs one starts a JVM. Three processes: on two
 # cores they take a sixth less time than two, as browsers, Spark and servers are waited for.
-pytest: $(DEV_STAMP) chromium ## the tests alone: make pytest ARGS="tests/test_settings.py"
+pytest: $(DEV_STAMP) chromium faults ## the tests alone: make pytest ARGS="tests/test_settings.py"
 	$(BIN)/pytest -n 3 --dist loadgroup -m "not slow" --durations 10 $(ARGS)
 
 # The tests of the UI drive the system's own Chromium: none is downloaded.
 chromium: ## install Chromium where the machine has none, for the tests of the UI
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }
+
+# pgbouncer stands before the database, faketime sets a clock wrong: Debian's packages. Tests that need one are skipped where
+# it cannot be had.
+faults:
+	@command -v /usr/sbin/pgbouncer pgbouncer > /dev/null && command -v faketime > /dev/null \
+		|| { command -v apt-get > /dev/null && apt-get update -qq && apt-get install -y -qq pgbouncer faketime; } || true
 
 # What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
 pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
@@ -54,10 +60,7 @@ pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
 test-long: $(DEV_STAMP) ## the slow tests too: property, crash, ring, mayhem in their long forms
 	$(BIN)/pytest -n 2 -m slow --timeout 7200 -s $(ARGS)
 
-# pgbouncer stands before the database, faketime gives workers a wrong clock: Debian's packages, fetched where they can be.
-chaos: $(DEV_STAMP) ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
-	@command -v /usr/sbin/pgbouncer pgbouncer > /dev/null && command -v faketime > /dev/null \
-		|| { command -v apt-get > /dev/null && apt-get update -qq && apt-get install -y -qq pgbouncer faketime; } || true
+chaos: $(DEV_STAMP) faults ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests notice

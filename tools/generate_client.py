@@ -59,6 +59,7 @@ NAMES: Final = {
     "line_async": "line",
     "locate_async": "locate",
     "streams_async": "streams",
+    "use_iso_dates_async": "use_iso_dates",
 }
 # Where the async side takes either kind, the sync side would say the same thing twice.
 PHRASES: Final = {

@@ -10,6 +10,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 Scope: TypeAlias = Literal["read", "enqueue", "consume", "operate", "admin"]
 SCOPES: Final[tuple[str, ...]] = get_args(Scope)
+INTERNAL: Final = "penstock."
+"""How the names of the server's own queues begin."""
 # What a scope brings with it.
 _INCLUDED: Final = {
     "read": ("read",),

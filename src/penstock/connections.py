@@ -27,7 +27,7 @@ from penstock.errors import (
     translated,
 )
 from penstock.quick import Alone
-from penstock.twins import check, driver_connection, is_sqlalchemy, locate
+from penstock.twins import check, driver_connection, is_sqlalchemy, locate, use_iso_dates
 
 T = TypeVar("T")
 AnyConnection: TypeAlias = Connection[Any]
@@ -170,6 +170,7 @@ class Connections:
             min_size=min_size,
             max_size=max_size,
             timeout=self._timeout,
+            configure=use_iso_dates,
             check=check,
             open=False,
             name="penstock",

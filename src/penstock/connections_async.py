@@ -26,7 +26,13 @@ from penstock.errors import (
     translated,
 )
 from penstock.quick import AsyncAlone
-from penstock.twins import check_async, driver_connection_async, is_sqlalchemy, locate_async
+from penstock.twins import (
+    check_async,
+    driver_connection_async,
+    is_sqlalchemy,
+    locate_async,
+    use_iso_dates_async,
+)
 
 T = TypeVar("T")
 AnyConnection: TypeAlias = AsyncConnection[Any]
@@ -169,6 +175,7 @@ class AsyncConnections:
             min_size=min_size,
             max_size=max_size,
             timeout=self._timeout,
+            configure=use_iso_dates_async,
             check=check_async,
             open=False,
             name="penstock",

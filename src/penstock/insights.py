@@ -113,9 +113,14 @@ def page(
     enqueued_after: datetime | None = None,
     after: int | None = None,
     limit: int = 100,
+    internal: bool = False,
 ) -> Command[list[Message]]:
-    """A page of live or of finished messages by id, from several queues, in several states."""
+    """A page of live or of finished messages by id, from several queues, in several states.
+
+    Messages of internal queues are in it only if `internal` is true.
+    """
     params = {
+        "internal": check.truth("internal", internal),
         "queues": None if queues is None else [check.text("queue", name) for name in queues],
         "states": None if states is None else list(states),
         "key": check.optional_text("key", key),

@@ -104,6 +104,24 @@ async def _awaited(value: Any) -> Any:
     return await value if isawaitable(value) else value
 
 
+async def use_iso_dates_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    if _needs_iso_dates(connection):
+        await connection.execute(_ISO_DATES)
+
+
+def use_iso_dates(connection: psycopg.Connection[Any]) -> None:
+    """Have times written as the driver reads them, whatever the database's default is."""
+    if _needs_iso_dates(connection):
+        connection.execute(_ISO_DATES)
+
+
+_ISO_DATES = "set datestyle to ISO"
+
+
+def _needs_iso_dates(connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> bool:
+    return not (connection.info.parameter_status("DateStyle") or "ISO").startswith("ISO")
+
+
 async def check_async(connection: psycopg.AsyncConnection[Any]) -> None:
     _check(connection)
 

@@ -2,14 +2,14 @@
 travel. No I/O; client and server share it.
 
 A command is sent as its verb and its arguments; the server has the statement. Which scope a verb
-needs, and for which queue, stands here beside it.
+needs, and for which queue, is declared in `server/permissions.py`.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,7 +17,6 @@ from functools import cache
 from typing import Any, Final
 
 from penstock import insights, operations
-from penstock.access import Scope
 from penstock.arguments import INT4, INT8, optional_text, refuse
 from penstock.command import Command
 
@@ -28,14 +27,11 @@ _ARGUMENT: Final = re.compile(r"%\((\w+)\)s::(\w+(?:\[\])?)")
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`queue` names the argument that is a queue, `ids` the one that has messages' ids."""
+    """A statement by name, with the types of its arguments."""
 
     name: str
     sql: str
     types: Mapping[str, str]
-    scope: Scope | None  # None: every key
-    queue: str | None
-    ids: str | None
 
 
 @cache
@@ -52,57 +48,50 @@ def by_statement() -> dict[str, Verb]:
 def _all() -> list[Verb]:
     lease = (1, 1)
 
-    def verb(
-        name: str,
-        command: Command[Any],
-        scope: Scope | None,
-        queue: str | None = None,
-        ids: str | None = None,
-    ) -> Verb:
-        types = dict(_ARGUMENT.findall(command.sql))
-        return Verb(name, command.sql, types, scope, queue, ids)
+    def verb(name: str, command: Command[Any]) -> Verb:
+        return Verb(name, command.sql, dict(_ARGUMENT.findall(command.sql)))
 
     o, i = operations, insights
     return [
-        verb("enqueue", o.enqueue("q", 1), "enqueue", "queue"),
-        verb("enqueue_many", o.enqueue_many("q", [1]), "enqueue", "queue"),
-        verb("claim", o.claim("q"), "consume", "queue"),
-        verb("ack", o.ack(lease), "consume", ids="id"),
-        verb("ack_many", o.ack_many([lease]), "consume", ids="ids"),
-        verb("nack", o.nack(lease), "consume", ids="id"),
-        verb("nack_many", o.nack_many([lease]), "consume", ids="ids"),
-        verb("reject", o.reject(lease), "consume", ids="id"),
-        verb("reject_many", o.reject_many([lease]), "consume", ids="ids"),
-        verb("snooze", o.snooze(lease), "consume", ids="id"),
-        verb("snooze_many", o.snooze_many([lease]), "consume", ids="ids"),
-        verb("extend", o.extend(lease), "consume", ids="id"),
-        verb("extend_many", o.extend_many([lease]), "consume", ids="ids"),
-        verb("cancel", o.cancel(1), "operate", ids="id"),
-        verb("redrive", o.redrive("q"), "operate", "queue"),
-        verb("replay", o.replay(1), "operate"),
-        verb("create_queue", o.create_queue("q"), "operate", "name"),
-        verb("set_queue", o.set_queue("q"), "operate", "name"),
-        verb("drop_queue", o.drop_queue("q"), "operate", "name"),
-        verb("pause", o.pause("q"), "operate", "name"),
-        verb("resume", o.resume("q"), "operate", "name"),
-        verb("purge", o.purge("q"), "operate", "name"),
-        verb("maintain", o.maintain(), "operate"),
-        verb("create_schedule", o.create_schedule("s", "q", "@daily"), "operate", "queue"),
-        verb("set_schedule", o.set_schedule("s", {}), "operate"),
-        verb("drop_schedule", o.drop_schedule("s"), "operate"),
-        verb("pause_schedule", o.pause_schedule("s"), "operate"),
-        verb("resume_schedule", o.resume_schedule("s"), "operate"),
-        verb("fire_schedule", o.fire_schedule("s"), "operate"),
-        verb("fire_schedules", o.fire_schedules(), "operate"),
-        verb("next_fires", o.next_fires("@daily"), "read"),
-        verb("queues", i.queues(), "read", "name"),
-        verb("stats", i.stats("q"), "read", "queue"),
-        verb("message", i.message(1), "read"),
-        verb("messages", i.messages(), "read", "queue"),
-        verb("history", i.messages(state="done"), "read", "queue"),
-        verb("workers", i.workers(), "read"),
-        verb("schedules", i.schedules(), "read"),
-        verb("schema_version", i.schema_version(), None),
+        verb("enqueue", o.enqueue("q", 1)),
+        verb("enqueue_many", o.enqueue_many("q", [1])),
+        verb("claim", o.claim("q")),
+        verb("ack", o.ack(lease)),
+        verb("ack_many", o.ack_many([lease])),
+        verb("nack", o.nack(lease)),
+        verb("nack_many", o.nack_many([lease])),
+        verb("reject", o.reject(lease)),
+        verb("reject_many", o.reject_many([lease])),
+        verb("snooze", o.snooze(lease)),
+        verb("snooze_many", o.snooze_many([lease])),
+        verb("extend", o.extend(lease)),
+        verb("extend_many", o.extend_many([lease])),
+        verb("cancel", o.cancel(1)),
+        verb("redrive", o.redrive("q")),
+        verb("replay", o.replay(1)),
+        verb("create_queue", o.create_queue("q")),
+        verb("set_queue", o.set_queue("q")),
+        verb("drop_queue", o.drop_queue("q")),
+        verb("pause", o.pause("q")),
+        verb("resume", o.resume("q")),
+        verb("purge", o.purge("q")),
+        verb("maintain", o.maintain()),
+        verb("create_schedule", o.create_schedule("s", "q", "@daily")),
+        verb("set_schedule", o.set_schedule("s", {})),
+        verb("drop_schedule", o.drop_schedule("s")),
+        verb("pause_schedule", o.pause_schedule("s")),
+        verb("resume_schedule", o.resume_schedule("s")),
+        verb("fire_schedule", o.fire_schedule("s")),
+        verb("fire_schedules", o.fire_schedules()),
+        verb("next_fires", o.next_fires("@daily")),
+        verb("queues", i.queues()),
+        verb("stats", i.stats("q")),
+        verb("message", i.message(1)),
+        verb("messages", i.messages()),
+        verb("history", i.messages(state="done")),
+        verb("workers", i.workers()),
+        verb("schedules", i.schedules()),
+        verb("schema_version", i.schema_version()),
     ]
 
 
@@ -188,9 +177,3 @@ def _checked(name: str, type_: str, value: Any) -> Any:
     if wrong or (limit is not None and abs(value) > limit):
         raise refuse(name, value, f"a value of type {type_}")
     return optional_text(name, value) if type_ in ("text", "jsonb") else value
-
-
-def ids_of(verb: Verb, arguments: Mapping[str, Any]) -> Sequence[int]:
-    """The ids of the messages that a call is about."""
-    found = arguments[verb.ids] if verb.ids else None
-    return [] if found is None else found if isinstance(found, list) else [found]

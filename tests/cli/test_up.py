@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -85,6 +87,23 @@ def test_it_runs_until_told_to_stop_and_leaves_nothing(
     out, err = process.communicate()
     assert (process.returncode, out, err) == (0, "", "")
     assert not server_runs(home)
+
+
+@pytest.mark.parametrize("argv", [(), ("--processes", "2")])
+def test_it_prints_a_link_that_signs_in_once_and_keeps_the_key_to_itself(
+    start: Start, argv: tuple[str, ...]
+) -> None:
+    found = ready(start("--json", *argv))
+    file = Path(found["admin_key_file"])
+    key = file.read_text().strip()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert key.startswith("psk_")
+    assert "psk_" not in json.dumps(found)
+    with httpx.Client(timeout=60) as browser, httpx.Client(timeout=60) as other:
+        assert browser.get(found["sign_in_url"]).status_code == 303
+        assert browser.get(found["url"] + "/system").status_code == 200
+        assert other.get(found["sign_in_url"]).status_code == 401
+        assert other.post(found["url"] + "/login", data={"key": key}).status_code == 303
 
 
 @pytest.mark.parametrize("argv", [(), ("--no-server",), ("--processes", "2")])

@@ -13,6 +13,7 @@ _RULES = st.one_of(
     st.tuples(*[_FIELD] * 5).map(" ".join),
 )
 schemathesis.openapi.format("cron", _RULES)
+schemathesis.openapi.format("time-zone", st.sampled_from(["UTC", "Europe/Berlin", "Asia/Tokyo"]))
 
 
 @schemathesis.hook

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import stat
 from collections.abc import Callable
@@ -143,27 +145,56 @@ def test_a_revoked_or_expired_key_is_refused_at_every_server(
     assert open_client(late).get("/api/stats").status_code == 401
 
 
-def test_failures_are_counted_by_address_whatever_the_headers_say(
+def test_unknown_keys_are_counted_by_address_whatever_the_headers_say(
     open_client: Open, make_key: MakeKey
 ) -> None:
-    good = open_client(make_key("reader", "read"))
-    assert good.get("/api/stats").status_code == 200
     statuses, failures = [], ServerSettings().auth_failures
     for number in range(failures + 1):
-        spoofed = {"X-Forwarded-For": f"10.0.0.{number}", "Authorization": f"Bearer {number}"}
+        unknown = f"Bearer psk_{number:012d}_{'b' * 43}"
+        spoofed = {"X-Forwarded-For": f"10.0.0.{number}", "Authorization": unknown}
         answer = open_client().get("/api/stats", headers=spoofed)
         statuses.append(answer.status_code)
     assert statuses == [401] * failures + [429]
     assert int(answer.headers["retry-after"]) > 0
-    # Who was known before is not locked out by somebody else's failures.
-    assert good.get("/api/stats").status_code == 200
+    # A key that this server has not seen before is let in from the same address.
+    assert open_client(make_key("reader", "read")).get("/api/stats").status_code == 200
+
+
+@pytest.mark.parametrize("by_name", [True, False], ids=["by name", "by id"])
+def test_wrong_secrets_are_counted_for_their_key_and_never_lock_it_out(
+    open_client: Open, make_key: MakeKey, by_name: bool
+) -> None:
+    key, anybody = make_key("reader", "read"), open_client()
+    wrong = key[:-8] + "wrong" + "x" * 3
+    statuses = [
+        anybody.get("/api/stats", auth=("reader" if by_name else "", wrong)).status_code
+        for _ in range(ServerSettings().auth_failures + 2)
+    ]
+    assert statuses == [401] * ServerSettings().auth_failures + [429] * 2
+    # The address is not to blame: another key from there has failures of its own.
+    other = make_key("other", "read")
+    assert anybody.get("/api/stats", auth=("", other[:-3] + "xxx")).status_code == 401
+    # The holder comes for the first time.
+    assert open_client(key).get("/api/stats").status_code == 200
+    assert anybody.get("/api/stats", auth=("reader", key)).status_code == 200
+    assert anybody.post("/login", data={"key": key}).status_code == 303
+
+
+def test_a_key_that_was_made_by_an_earlier_version_is_known(open_client: Open, db: Any) -> None:
+    token = "psk_" + "a" * 12 + "_" + "b" * 43
+    salt, made = b"0123456789abcdef", base64.b64encode
+    digest = hashlib.scrypt(token.encode(), salt=salt, n=2**14, r=8, p=1)
+    stored = f"scrypt$16384$8$1${made(salt).decode()}${made(digest).decode()}"
+    db.execute("select penstock.create_key(%s, 'old', %s, '{read}')", ["a" * 12, stored])
+    assert open_client(token).get("/api/stats").status_code == 200
+    assert open_client(token[:-1] + "c").get("/api/stats").status_code == 401
 
 
 def test_a_secret_is_nowhere_in_the_database(make_key: MakeKey, db: Any) -> None:
     token = make_key("reader", "read")
     [row] = db.execute("select k::text from penstock.api_key k").fetchall()
     assert token.split("_", 2)[2] not in row[0]  # the secret itself may have a _ in it
-    assert "scrypt$" in row[0]
+    assert "sha256$" in row[0]
 
 
 def test_two_live_keys_have_two_names(make_key: MakeKey, run: Any) -> None:

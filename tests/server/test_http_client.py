@@ -77,7 +77,7 @@ def test_errors_have_their_names(web: Any, make_key: Any) -> None:
     with pytest.raises(PermissionDeniedError):
         reader.enqueue("orders-eu", 1)
     with pytest.raises(PermissionDeniedError):
-        reader.queues()
+        reader.messages()
     with pytest.raises(PermissionDeniedError):
         reader.maintain()
     with pytest.raises(LeaseLostError):

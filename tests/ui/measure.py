@@ -83,7 +83,7 @@ def measure(dsn: str, times: int) -> dict[str, Any]:
     found: dict[str, dict[str, list[Round]]] = {page: {"first": [], "next": []} for page in PAGES}
     try:
         with httpx.Client(base_url=url_of(listening), timeout=120) as http:
-            http.get("/login", params={"key": _key(dsn)})
+            http.post("/login", data={"key": _key(dsn)})
             for round in range(times + 1):
                 for page, kind in itertools.product(PAGES, ("first", "next")):
                     if kind == "first":

@@ -174,7 +174,9 @@ def take(
 ) -> None:
     context = browser.new_context(base_url=url, color_scheme=scheme, viewport=viewport)
     page = context.new_page()
-    page.goto(path if path == "/login" else f"/login?key={key}&next={path}")
+    if path != "/login":
+        context.request.post("/login", form={"key": key})
+    page.goto(path)
     page.wait_for_timeout(300 if whole else 1000)
     page.screenshot(path=file, full_page=whole)
     context.close()

@@ -23,10 +23,12 @@ from penstock.cli.commands import Verb
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, connect, pass_session, run_once
 from penstock.cli.up_lake import running_lake, why_not
+from penstock.command import Command
 from penstock.embedded import EmbeddedPostgres
 from penstock.migrations import Migrator
-from penstock.server.first_key import admin_key
+from penstock.server.first_key import FILE, admin_key
 from penstock.server.settings import ServerSettings
+from penstock.server.tokens import LINK_SECONDS, sign_in_path
 from penstock.settings import Settings
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -110,9 +112,18 @@ def _run(
     from penstock.server.serving import serve as serve_one
 
     home = session.settings().home if session.settings().dsn is None else None
-    key = admin_key(lambda command: run_once(dsn, command), server, home)
+
+    def run(command: Command[Any]) -> Any:
+        return run_once(dsn, command)
+
+    def answers(url: str) -> None:
+        link = None if key is None else url + sign_in_path(run, key)
+        file = None if key is None or home is None else str(home / FILE)
+        ready({"url": url, "sign_in_url": link, "admin_key_file": file})
+
+    key = admin_key(run, server, home)
     serve = serve_one if server.processes == 1 else serve_many
-    serve(dsn, server, lambda url: ready({"url": url, "admin_key": key}))
+    serve(dsn, server, answers)
     _go_deaf()
     raise Stopped
 
@@ -200,8 +211,11 @@ def _welcome(screen: Screen, ready: Mapping[str, Any], commands: list[str]) -> N
     if ready.get("joined"):
         screen.line("This PostgreSQL was running already: other processes use it, too.")
     if "url" in ready:
-        sign_in = f"/login?key={ready['admin_key']}" if ready["admin_key"] else ""
-        screen.line(f"Server: {ready['url']}{sign_in}")
+        screen.line(f"Server: {ready['url']}")
+        if ready["sign_in_url"]:
+            minutes = LINK_SECONDS // 60
+            screen.line(f"Sign in, once and within {minutes} minutes: {ready['sign_in_url']}")
+            screen.line(f"Admin key, for later: {ready['admin_key_file']}")
         screen.line(f"HTTP interface: {ready['url']}/docs")
     if "lake" in ready:
         screen.line(f"Lake, brought up to date every minute: {ready['lake']}")

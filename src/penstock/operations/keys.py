@@ -8,7 +8,11 @@ from typing import Any, Final
 
 from penstock import arguments as check
 from penstock.command import Command, call, nothing, scalar
+from penstock.operations.idempotency import recall_answer
 from penstock.payload import encode_json
+
+ENDED_TOKENS: Final = "ended tokens"
+"""What has ended them, among the actors of kept answers. No key can have a name with a space."""
 
 _CREATE: Final = call(
     "create_key",
@@ -65,6 +69,14 @@ def revoke_key(key: str, *, revoked_by: str | None = None) -> Command[None]:
 def server_secret(proposed: bytes) -> Command[bytes]:
     """What all servers on this database sign with; `proposed`, if there is none yet."""
     return Command(_SECRET, {"proposed": proposed}, lambda rows: bytes(scalar(rows)))
+
+
+def end_token(id: str) -> Command[bool]:
+    """End a signed token of the HTTP server: a session, or a sign-in link. True the first time.
+
+    The answers that calls left behind are kept for a day, which is longer than any token lives.
+    """
+    return recall_answer(ENDED_TOKENS, id, b"").then(lambda known: known is None)
 
 
 def record_activity(

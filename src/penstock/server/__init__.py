@@ -1,17 +1,18 @@
 """The HTTP server: the data plane under `/api`, the control plane under `/managed-services`, and
 the pages for people.
 
-Where things are, for who adds to it:
+Where things are:
 
-**Routes.** The two planes declare endpoints (`routing.Endpoints`): method, path, scope, body,
-answer; the router and OpenAPI are made from the same declaration. `app.endpoints()` lists them.
+**Routes.** The two planes declare endpoints (`routing.Endpoints`): method, path, body, answer; the
+router and OpenAPI are made from the same declaration. `app.endpoints()` lists them.
 Pages are plain Starlette routes: `ui.routes()` returns them, and they are tried after the API.
 
-**Auth.** An endpoint names the scope it needs (`read`, `enqueue`, `consume`, `operate`, `admin`),
-or None for what is open to anybody; `call.require(scope, queue)` then asks for one queue. A page is
-declared with `ui.visits.Pages` and gets a `Visit`, which knows the principal:
-`principal.may(scope, queue)`, `.require(...)`, `.only(scope, queues)`. Its session is a signed
-cookie, got at `/login` for a key; a POST must come from our own origin, with the session's token.
+**Auth.** What each route, page and verb needs is declared in `permissions`, and checked before its
+handler runs. A handler that learns of a queue later, from a body or a message, asks for it:
+`call.require(scope, queue)`. A page is declared with `ui.visits.Pages` and gets a `Visit`, which
+knows the principal: `principal.may(scope, queue)`, `.require(...)`, `.only(scope, queues)`. Its
+session is a signed cookie, got at `/login` for a key; a POST must come from our own origin, with
+the session's token.
 
 **Database.** `call.context.database` (pages: `visit.run`, and `visit.look` for the board that all
 of them share) runs commands: `await database.run(insights.queues())`,

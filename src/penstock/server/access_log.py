@@ -44,7 +44,7 @@ class AccessLog:
         line = Line(
             datetime.now(UTC),
             exchange.request_id,
-            exchange.peer,
+            exchange.address,
             exchange.actor,
             scope["method"],
             scope["path"],

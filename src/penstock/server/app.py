@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
+import psycopg
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
+from penstock.errors import PenstockError
 from penstock.server import health, openapi, ui
 from penstock.server.access_log import AccessLog
 from penstock.server.context import Context
 from penstock.server.control import queues, services
-from penstock.server.data import admin, enqueueing, finding, leases, settling, topics, verbs
+from penstock.server.data import (
+    admin,
+    enqueueing,
+    finding,
+    leases,
+    schedules,
+    settling,
+    topics,
+    verbs,
+)
 from penstock.server.entrance import Entrance
 from penstock.server.exchange import Exchange
 from penstock.server.matching import Paths
+from penstock.server.permissions import UndeclaredError, check_declared
 from penstock.server.problems import HttpError
 from penstock.server.routing import Endpoint, problem_reply
+from penstock.verbs import verbs as all_verbs
 
 FLUSH_SECONDS = 0.25
 
@@ -36,6 +50,7 @@ def endpoints() -> list[Endpoint]:
         *verbs.endpoint.all,
         *finding.endpoint.all,
         *topics.endpoint.all,
+        *schedules.endpoint.all,
         *admin.endpoint.all,
         *queues.endpoint.all,
         *services.endpoint.all,
@@ -66,14 +81,31 @@ def create_app(context: Context) -> Entrance:
                     await flushing
             await context.close()
 
+    pages, calls = ui.routes(), endpoints()
+    check_declared([*_names(pages), *(f"{each.method} {each.path}" for each in calls)], all_verbs())
     app = Starlette(
-        routes=ui.routes(),
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+        routes=pages,
+        exception_handlers={
+            HTTPException: _refused,
+            HttpError: _failed,
+            PenstockError: _failed,
+            psycopg.Error: _failed,
+            Exception: _failed,
+        },
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.state.context = context
-    return Entrance(context, Paths(endpoints()), app, finished)
+    return Entrance(context, Paths(calls), app, finished)
+
+
+def _names(routes: Sequence[BaseRoute]) -> Iterator[str]:
+    """`METHOD /path` of each route; GET stands for HEAD too."""
+    for route in routes:
+        if not isinstance(route, Route):
+            raise UndeclaredError(f"{route!r} is not a Route: nobody can say what it needs")
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            yield f"{method} {route.path}"
 
 
 async def _flush(log: AccessLog) -> None:

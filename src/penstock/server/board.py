@@ -93,7 +93,9 @@ class Board:
         wanted = parts or tuple(PARTS)
         if self._snapshot is None or self._stale(wanted):
             async with self._looking:
-                if stale := self._stale(wanted):
+                # All that is wanted may be fresh and no picture taken: another part had failed.
+                stale = self._stale(wanted)
+                if stale or self._snapshot is None:
                     await self._read(stale)
         assert self._snapshot is not None
         return self._snapshot

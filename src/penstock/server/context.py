@@ -85,5 +85,5 @@ class Context:
             target,
             {name: value for name, value in details.items() if value is not None},
             request_id=exchange.request_id,
-            address=exchange.peer,
+            address=exchange.address,
         )

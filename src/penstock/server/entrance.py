@@ -49,11 +49,14 @@ class Entrance:
         self._finished = finished
         self._sending: set[asyncio.Task[None]] = set()
 
+    def _exchange(self, scope: Scope) -> Exchange:
+        return Exchange(scope, self._context.settings.trusted_proxies)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = scope["exchange"] = scope.get("exchange") or Exchange(scope)
+        exchange = scope["exchange"] = scope.get("exchange") or self._exchange(scope)
         try:
             found = self._paths.find(scope["path"])
             if found is None:
@@ -85,7 +88,7 @@ class Entrance:
         endpoint = None if found is None else found[0].get(scope["method"])
         if found is None or endpoint is None or endpoint.soon is None:
             return False
-        scope["exchange"] = Exchange(scope)
+        scope["exchange"] = self._exchange(scope)
         scope["path_params"] = found[1]
         try:
             begun = endpoint.begin(self._context, scope)

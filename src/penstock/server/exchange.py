@@ -6,10 +6,13 @@ import logging
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
 from starlette.types import Scope
+
+from penstock.server.proxies import Network, caller_address
 
 log: Final = logging.getLogger("penstock.server")
 # Ids of requests tell them apart, and nothing else: where they come from is chance enough.
@@ -24,9 +27,9 @@ class Exchange:
 
     __slots__ = (
         "actor",
+        "address",
         "gzip",
         "headers",
-        "peer",
         "request_id",
         "route",
         "sent",
@@ -35,7 +38,7 @@ class Exchange:
         "waited",
     )
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, trusted: Sequence[Network] = ()) -> None:
         self.started = time.perf_counter()
         # By name; of several with one name, the first.
         self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
@@ -46,7 +49,7 @@ class Exchange:
             self.request_id = f"{_process}-{next(_number):x}"
         accepted = self.headers.get(b"accept-encoding", b"")
         self.gzip = b"gzip" in accepted and not _NO_GZIP.search(accepted)
-        self.peer: str = (scope.get("client") or ("unknown",))[0]
+        self.address = caller_address(scope, trusted)
         self.route = ""
         self.actor: str | None = None
         self.status = 0

@@ -17,13 +17,13 @@ class Health(Struct):
     status: str
 
 
-@endpoint("GET", "/healthz/live", scope=None, answers={200: Health})
+@endpoint("GET", "/healthz/live", answers={200: Health})
 async def live(call: Call) -> Health:
     """The process answers. Open to anybody."""
     return Health("alive")
 
 
-@endpoint("GET", "/healthz/ready", scope=None, answers={200: Health}, problems=(503,))
+@endpoint("GET", "/healthz/ready", answers={200: Health}, problems=(503,))
 async def ready(call: Call) -> Health:
     """The database answers too, and the server is not on its way out. Open to anybody.
 
@@ -35,7 +35,7 @@ async def ready(call: Call) -> Health:
     return Health("ready")
 
 
-@endpoint("GET", "/metrics", scope="read", answers={200: str}, media_type="text/plain")
+@endpoint("GET", "/metrics", answers={200: str}, media_type="text/plain")
 async def metrics(call: Call) -> Reply:
     """Numbers for Prometheus, of the server and of the queues that the key may read."""
 

@@ -22,9 +22,6 @@ from penstock.command import Command
 from penstock.errors import InvalidValueError
 from penstock.operations.keys import create_key
 
-# 16 MiB and about 40 ms for each guess: what OWASP advises for scrypt, with less memory, since a
-# secret of ours has 256 bits and no dictionary.
-_N, _R, _P = 2**14, 8, 1
 _TOKEN: Final = re.compile(r"psk_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -72,19 +69,24 @@ def key_id(token: str) -> str | None:
     return found[1] if found else None
 
 
-def hash_secret(secret: str, salt: bytes | None = None) -> str:
-    """scrypt, with what is needed to do it again."""
-    salt = salt or secrets.token_bytes(16)
-    digest = hashlib.scrypt(secret.encode(), salt=salt, n=_N, r=_R, p=_P)
-    return f"scrypt${_N}${_R}${_P}${_b64(salt)}${_b64(digest)}"
+def hash_secret(secret: str) -> str:
+    """SHA-256. A slow hash protects secrets that can be guessed; 256 random bits cannot. A fast one
+    lets a server check every attempt, so that wrong ones never keep the right one out."""
+    return f"sha256${_b64(hashlib.sha256(secret.encode()).digest())}"
+
+
+def is_slow(stored: str) -> bool:
+    """Whether a check takes long: keys of earlier versions are hashed by scrypt, for 40 ms."""
+    return stored.startswith("scrypt$")
 
 
 def matches(secret: str, stored: str) -> bool:
-    """Whether the secret is the one that was hashed. Takes about 40 ms, without the GIL."""
+    """Whether the secret is the one that was hashed."""
+    raw = secret.encode(errors="surrogatepass")
+    if not is_slow(stored):
+        return hmac.compare_digest(hashlib.sha256(raw).digest(), _raw(stored.partition("$")[2]))
     _, n, r, p, salt, digest = stored.split("$")
-    made = hashlib.scrypt(
-        secret.encode(errors="surrogatepass"), salt=_raw(salt), n=int(n), r=int(r), p=int(p)
-    )
+    made = hashlib.scrypt(raw, salt=_raw(salt), n=int(n), r=int(r), p=int(p))
     return hmac.compare_digest(made, _raw(digest))
 
 

@@ -25,7 +25,7 @@ _REASONS: Final = {
     202: "Accepted",
     400: "Malformed",
     401: "No credentials, or unknown ones",
-    403: "The key has not the scope",
+    403: "The key lacks the scope, for this queue or for all queues",
     404: "Not there",
     405: "Another method is for this path",
     408: "The body came too slowly",
@@ -42,13 +42,13 @@ Every call needs an API key: by `Authorization: Bearer <key>`, or by Basic with 
 the key. Errors are problem+json (RFC 9457)."""
 
 
-@endpoint("GET", "/openapi.json", scope=None, answers={200: dict[str, Any]})
+@endpoint("GET", "/openapi.json", answers={200: dict[str, Any]})
 async def openapi_document(call: Call) -> Reply:
     """This document. Open to anybody."""
     return Reply(_encoded())
 
 
-@endpoint("GET", "/docs", scope=None, answers={200: str}, media_type="text/html")
+@endpoint("GET", "/docs", answers={200: str}, media_type="text/html")
 async def documentation(call: Call) -> Reply:
     """This document as a page. Open to anybody."""
     return Reply(_page(), media_type="text/html; charset=utf-8")
@@ -141,10 +141,10 @@ def _operation(
     }
     if more.strip():
         operation["description"] = " ".join(more.split())
-    if each.scope is None:
+    if each.need.is_open:
         operation["security"] = []
-    else:
-        operation["x-scope"] = each.scope
+    elif each.need.scope is not None:
+        operation["x-scope"] = each.need.scope
     if parameters := [*_path_parameters(each), *_query_parameters(each, schemas, components)]:
         operation["parameters"] = parameters
     if each.body is not None:
@@ -178,7 +178,7 @@ def _responses(each: Endpoint, schemas: dict[int, Any]) -> dict[str, Any]:
 
 def _usual_problems(each: Endpoint) -> set[int]:
     usual = {400}
-    if each.scope is not None:
+    if not each.need.is_open:
         usual |= {401, 403, 429, 503}
     if each.body is not None:
         usual |= {408, 413, 415, 422, 503}
@@ -199,6 +199,7 @@ PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "service": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
     "queue": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
     "topic": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
+    "schedule": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
 }
 
 

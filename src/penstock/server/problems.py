@@ -7,9 +7,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+import psycopg
 
-from penstock.errors import PenstockError, from_database_error
+from penstock.errors import (
+    DatabaseUnavailableError,
+    PenstockError,
+    PermissionDeniedError,
+    from_database_error,
+)
 
+# Classes of SQLSTATEs that are worth another try: deadlocks and serialization failures, want of
+# resources, locks and time-outs that the database's owner has set, intervention, failing disks,
+# read-only sessions.
+_PASSING: Final = frozenset({"25", "40", "53", "55", "57", "58"})
 MEDIA_TYPE: Final = "application/problem+json"
 
 
@@ -58,13 +68,34 @@ def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
         problem.retryable = error.status in (429, 503)
         return problem, error.headers
     known = error if isinstance(error, PenstockError) else from_database_error(error)
+    if isinstance(known, DatabaseUnavailableError):
+        # Its own words name hosts and sockets, which callers without a key would see, too.
+        text = "the database is not available"
+        return _unavailable(type(known).__name__, text, known.retryable)
+    if isinstance(known, PermissionDeniedError) and "scope" not in known.fields:
+        text = "the server's database user lacks a privilege"
+        return _unavailable("DatabasePermissionError", text, retryable=False)
     if known is not None and known.http_status != 500:
         code = type(known).__name__
         headers = {"Retry-After": "1"} if known.http_status in (429, 503) else {}
         problem = _problem(known.http_status, code, known.message, known.hint, dict(known.fields))
         problem.retryable = known.retryable
         return problem, headers
+    if isinstance(error, psycopg.Error):
+        text = error.diag.message_primary or str(error) or type(error).__name__
+        if (error.sqlstate or "")[:2] in _PASSING:
+            return _unavailable(type(error).__name__, f"the database did not do it: {text}")
+        if isinstance(error, psycopg.DataError):  # a NUL character, for one
+            return _problem(
+                422, "InvalidValueError", f"the database refuses a value: {text}", None
+            ), {}
     return unforeseen(), {}
+
+
+def _unavailable(code: str, detail: str, retryable: bool = True) -> tuple[Problem, dict[str, str]]:
+    problem = _problem(503, code, detail, "Try again in a second; the server's log says more.")
+    problem.retryable = retryable
+    return problem, {"Retry-After": "1"}
 
 
 def unforeseen() -> Problem:

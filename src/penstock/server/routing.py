@@ -1,7 +1,7 @@
 """Endpoints: what a route takes, answers and demands, declared once, for the router and for
-OpenAPI alike.
+OpenAPI alike. What keys it admits is declared in `permissions`.
 
-    @endpoint("POST", "/api/things/{name}", scope="operate", body=NewThing, answers={201: Thing})
+    @endpoint("POST", "/api/things/{name}", body=NewThing, answers={201: Thing})
     async def make_thing(call: Call) -> Thing:
         '''Make a thing.'''
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -22,13 +22,14 @@ from starlette.types import Receive
 from starlette.types import Scope as AsgiScope
 
 from penstock.access import Scope
-from penstock.errors import LeaseLostError
+from penstock.errors import DatabaseUnavailableError, LeaseLostError
 from penstock.operations import Command
 from penstock.server.auth import Principal
 from penstock.server.bodies import Disconnected
 from penstock.server.context import Context
 from penstock.server.exchange import Exchange, log
 from penstock.server.invalid import invalid
+from penstock.server.permissions import need_of
 from penstock.server.problems import MEDIA_TYPE, HttpError, describe
 from penstock.server.protocol import CYCLE
 from penstock.server.whole_numbers import Shape
@@ -127,7 +128,6 @@ class Endpoint:
         path: str,
         handler: Handler,
         *,
-        scope: Scope | Literal["any"] | None,
         tag: str,
         body: Any = None,
         query: Any = None,
@@ -141,7 +141,7 @@ class Endpoint:
         self.method = method
         self.path = path
         self.handler = handler
-        self.scope = scope
+        self.need = need_of(method, path)
         self.tag = tag
         self.body = body
         self.query = query
@@ -221,22 +221,21 @@ class Endpoint:
 
     def _known(self, context: Context, scope: AsgiScope) -> Principal | None:
         """Who calls, where that is known without a wait."""
-        if self.scope is None:
+        if self.need.is_open:
             return ANYBODY
         exchange: Exchange = scope["exchange"]
         authorization = exchange.headers.get(b"authorization")
         found = None if authorization is None else context.auth.known(authorization)
-        return None if found is None else self._admitted(found, exchange)
+        return None if found is None else self._admitted(found, scope)
 
     async def _principal(self, context: Context, scope: AsgiScope) -> Principal:
         exchange: Exchange = scope["exchange"]
-        found = await context.auth.authenticate(header(scope, "authorization"), exchange.peer)
-        return self._admitted(found, exchange)
+        found = await context.auth.authenticate(header(scope, "authorization"), exchange.address)
+        return self._admitted(found, scope)
 
-    def _admitted(self, found: Principal, exchange: Exchange) -> Principal:
-        exchange.actor = found.name
-        if self.scope is not None and self.scope != "any":
-            found.require(self.scope)
+    def _admitted(self, found: Principal, scope: AsgiScope) -> Principal:
+        scope["exchange"].actor = found.name
+        self.need.admit(found, scope["path_params"])
         return found
 
     def _decoded(self, decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
@@ -275,14 +274,11 @@ class Endpoints:
         method: str,
         path: str,
         *,
-        scope: Scope | Literal["any"] | None,
         answers: Mapping[int, Any],
         **more: Any,
     ) -> Callable[[Handler], Handler]:
         def register(handler: Handler) -> Handler:
-            self.all.append(
-                Endpoint(method, path, handler, scope=scope, tag=self.tag, answers=answers, **more)
-            )
+            self.all.append(Endpoint(method, path, handler, tag=self.tag, answers=answers, **more))
             return handler
 
         return register
@@ -306,6 +302,8 @@ def problem_reply(error: BaseException, exchange: Exchange) -> Reply:
     problem.request_id = exchange.request_id
     if problem.status == 500:
         log.error("request %s failed", exchange.request_id, exc_info=error)
+    elif problem.status == 503 and not isinstance(error, HttpError | DatabaseUnavailableError):
+        log.warning("request %s was not done: %s", exchange.request_id, error)
     if problem.status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="penstock", charset="UTF-8", Bearer'
     return Reply(problem, problem.status, headers, MEDIA_TYPE)

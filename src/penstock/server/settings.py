@@ -11,12 +11,13 @@
 | `PENSTOCK_HTTP_BODY_SECONDS` | how long a body may take to arrive | 30 |
 | `PENSTOCK_HTTP_IDLE_SECONDS` | how long a connection may wait for its next request | 60 |
 | `PENSTOCK_HTTP_MAX_CONNECTIONS` | open connections, for each process | 20000 |
-| `PENSTOCK_HTTP_AUTH_FAILURES` | failed credentials an address has in a minute | 10 |
+| `PENSTOCK_HTTP_AUTH_FAILURES` | wrong credentials in a minute, for a key or from an address | 10 |
 | `PENSTOCK_HTTP_DRAIN_SECONDS` | how long requests may go on after SIGTERM | 20 |
 | `PENSTOCK_HTTP_ACCESS_LOG` | `json` lines on stderr, or `off` | json |
 | `PENSTOCK_HTTP_UPKEEP` | `off` leaves expiry and schedules to workers and claims | on |
 | `PENSTOCK_HTTP_SECURE_COOKIES` | `on` behind TLS: cookies of the UI are for https only | off |
 | `PENSTOCK_HTTP_REDACT` | `payloads`: the UI shows neither payloads nor headers | off |
+| `PENSTOCK_TRUSTED_PROXIES` | addresses and networks whose `X-Forwarded-For` counts | none |
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from penstock.errors import ConfigurationError
+from penstock.server.proxies import Network, parse_networks
 
 _PREFIX: Final = "PENSTOCK_HTTP_"
+_PROXIES: Final = "PENSTOCK_TRUSTED_PROXIES"
 _RANGES: Final = {
     "port": (0, 65535),
     "processes": (1, 64),
@@ -69,6 +72,7 @@ class ServerSettings:
     upkeep: str = "on"
     secure_cookies: str = "off"
     redact: str = "off"
+    trusted_proxies: tuple[Network, ...] = ()
 
     @classmethod
     def from_environment(
@@ -77,9 +81,9 @@ class ServerSettings:
         """`chosen`, from the command line, comes first; None there means not chosen."""
         found = os.environ if environment is None else environment
         values = {
-            field.name: _read(field.name, found[_PREFIX + field.name.upper()])
+            field.name: _read(field.name, found[_variable(field.name)])
             for field in fields(cls)
-            if found.get(_PREFIX + field.name.upper(), "").strip()
+            if found.get(_variable(field.name), "").strip()
         }
         return cls(**values | {name: v for name, v in chosen.items() if v is not None})
 
@@ -94,8 +98,18 @@ class ServerSettings:
             return False
 
 
+def _variable(name: str) -> str:
+    return _PROXIES if name == "trusted_proxies" else _PREFIX + name.upper()
+
+
 def _read(name: str, text: str) -> Any:
-    text, variable = text.strip(), _PREFIX + name.upper()
+    text, variable = text.strip(), _variable(name)
+    if variable == _PROXIES:
+        try:
+            return parse_networks(text)
+        except ValueError:
+            allowed = "addresses and networks separated by commas, such as 10.0.0.0/8, ::1"
+            raise _refused(variable, text, allowed) from None
     if name in _WORDS:
         if text not in _WORDS[name]:
             raise _refused(variable, text, " or ".join(_WORDS[name]))

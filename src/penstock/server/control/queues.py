@@ -29,7 +29,7 @@ MAX_PAYLOAD_BYTES: Final = 256 * 1024
 _PATH: Final = "/managed-services/{service}/queues"
 
 
-@endpoint("POST", _PATH, scope="operate", body=c.NewQueue, answers={201: c.ManagedQueue},
+@endpoint("POST", _PATH, body=c.NewQueue, answers={201: c.ManagedQueue},
           problems=(404, 409))  # fmt: skip
 async def create_managed_queue(call: Call) -> Reply:
     """Have a queue made on a service. It is Pending, then Provisioning, then Active."""
@@ -53,7 +53,7 @@ async def create_managed_queue(call: Call) -> Reply:
     return Reply(made, 201, {"Location": f"/managed-services/{service}/queues/{body.name}"})
 
 
-@endpoint("GET", _PATH, scope="read", answers={200: c.ManagedQueues}, problems=(404,))
+@endpoint("GET", _PATH, answers={200: c.ManagedQueues}, problems=(404,))
 async def list_managed_queues(call: Call) -> c.ManagedQueues:
     """The queues of a service, however they came there."""
     service = call.path["service"]
@@ -64,19 +64,19 @@ async def list_managed_queues(call: Call) -> c.ManagedQueues:
     )
 
 
-@endpoint("GET", _PATH + "/{queue}", scope="read", answers={200: c.ManagedQueue}, problems=(404,))
+@endpoint("GET", _PATH + "/{queue}", answers={200: c.ManagedQueue}, problems=(404,))
 async def show_managed_queue(call: Call) -> c.ManagedQueue:
     """One queue of a service."""
-    service, name = _named(call, "read")
+    service, name = _named(call)
     await _adopt(call, service)
     return queue_document(await call.run(oversight.service_queue(service, name)))
 
 
-@endpoint("DELETE", _PATH + "/{queue}", scope="operate", answers={202: c.ManagedQueue},
+@endpoint("DELETE", _PATH + "/{queue}", answers={202: c.ManagedQueue},
           problems=(404,))  # fmt: skip
 async def delete_managed_queue(call: Call) -> c.ManagedQueue:
     """Have a queue removed, with all it holds. It is Deprovisioning, then gone."""
-    service, name = _named(call, "operate")
+    service, name = _named(call)
     await _adopt(call, service)
     command = request_removal(service, name, created_by=call.principal.name)
     id = await call.act(command, "delete managed queue", f"{service}/{name}")
@@ -84,11 +84,11 @@ async def delete_managed_queue(call: Call) -> c.ManagedQueue:
     return queue_document(await call.run(oversight.service_queue(service, id=id)))
 
 
-@endpoint("POST", _PATH + "/{queue}/messages", scope="enqueue", body=c.BrokeredMessages,
+@endpoint("POST", _PATH + "/{queue}/messages", body=c.BrokeredMessages,
           answers={202: c.TaskAccepted}, problems=(404, 409))  # fmt: skip
 async def enqueue_managed(call: Call) -> Any:
     """Have up to 100 messages enqueued, all or none; ask for their ids by the task."""
-    service, name = _named(call, "enqueue")
+    service, name = _named(call)
     body: c.BrokeredMessages = call.body
     payloads = [_payload(each, number, name) for number, each in enumerate(body.messages)]
     delays = [each.delay_seconds for each in body.messages]
@@ -96,34 +96,33 @@ async def enqueue_managed(call: Call) -> Any:
     return await _request(call, service, name, "enqueue", request)
 
 
-@endpoint("GET", _PATH + "/{queue}/messages", scope="enqueue", query=c.TaskQuery,
+@endpoint("GET", _PATH + "/{queue}/messages", query=c.TaskQuery,
           answers={200: c.EnqueueTask, 202: c.EnqueueTask}, problems=(404,))  # fmt: skip
 async def poll_enqueue(call: Call) -> Reply:
     """How an enqueue stands: 202 while it is pending or running, then 200."""
-    service, name = _named(call, "enqueue")
+    service, name = _named(call)
     task = await call.run(oversight.service_task(service, name, "enqueue", call.query.task_id))
     return _polled(task, c.EnqueueTask)
 
 
-@endpoint("POST", _PATH + "/{queue}/stats", scope="read", answers={202: c.TaskAccepted},
+@endpoint("POST", _PATH + "/{queue}/stats", answers={202: c.TaskAccepted},
           problems=(404, 409))  # fmt: skip
 async def request_stats(call: Call) -> Any:
     """Have a queue counted; ask for the numbers by the task."""
-    service, name = _named(call, "read")
+    service, name = _named(call)
     return await _request(call, service, name, "stats", None)
 
 
-@endpoint("GET", _PATH + "/{queue}/stats", scope="read", query=c.TaskQuery,
+@endpoint("GET", _PATH + "/{queue}/stats", query=c.TaskQuery,
           answers={200: c.StatsTask, 202: c.StatsTask}, problems=(404,))  # fmt: skip
 async def poll_stats(call: Call) -> Reply:
     """The numbers of a queue: 202 while the task is pending or running, then 200."""
-    service, name = _named(call, "read")
+    service, name = _named(call)
     task = await call.run(oversight.service_task(service, name, "stats", call.query.task_id))
     return _polled(task, c.StatsTask)
 
 
-def _named(call: Call, scope: Any) -> tuple[str, str]:
-    call.require(scope, call.path["queue"])
+def _named(call: Call) -> tuple[str, str]:
     return call.path["service"], call.path["queue"]
 
 

@@ -18,14 +18,14 @@ from penstock.settings import normalise_dsn
 endpoint: Final = Endpoints("managed services")
 
 
-@endpoint("GET", "/managed-services", scope="read", answers={200: c.Services})
+@endpoint("GET", "/managed-services", answers={200: c.Services})
 async def list_services(call: Call) -> c.Services:
     """The services; `local` is the server's own database."""
     found = await call.run(oversight.services())
     return c.Services([_document(each, call.context.database.dsn) for each in found])
 
 
-@endpoint("POST", "/managed-services", scope="admin", body=c.NewService, answers={201: c.Service},
+@endpoint("POST", "/managed-services", body=c.NewService, answers={201: c.Service},
           problems=(409,))  # fmt: skip
 async def create_service(call: Call) -> c.Service:
     """Register a PostgreSQL. Its address is not shown again."""
@@ -39,7 +39,7 @@ async def create_service(call: Call) -> c.Service:
     return _document(await call.run(oversight.service(id)), call.context.database.dsn)
 
 
-@endpoint("GET", "/managed-services/{service}", scope="read", answers={200: c.Service},
+@endpoint("GET", "/managed-services/{service}", answers={200: c.Service},
           problems=(404,))  # fmt: skip
 async def show_service(call: Call) -> c.Service:
     """One service, by its id or name."""
@@ -47,7 +47,7 @@ async def show_service(call: Call) -> c.Service:
     return _document(found, call.context.database.dsn)
 
 
-@endpoint("DELETE", "/managed-services/{service}", scope="admin", answers={200: c.Service},
+@endpoint("DELETE", "/managed-services/{service}", answers={200: c.Service},
           problems=(404,))  # fmt: skip
 async def delete_service(call: Call) -> c.Service:
     """Forget a service and its queues; what is on it stays."""

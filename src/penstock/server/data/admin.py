@@ -13,6 +13,7 @@ from penstock.errors import ScheduleNotFoundError
 from penstock.operations import create_queue, create_schedule, drop_schedule, set_schedule
 from penstock.operations.idempotency import forget_expired
 from penstock.server import fields as f
+from penstock.server.activity import visible_activity
 from penstock.server.control.runner import QUEUE, TASK_SETTINGS
 from penstock.server.routing import Call, Endpoints
 from penstock.server.upkeep import expire
@@ -82,7 +83,7 @@ class FindActs(Struct, forbid_unknown_fields=True, kw_only=True):
     limit: f.Limit = 100
 
 
-@endpoint("POST", "/api/admin/expiry-reaper/run", scope="operate", answers={200: Expired})
+@endpoint("POST", "/api/admin/expiry-reaper/run", answers={200: Expired})
 async def run_expiry_reaper(call: Call) -> Expired:
     """End the messages whose time to live is over. It also runs by itself, every minute."""
     count = await expire(call.context.database)
@@ -90,14 +91,14 @@ async def run_expiry_reaper(call: Call) -> Expired:
     return Expired(count)
 
 
-@endpoint("POST", "/api/admin/delete-reaper/run", scope="operate", answers={200: Deleted})
+@endpoint("POST", "/api/admin/delete-reaper/run", answers={200: Deleted})
 async def run_delete_reaper(call: Call) -> Deleted:
     """Delete expired messages for good."""
     count = await call.act(forget_expired(), "run delete reaper", None)
     return Deleted(count)
 
 
-@endpoint("GET", "/api/admin/delete-reaper/schedule", scope="read", answers={200: ReaperSchedule})
+@endpoint("GET", "/api/admin/delete-reaper/schedule", answers={200: ReaperSchedule})
 async def show_delete_schedule(call: Call) -> ReaperSchedule:
     """When the delete reaper runs by itself."""
     return await _schedule(call)
@@ -116,7 +117,6 @@ async def _schedule(call: Call) -> ReaperSchedule:
 @endpoint(
     "PUT",
     "/api/admin/delete-reaper/schedule",
-    scope="operate",
     body=NewSchedule,
     answers={200: ReaperSchedule},
 )
@@ -136,9 +136,13 @@ async def put_delete_schedule(call: Call) -> ReaperSchedule:
     return await _schedule(call)
 
 
-@endpoint("GET", "/api/admin/activity", scope="operate", query=FindActs, answers={200: Acts})
+@endpoint("GET", "/api/admin/activity", query=FindActs, answers={200: Acts})
 async def list_activity(call: Call) -> Acts:
-    """What operators did, newest first."""
+    """What operators did to the queues that the key may operate, newest first.
+
+    A page may hold fewer than `limit`, where others acted on other queues: go on while `next` is
+    there.
+    """
     query: FindActs = call.query
     command = oversight.activity(
         actor=query.actor,
@@ -147,6 +151,7 @@ async def list_activity(call: Call) -> Acts:
         limit=query.limit,
     )
     found = await call.run(command)
+    more = str(found[-1].id) if len(found) == query.limit else None
     items = [
         Act(
             id=str(each.id),
@@ -158,6 +163,6 @@ async def list_activity(call: Call) -> Acts:
             request_id=each.request_id,
             address=each.address,
         )
-        for each in found
+        for each in visible_activity(call.principal, found)
     ]
-    return Acts(items, items[-1].id if len(items) == query.limit else None)
+    return Acts(items, more)

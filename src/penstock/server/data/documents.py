@@ -66,7 +66,10 @@ class Attempt(Struct, kw_only=True):
 
 
 class Message(Struct, gc=False, kw_only=True):
-    """A message. `payload` is base64 of its bytes, `json` its JSON value: it has one of them."""
+    """A message. `payload` is base64 of its bytes, `json` its JSON value: it has one of them.
+
+    A dequeue leaves `first_claimed_at` and `claimed_at` out: a claim does not report them.
+    """
 
     id: str
     topic: str
@@ -90,8 +93,8 @@ class Message(Struct, gc=False, kw_only=True):
     attempt: int
     max_attempts: int | None
     visible_at: datetime | None = None
-    first_claimed_at: datetime | None = None
-    claimed_at: datetime | None = None
+    first_claimed_at: datetime | UnsetType | None = UNSET
+    claimed_at: datetime | UnsetType | None = UNSET
     finished_at: datetime | None = None
     worker: str | None = None
     lease_token: str | UnsetType = UNSET

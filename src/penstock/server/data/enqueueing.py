@@ -41,7 +41,6 @@ def _enqueued(call: Call, id: int) -> d.Enqueued:
 @endpoint(
     "POST",
     "/api/messages",
-    scope="enqueue",
     body=d.Enqueue,
     body_schema=SCHEMA,
     answers={201: d.Enqueued | d.EnqueuedMany},

@@ -17,7 +17,7 @@ from penstock.server.routing import Call, Endpoints
 endpoint: Final = Endpoints("messages")
 
 
-@endpoint("GET", "/api/messages", scope="read", query=d.Find, answers={200: d.Page})
+@endpoint("GET", "/api/messages", query=d.Find, answers={200: d.Page})
 async def list_messages(call: Call) -> d.Page:
     """Messages by id: those that are not finished, or those of one status."""
     query: d.Find = call.query
@@ -35,13 +35,14 @@ async def list_messages(call: Call) -> d.Page:
             enqueued_after=_ago(now, query.younger_than_seconds),
             after=int(query.cursor) if query.cursor else None,
             limit=query.limit,
+            internal=call.principal.is_admin,
         )
     )
     more = str(found[-1].id) if len(found) == query.limit else None
     return d.Page([document(message) for message in found], more)
 
 
-@endpoint("GET", "/api/messages/{id}", scope="read", answers={200: d.Message}, problems=(404,))
+@endpoint("GET", "/api/messages/{id}", answers={200: d.Message}, problems=(404,))
 async def show_message(call: Call) -> d.Message:
     """One message, live or finished, with its attempts."""
     found = await _message(call)
@@ -52,7 +53,6 @@ async def show_message(call: Call) -> d.Message:
 @endpoint(
     "POST",
     "/api/messages/{id}/requeue",
-    scope="operate",
     answers={200: d.Settled},
     problems=(404, 409, 429),
 )
@@ -79,7 +79,6 @@ async def requeue_message(call: Call) -> d.Settled:
 @endpoint(
     "POST",
     "/api/messages/{id}/replay",
-    scope="operate",
     body=d.Replay,
     answers={201: d.Enqueued},
     problems=(404, 409, 429),
@@ -98,7 +97,6 @@ async def replay_message(call: Call) -> d.Enqueued:
 @endpoint(
     "POST",
     "/api/messages/{id}/cancel",
-    scope="operate",
     answers={200: d.Settled},
     problems=(404,),
 )

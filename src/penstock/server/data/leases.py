@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Final
 
 from penstock import insights, operations
+from penstock.connections_async import AnyConnection
 from penstock.errors import LeaseLostError, QueueNotFoundError
 from penstock.message import SettledState
 from penstock.server.data import documents as d
@@ -46,7 +47,6 @@ def _delivered(call: Call, found: list[d.Message]) -> d.Messages:
 @endpoint(
     "POST",
     "/api/messages/dequeue",
-    scope="consume",
     body=d.Dequeue,
     answers={200: d.Messages},
     problems=(404,),
@@ -118,7 +118,6 @@ def _acked(call: Call, _: None = None) -> d.Settled:
 @endpoint(
     "POST",
     "/api/messages/{id}/ack",
-    scope="consume",
     body=d.Held,
     answers={200: d.Settled},
     problems=(404, 409),
@@ -134,7 +133,6 @@ async def ack_message(call: Call) -> d.Settled:
 @endpoint(
     "POST",
     "/api/messages/{id}/nack",
-    scope="consume",
     body=d.Nack,
     answers={200: d.Settled},
     problems=(404, 409),
@@ -150,7 +148,6 @@ async def nack_message(call: Call) -> d.Settled:
 @endpoint(
     "POST",
     "/api/messages/{id}/reject",
-    scope="consume",
     body=d.Reject,
     answers={200: d.Settled},
     problems=(404, 409),
@@ -165,7 +162,6 @@ async def reject_message(call: Call) -> d.Settled:
 @endpoint(
     "POST",
     "/api/messages/{id}/snooze",
-    scope="consume",
     body=d.Snooze,
     answers={200: d.Settled},
     problems=(404, 409),
@@ -180,7 +176,6 @@ async def snooze_message(call: Call) -> d.Settled:
 @endpoint(
     "POST",
     "/api/messages/{id}/extend",
-    scope="consume",
     body=d.Extend,
     answers={200: d.Extended},
     problems=(404, 409),
@@ -207,11 +202,13 @@ def message_id(call: Call) -> int:
     return int(text) if known else 0
 
 
-async def require_queues(call: Call, ids: Sequence[int]) -> None:
+async def require_queues(
+    call: Call, ids: Sequence[int], connection: AnyConnection | None = None
+) -> None:
     """A key for some queues settles messages of these only; one for all needs no look."""
     if call.principal.unlimited("consume"):
         return
-    found = await call.run(insights.queues_of(ids))
+    found = await call.context.database.run(insights.queues_of(ids), connection)
     for id in ids:
         if id not in found:
             raise LeaseLostError(f"the lease on message {id} is lost", id=id)

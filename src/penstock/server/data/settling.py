@@ -36,7 +36,7 @@ class Settlements(Struct, forbid_unknown_fields=True):
     messages: Annotated[list[Settlement], Meta(min_length=1, max_length=1000)]
 
 
-class Settled(Struct, kw_only=True):
+class SettleResult(Struct, kw_only=True):
     """What became of one: not settled means that its lease was lost, and nothing was changed."""
 
     id: str
@@ -49,13 +49,12 @@ class Settled(Struct, kw_only=True):
 class SettledMany(Struct):
     """One for each, in the order given."""
 
-    results: list[Settled]
+    results: list[SettleResult]
 
 
 @endpoint(
     "POST",
     "/api/messages/settle",
-    scope="consume",
     body=Settlements,
     answers={200: SettledMany},
     problems=(409,),
@@ -70,14 +69,14 @@ async def settle_messages(call: Call) -> SettledMany:
         by_action.setdefault(key, []).append(number)
     if by_action.keys() == {("ack", None)}:
         return await _ack_all(call, wanted)
-    results: dict[int, Settled] = {}
+    results: dict[int, SettleResult] = {}
     async with call.context.database.transaction() as connection:
         for (action, seconds), numbers in by_action.items():
             chosen = [wanted[number] for number in numbers]
             found = await _settle(call, connection, action, seconds, chosen)
             results |= {
                 number: found.get(
-                    int(wanted[number].id), Settled(id=wanted[number].id, settled=False)
+                    int(wanted[number].id), SettleResult(id=wanted[number].id, settled=False)
                 )
                 for number in numbers
             }
@@ -91,13 +90,13 @@ async def _ack_all(call: Call, wanted: Sequence[Settlement]) -> SettledMany:
     return _counted(
         call,
         [
-            _settled(id, "done") if id in done else Settled(id=str(id), settled=False)
+            _settled(id, "done") if id in done else SettleResult(id=str(id), settled=False)
             for id, _ in leases
         ],
     )
 
 
-def _counted(call: Call, results: list[Settled]) -> SettledMany:
+def _counted(call: Call, results: list[SettleResult]) -> SettledMany:
     settled = sum(each.settled for each in results)
     call.context.metrics.moved("settled", settled)
     call.context.metrics.moved("lost", len(results) - settled)
@@ -110,7 +109,7 @@ async def _settle(
     action: Action,
     seconds: int | None,
     chosen: Sequence[Settlement],
-) -> dict[int, Settled]:
+) -> dict[int, SettleResult]:
     leases = [(int(each.id), int(each.lease_token)) for each in chosen]
     errors = [each.error for each in chosen]
 
@@ -122,7 +121,9 @@ async def _settle(
     if action == "extend":
         extended = await run(operations.extend_many(leases, seconds))
         return {
-            id: Settled(id=str(id), settled=True, status="processing", visibility_timeout=until)
+            id: SettleResult(
+                id=str(id), settled=True, status="processing", visibility_timeout=until
+            )
             for id, until in extended.items()
         }
     if action == "nack":
@@ -140,5 +141,5 @@ async def _settle(
     return settled
 
 
-def _settled(id: int, state: Any) -> Settled:
-    return Settled(id=str(id), settled=True, status=STATUS[state], state=state)
+def _settled(id: int, state: Any) -> SettleResult:
+    return SettleResult(id=str(id), settled=True, status=STATUS[state], state=state)

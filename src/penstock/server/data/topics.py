@@ -12,7 +12,7 @@ from penstock.server.routing import Call, Endpoints
 endpoint: Final = Endpoints("topics")
 
 
-@endpoint("GET", "/api/topic-configs", scope="read", answers={200: t.Topics})
+@endpoint("GET", "/api/topic-configs", answers={200: t.Topics})
 async def list_topic_configs(call: Call) -> t.Topics:
     """Every topic that the key may read, with its settings."""
     found = await call.run(insights.queues())
@@ -22,7 +22,6 @@ async def list_topic_configs(call: Call) -> t.Topics:
 @endpoint(
     "POST",
     "/api/topic-configs",
-    scope="operate",
     body=t.NewTopic,
     answers={201: t.Topic},
     problems=(409,),
@@ -37,25 +36,19 @@ async def create_topic(call: Call) -> t.Topic:
     return await _topic(call, body.topic)
 
 
-@endpoint(
-    "GET", "/api/topic-configs/{topic}", scope="read", answers={200: t.Topic}, problems=(404,)
-)
+@endpoint("GET", "/api/topic-configs/{topic}", answers={200: t.Topic}, problems=(404,))
 async def show_topic_config(call: Call) -> t.Topic:
     """One topic with its settings."""
-    call.require("read", call.path["topic"])
     return await _topic(call, call.path["topic"])
 
 
-@endpoint(
-    "PUT", "/api/topic-configs/{topic}", scope="operate", body=t.Config, answers={200: t.Topic}
-)
+@endpoint("PUT", "/api/topic-configs/{topic}", body=t.Config, answers={200: t.Topic})
 async def put_topic_config(call: Call) -> t.Topic:
     """Set all settings: one that is left out, or null, is back to its default.
 
     A topic that does not exist is made.
     """
     topic = call.path["topic"]
-    call.require("operate", topic)
     chosen = changes(call.body, whole=True)
     await call.run(operations.create_queue(topic, exist_ok=True))
     await call.act(operations.set_queue(topic, changes=chosen), "set queue", topic, settings=chosen)
@@ -65,7 +58,6 @@ async def put_topic_config(call: Call) -> t.Topic:
 @endpoint(
     "PATCH",
     "/api/topic-configs/{topic}",
-    scope="operate",
     body=t.Config,
     answers={200: t.Topic},
     problems=(404,),
@@ -73,19 +65,15 @@ async def put_topic_config(call: Call) -> t.Topic:
 async def patch_topic_config(call: Call) -> t.Topic:
     """Change the settings given, leave the others; null puts one back to its default."""
     topic = call.path["topic"]
-    call.require("operate", topic)
     chosen = changes(call.body, whole=False)
     await call.act(operations.set_queue(topic, changes=chosen), "set queue", topic, settings=chosen)
     return await _topic(call, topic)
 
 
-@endpoint(
-    "DELETE", "/api/topic-configs/{topic}", scope="operate", answers={200: t.Topic}, problems=(404,)
-)
+@endpoint("DELETE", "/api/topic-configs/{topic}", answers={200: t.Topic}, problems=(404,))
 async def delete_topic_config(call: Call) -> t.Topic:
     """Put all settings back to their defaults; the topic and its messages stay."""
     topic = call.path["topic"]
-    call.require("operate", topic)
     command = operations.set_queue(topic, changes=changes(t.Config(), whole=True))
     await call.act(command, "reset queue", topic)
     return await _topic(call, topic)
@@ -94,7 +82,6 @@ async def delete_topic_config(call: Call) -> t.Topic:
 @endpoint(
     "DELETE",
     "/api/topics/{topic}",
-    scope="operate",
     query=t.Drop,
     answers={200: t.Counted},
     problems=(404, 409),
@@ -102,29 +89,22 @@ async def delete_topic_config(call: Call) -> t.Topic:
 async def drop_topic(call: Call) -> t.Counted:
     """Remove a topic; with messages in it only with `force`. How many went with it."""
     topic = call.path["topic"]
-    call.require("operate", topic)
     command = operations.drop_queue(topic, force=call.query.force)
     return t.Counted(await call.act(command, "drop queue", topic, force=call.query.force))
 
 
-@endpoint(
-    "POST", "/api/topics/{topic}/pause", scope="operate", answers={200: t.Topic}, problems=(404,)
-)
+@endpoint("POST", "/api/topics/{topic}/pause", answers={200: t.Topic}, problems=(404,))
 async def pause_topic(call: Call) -> t.Topic:
     """Give out no more messages; enqueue goes on."""
     topic = call.path["topic"]
-    call.require("operate", topic)
     await call.act(operations.pause(topic), "pause", topic)
     return await _topic(call, topic)
 
 
-@endpoint(
-    "POST", "/api/topics/{topic}/resume", scope="operate", answers={200: t.Topic}, problems=(404,)
-)
+@endpoint("POST", "/api/topics/{topic}/resume", answers={200: t.Topic}, problems=(404,))
 async def resume_topic(call: Call) -> t.Topic:
     """Give out messages again."""
     topic = call.path["topic"]
-    call.require("operate", topic)
     await call.act(operations.resume(topic), "resume", topic)
     return await _topic(call, topic)
 
@@ -132,7 +112,6 @@ async def resume_topic(call: Call) -> t.Topic:
 @endpoint(
     "POST",
     "/api/topics/{topic}/purge",
-    scope="operate",
     query=t.Purge,
     answers={200: t.Counted},
     problems=(404,),
@@ -140,7 +119,6 @@ async def resume_topic(call: Call) -> t.Topic:
 async def purge_topic(call: Call) -> t.Counted:
     """Delete what waits in a topic; in `<topic>.dlq`, its dead letters."""
     topic = call.path["topic"]
-    call.require("operate", topic)
     command = operations.purge(topic, include_leased=call.query.include_processing)
     return t.Counted(await call.act(command, "purge", topic))
 
@@ -148,7 +126,6 @@ async def purge_topic(call: Call) -> t.Counted:
 @endpoint(
     "POST",
     "/api/topics/{topic}/redrive",
-    scope="operate",
     body=t.Redrive,
     answers={200: t.Counted},
     problems=(404, 429),
@@ -156,7 +133,6 @@ async def purge_topic(call: Call) -> t.Counted:
 async def redrive_topic(call: Call) -> t.Counted:
     """Put dead letters of a topic back into it, by filter; how many."""
     topic, body = call.path["topic"], call.body
-    call.require("operate", topic)
     command = operations.redrive(
         topic,
         ids=None if body.ids is None else [int(id) for id in body.ids],
@@ -173,9 +149,7 @@ async def redrive_topic(call: Call) -> t.Counted:
     return t.Counted(await call.act(command, "redrive", topic, error_like=body.error_like))
 
 
-@endpoint(
-    "GET", "/api/stats", scope="read", query=t.ForTopic, answers={200: t.AllStats}, problems=(404,)
-)
+@endpoint("GET", "/api/stats", query=t.ForTopic, answers={200: t.AllStats}, problems=(404,))
 async def show_stats(call: Call) -> t.AllStats:
     """How many messages each topic holds, or one of them."""
     topic = call.query.topic

@@ -22,12 +22,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from penstock.access import Scope
 from penstock.command import Command
 from penstock.errors import AuthenticationError, PenstockError
+from penstock.server.permissions import need_of
 from penstock.server.problems import HttpError, describe
 from penstock.server.ui.sessions import COOKIE, context_of, csrf_token, require_csrf
-from penstock.server.ui.visits import View, Visit, failure, guarded, respond
+from penstock.server.ui.visits import View, Visit, failure, page_routes, respond
 
 FORM_BYTES: Final = 2 * 2**20
 
@@ -80,7 +80,6 @@ class Act(ABC):
     """One of them."""
 
     path: ClassVar[str]
-    scope: ClassVar[Scope] = "operate"
 
     @abstractmethod
     async def ask(self, visit: Visit) -> Question:
@@ -90,10 +89,9 @@ class Act(ABC):
     async def do(self, visit: Visit) -> Deed: ...
 
     def routes(self) -> list[BaseRoute]:
-        twin = self.path + ".json"
+        self._need = need_of("POST", self.path)
         return [
-            Route(twin, guarded(self._show, self.scope, twin, as_json=True), methods=["GET"]),
-            Route(self.path, guarded(self._show, self.scope, self.path), methods=["GET"]),
+            *page_routes(self._show, self.path),
             Route(self.path, self._post, methods=["POST"]),
         ]
 
@@ -105,7 +103,7 @@ class Act(ABC):
         visit: Visit | None = None
         try:
             visit = await _visit(request)
-            visit.principal.require(self.scope)
+            self._need.admit(visit.principal, visit.path)
             return await self._answer(visit)
         except Exception as error:
             return failure(request, visit, error, as_json=False)

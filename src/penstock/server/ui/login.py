@@ -1,4 +1,7 @@
-"""In and out: `/login` takes a key, by form or in the address that `penstock up` prints."""
+"""In and out: `/login` takes a key by its form, or the one-time link that `penstock up` prints.
+
+A key is never in an address: those stay in the history of browsers and in the logs of proxies.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +30,26 @@ def routes() -> list[BaseRoute]:
 
 
 async def show_login(request: Request) -> Response:
-    """The form; or, with a key in the address, straight in."""
-    key, target = request.query_params.get("key"), _target(request.query_params.get("next"))
-    if key is None:
+    """The form; or, by a link that is used for the first time, straight in."""
+    link, target = request.query_params.get("link"), _target(request.query_params.get("next"))
+    if link is None or request.method == "HEAD":
         return _form(request, target)
-    return await _attempt(request, key, target)
+    principal = await context_of(request).auth.use_link(link)
+    if principal is None:
+        text = "This sign-in link has expired or was used. Sign in with an API key."
+        return _form(request, target, text, 401)
+    return await signed_in(request, principal, target)
 
 
 async def log_in(request: Request) -> Response:
-    require_same_origin(request)
-    fields = await read_form(request, _FORM_BYTES)
+    fields = await _fields(request)
     target = _target(fields.get("next", [None])[0])
     return await _attempt(request, fields.get("key", [""])[0].strip(), target)
 
 
 async def log_out(request: Request) -> Response:
     require_same_origin(request)
+    await context_of(request).auth.end_session(request.cookies.get(COOKIE))
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE)
     return response
@@ -50,8 +57,7 @@ async def log_out(request: Request) -> Response:
 
 async def choose_theme(request: Request) -> Response:
     """Light, dark, or as the browser has it: without a script, so by a form."""
-    require_same_origin(request)
-    fields = await read_form(request, _FORM_BYTES)
+    fields = await _fields(request)
     theme = fields.get("theme", ["auto"])[0]
     response = RedirectResponse(_target(fields.get("next", [None])[0]), 303)
     if theme in THEMES:
@@ -59,10 +65,15 @@ async def choose_theme(request: Request) -> Response:
     return response
 
 
+async def _fields(request: Request) -> dict[str, list[str]]:
+    require_same_origin(request)
+    return await read_form(request, _FORM_BYTES)
+
+
 async def _attempt(request: Request, key: str, target: str) -> Response:
-    peer = request.scope["exchange"].peer
+    address = request.scope["exchange"].address
     try:
-        principal = await context_of(request).auth.authenticate(f"Bearer {key}", peer)
+        principal = await context_of(request).auth.authenticate(f"Bearer {key}", address)
     except AuthenticationError:
         return _form(request, target, "This key is not known.", 401)
     except HttpError as error:

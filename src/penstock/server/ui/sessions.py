@@ -1,4 +1,5 @@
-"""Who looks at a page: a signed cookie, got for a key at `/login`.
+"""Who looks at a page: a signed cookie, got for a key at `/login`. Signing out ends it on the
+server: a copy of the cookie is worth nothing then.
 
 Without a session a page is sent to `/login` and back; anything else is refused. The cookie goes
 with requests from our own pages only (SameSite=Strict); a POST must come from our own origin, and
@@ -14,9 +15,10 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from penstock.server.auth import SESSION_SECONDS, Principal
+from penstock.server.auth import Principal
 from penstock.server.context import Context
 from penstock.server.problems import HttpError
+from penstock.server.tokens import SESSION_SECONDS
 
 COOKIE: Final = "penstock_session"
 
@@ -28,8 +30,7 @@ def context_of(request: Request) -> Context:
 
 async def csrf_token(request: Request) -> str:
     """What a form of ours carries, and no other site can know: bound to the session."""
-    cookie = request.cookies.get(COOKIE, "")
-    return (await context_of(request).auth.sign(f"csrf {cookie}")).hex()
+    return await context_of(request).auth.csrf_token(request.cookies.get(COOKIE, ""))
 
 
 async def require_csrf(request: Request, given: str) -> None:

@@ -30,6 +30,7 @@ from penstock.server.auth import Principal
 from penstock.server.board import Snapshot
 from penstock.server.context import Context
 from penstock.server.exchange import Exchange
+from penstock.server.permissions import json_path, need_of
 from penstock.server.problems import HttpError
 from penstock.server.routing import problem_reply
 from penstock.server.ui.sessions import COOKIE, context_of, csrf_token
@@ -95,7 +96,8 @@ class Visit:
         text = self.asked(name)
         if text is None:
             return default
-        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+        digits = text.isascii() and text.isdigit() and len(text) <= 20
+        if not digits or not low <= int(text) <= high:
             raise refused(name, text, f"a whole number from {low} to {high}")
         return int(text)
 
@@ -135,18 +137,18 @@ def refused(field: str, value: str, allowed: str) -> HttpError:
 
 def cut(snapshot: Snapshot, principal: Principal) -> Snapshot:
     """Only what is about queues that the principal may read."""
-    if principal.unlimited("admin"):
+    if principal.is_admin:
         return snapshot
     changes: dict[str, Any] = {}
     for name in ("stats", "finished", "failed", "leases", "errors", "schedules"):
         rows = getattr(snapshot, name)
         changes[name] = [row for row in rows if principal.may("read", row.queue)]
     changes["queues"] = [row for row in snapshot.queues if principal.may("read", row.name)]
-    changes["heartbeats"] = [
-        row
+    beats = [
+        replace(row, queues={n: q for n, q in row.queues.items() if principal.may("read", n)})
         for row in snapshot.heartbeats
-        if principal.unlimited("read") or any(principal.may("read", name) for name in row.queues)
     ]
+    changes["heartbeats"] = [row for row in beats if row.queues or principal.unlimited("read")]
     if not principal.unlimited("read"):
         changes["horizon"] = []
         changes["lakes"] = []
@@ -163,20 +165,26 @@ class Pages:
     def __init__(self) -> None:
         self.routes: list[BaseRoute] = []
 
-    def __call__(self, path: str, scope: Scope = "read") -> Callable[[Handler], Handler]:
+    def __call__(self, path: str) -> Callable[[Handler], Handler]:
         def register(handler: Handler) -> Handler:
-            twin = "/overview.json" if path == "/" else path.rstrip("/") + ".json"
-            self.routes += [
-                Route(twin, guarded(handler, scope, twin, as_json=True), methods=["GET"]),
-                Route(path, guarded(handler, scope, path), methods=["GET"]),
-            ]
+            self.routes += page_routes(handler, path)
             return handler
 
         return register
 
 
-def guarded(handler: Handler, scope: Scope, path: str, *, as_json: bool = False) -> Endpoint:
-    """The handler for who may call it; its errors as pages, or as problems."""
+def page_routes(handler: Handler, path: str) -> list[BaseRoute]:
+    """A page, and its JSON twin."""
+    twin = json_path(path)
+    return [
+        Route(twin, _guarded(handler, twin, as_json=True), methods=["GET"]),
+        Route(path, _guarded(handler, path), methods=["GET"]),
+    ]
+
+
+def _guarded(handler: Handler, path: str, *, as_json: bool = False) -> Endpoint:
+    """The handler for callers that may see the page; its errors as pages, or as problems."""
+    need = need_of("GET", path)
 
     async def endpoint(request: Request) -> Response:
         request.scope["exchange"].route = path
@@ -186,8 +194,9 @@ def guarded(handler: Handler, scope: Scope, path: str, *, as_json: bool = False)
             if principal is None:
                 return to_login(request)
             request.scope["exchange"].actor = principal.name
-            visit = Visit(request, principal, await csrf_token(request))
-            principal.require(scope)
+            csrf = "" if as_json else await csrf_token(request)
+            visit = Visit(request, principal, csrf)
+            need.admit(principal, visit.path)
             found = await handler(visit)
             return found if isinstance(found, Response) else await respond(visit, found, as_json)
         except Exception as error:
@@ -200,7 +209,7 @@ async def _principal(request: Request, as_json: bool) -> Principal | None:
     auth = context_of(request).auth
     authorization = request.headers.get("authorization")
     if as_json and authorization is not None:
-        return await auth.authenticate(authorization, request.scope["exchange"].peer)
+        return await auth.authenticate(authorization, request.scope["exchange"].address)
     found = await auth.session(request.cookies.get(COOKIE))
     if found is None and as_json:
         raise AuthenticationError("there is no session", hint="Send an API key, or sign in.")

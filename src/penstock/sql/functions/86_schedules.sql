@@ -34,6 +34,11 @@ begin
     perform penstock._fail('PS014', format('schedule %L exists already', create_schedule.name), jsonb_build_object('schedule', create_schedule.name),
       'Change it with penstock.set_schedule, or create it with exist_ok => true.');
   end if;
+  -- They are arguments. In the settings they would override what the caller named, and what a server has checked.
+  if settings ?| array['queue', 'cron', 'payload'] then
+    perform penstock._fail_value('settings', (select k from unnest(array['queue', 'cron', 'payload']) k where settings ? k limit 1),
+      'settings other than queue, cron and payload, which are arguments of their own');
+  end if;
   s.name := create_schedule.name;
   s.time_zone := 'UTC';
   s.priority := 0;

@@ -35,12 +35,15 @@ begin
   notify penstock_keys;
 end $$;
 
--- The secret that the servers on this database sign with; the first to ask makes it.
+-- The secret that the servers on this database sign with; the first to ask makes it. Once it is there nothing is written,
+-- so that servers start on a read-only database too.
 create or replace function penstock._server_secret(proposed bytea) returns bytea
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
-  insert into penstock.server_secret (secret) values (proposed) on conflict do nothing;
+  if not exists (select from penstock.server_secret) then
+    insert into penstock.server_secret (secret) values (proposed) on conflict do nothing;
+  end if;
   return (select s.secret from penstock.server_secret s);
 end $$;
 

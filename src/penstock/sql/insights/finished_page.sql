@@ -5,6 +5,7 @@ select 1 as turn, id, queue, state, payload::text, payload_bytes, headers::text,
        case when state = 'dead' then finished_at end as dead_at, worker, last_error, null::text as original_queue
   from penstock.history
  where (%(queues)s::text[] is null or queue = any (%(queues)s::text[]))
+   and (%(internal)s::boolean or not starts_with(queue, 'penstock.'))
    and (%(states)s::text[] is null or state = any (%(states)s::text[]))
    and (%(key)s::text is null or key = %(key)s::text)
    and (%(error)s::text is null or strpos(last_error, %(error)s::text) > 0)

@@ -4,6 +4,7 @@ select 0 as turn, id, queue, state, payload::text, payload_bytes, headers::text,
        null::timestamptz as finished_at, dead_at, worker, last_error, original_queue
   from penstock.messages
  where (%(queues)s::text[] is null or queue = any (%(queues)s::text[]))
+   and (%(internal)s::boolean or not starts_with(queue, 'penstock.'))
    and (%(states)s::text[] is null or state = any (%(states)s::text[]))
    and (%(key)s::text is null or key = %(key)s::text)
    and (%(error)s::text is null or strpos(last_error, %(error)s::text) > 0)

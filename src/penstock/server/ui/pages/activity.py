@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock import oversight
+from penstock.server.activity import visible_activity
 from penstock.server.ui.telling import tell
 from penstock.server.ui.visits import Pages, View, Visit
 
@@ -12,7 +13,7 @@ pages: Final = Pages()
 PAGE: Final = 50
 
 
-@pages("/activity", scope="operate")
+@pages("/activity")
 async def activity(visit: Visit) -> View:
     before = visit.asked_whole("before", 2**62, 0, 2**62)
     found = await visit.run(
@@ -20,14 +21,7 @@ async def activity(visit: Visit) -> View:
             actor=visit.asked("actor"), target=visit.asked("target"), before=before, limit=PAGE
         )
     )
-    # Who may operate some queues only sees what was done to those, and what it did itself.
-    seen = [
-        each
-        for each in found
-        if visit.principal.unlimited("operate")
-        or each.actor == visit.principal.name
-        or (each.target is not None and visit.may("operate", each.target))
-    ]
+    seen = visible_activity(visit.principal, found)
     data = {
         "activity": [{"note": each, "sentence": tell(each)} for each in seen],
         "actor": visit.asked("actor"),

@@ -63,6 +63,8 @@ class Create(Act):
     path = "/queues/create"
 
     async def ask(self, visit: Visit) -> Question:
+        if name := visit.asked("queue"):
+            visit.principal.require("operate", name)
         return Question(
             title="Create a queue",
             button="Create",

@@ -67,6 +67,7 @@ class _Plain(ScheduleAct):
             act=f"{self.verb} schedule",
             target=found.name,
             to="/schedules",
+            details={"queue": found.queue},
             answer_is="id" if self.verb == "fire" else None,
         )
 
@@ -154,6 +155,8 @@ class CreateSchedule(Act):
     path = "/schedules/create"
 
     async def ask(self, visit: Visit) -> Question:
+        if queue := visit.asked("queue"):
+            visit.principal.require("operate", queue)
         return Question(
             title="Create a schedule",
             button="Create",
@@ -201,7 +204,7 @@ class EditSchedule(ScheduleAct):
             act="set schedule",
             target=found.name,
             to="/schedules",
-            details={"settings": changes},
+            details={"queue": wanted["queue"], "settings": changes},
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from penstock import browsing, operations
-from penstock.errors import PermissionDeniedError
 from penstock.operations.idempotency import forget_expired
 from penstock.server.ui.acts import Act, Deed, Question
 from penstock.server.ui.formats import count
@@ -19,7 +18,6 @@ class Maintain(Act):
     path = "/system/maintain"
 
     async def ask(self, visit: Visit) -> Question:
-        _check(visit)
         return Question(
             title="Run a maintenance pass",
             button="Run it",
@@ -33,7 +31,6 @@ class Maintain(Act):
         )
 
     async def do(self, visit: Visit) -> Deed:
-        _check(visit)
         return Deed(
             command=operations.maintain(full_pass=True),
             act="maintain",
@@ -47,7 +44,6 @@ class ExpiryReaper(Act):
     path = "/system/expiry-reaper"
 
     async def ask(self, visit: Visit) -> Question:
-        _check(visit)
         found = await visit.run(browsing.overdue(PIECE))
         return Question(
             title="Run the expiry reaper",
@@ -63,7 +59,6 @@ class ExpiryReaper(Act):
         )
 
     async def do(self, visit: Visit) -> Deed:
-        _check(visit)
         return Deed(
             command=operations.maintain().then(lambda did: int(did["expired"])),
             act="run expiry reaper",
@@ -77,7 +72,6 @@ class DeleteReaper(Act):
     path = "/system/delete-reaper"
 
     async def ask(self, visit: Visit) -> Question:
-        _check(visit)
         return Question(
             title="Run the delete reaper",
             button="Run it",
@@ -91,22 +85,12 @@ class DeleteReaper(Act):
         )
 
     async def do(self, visit: Visit) -> Deed:
-        _check(visit)
         return Deed(
             command=forget_expired(),
             act="run delete reaper",
             target=None,
             to="/system",
             answer_is="count",
-        )
-
-
-def _check(visit: Visit) -> None:
-    if not visit.principal.unlimited("operate"):
-        raise PermissionDeniedError(
-            "maintenance is for keys that may operate all queues",
-            hint="Use a key with the scope `operate`, without a pattern.",
-            scope="operate",
         )
 
 

@@ -1,0 +1,315 @@
+"""What a call needs to find: a queue with messages in every state, made as far as it is asked for;
+and an example of a call for every route and verb of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from penstock import insights, operations
+from penstock.command import Command
+from penstock.verbs import PROTOCOL, pack, verbs
+
+FAR = 43_200
+
+
+@dataclass(frozen=True)
+class Example:
+    """A call: its path filled in, and its JSON body, form or query."""
+
+    path: str
+    json: Any = None
+    form: dict[str, Any] | None = None
+    query: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Scene:
+    """A queue with what a call may be about. Parts are made when they are first asked for."""
+
+    def __init__(
+        self, db: psycopg.Connection[Any], queue: str, ask: Callable[..., Any] | None = None
+    ) -> None:
+        self._db = db
+        self._ask = ask
+        self.queue = queue
+        self._parts: dict[str, Any] = {}
+        settings = '{"keep_history": 7}'
+        self._value("select penstock.create_queue(%s, %s, true)", queue, settings)
+
+    def _value(self, statement: str, *params: Any) -> Any:
+        row = self._db.execute(statement, params).fetchone()
+        assert row is not None
+        return row[0]
+
+    def _part(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._parts:
+            self._parts[name] = make()
+        return self._parts[name]
+
+    def _enqueue(self, kind: str) -> int:
+        payload = f'{{"of": "{self.queue}", "kind": "{kind}"}}'
+        return int(self._value("select penstock.enqueue(%s, %s)", self.queue, payload))
+
+    def _claim(self) -> tuple[int, int]:
+        [row] = self._db.execute(
+            "select id, token from penstock.claim(%s, 1, %s, %s)", [self.queue, FAR, "scene"]
+        )
+        return row[0], row[1]
+
+    @property
+    def ready(self) -> int:
+        return int(self._part("ready", lambda: self._enqueue("ready")))
+
+    def _leased(self) -> tuple[int, int]:
+        self._enqueue("leased")
+        return self._claim()
+
+    @property
+    def lease(self) -> tuple[int, int]:
+        found: tuple[int, int] = self._part("lease", self._leased)
+        return found
+
+    @property
+    def lease_body(self) -> dict[str, str]:
+        return {"lease_token": str(self.lease[1])}
+
+    def _dead(self) -> int:
+        id, token = self._leased()
+        self._value("select penstock.reject(%s, %s, 'broken')::text", id, token)
+        return id
+
+    @property
+    def dead(self) -> int:
+        return int(self._part("dead", self._dead))
+
+    def _done(self) -> int:
+        id, token = self._leased()
+        self._value("select penstock.ack(%s, %s)::text", id, token)
+        return id
+
+    @property
+    def done(self) -> int:
+        return int(self._part("done", self._done))
+
+    def _schedule(self) -> str:
+        name = f"{self.queue}-schedule"
+        self._value("select penstock.create_schedule(%s, %s, '@yearly')", name, self.queue)
+        return name
+
+    @property
+    def schedule(self) -> str:
+        return str(self._part("schedule", self._schedule))
+
+    def _service(self) -> str:
+        name = self.queue.replace(".", "-")
+        dsn = "postgresql://u:p@127.0.0.1:1/x"
+        self._value("select penstock.add_service(%s, %s)::text", name, dsn)
+        return name
+
+    @property
+    def service(self) -> str:
+        return str(self._part("service", self._service))
+
+    def task(self, kind: str) -> str:
+        """A task of the control plane, asked for by an admin."""
+        if self._ask is None:
+            return "00000000-0000-0000-0000-000000000000"
+        body = {"messages": [{"payload": {}}]} if kind == "messages" else None
+        return str(self._ask(f"/managed-services/local/queues/{self.queue}/{kind}", body))
+
+    def everything(self) -> Scene:
+        """Make all parts, so that there is something to change."""
+        _ = self.ready, self.lease, self.dead, self.done, self.schedule, self.service
+        return self
+
+
+Build = Callable[[Scene], Example]
+
+
+def _filled(path: str, s: Scene) -> Example:
+    """A path with the queue in it, and nothing else to say."""
+    return Example(path.format(topic=s.queue, queue=s.queue, name=s.queue, service="local"))
+
+
+def _lease(verb: str) -> Build:
+    return lambda s: Example(f"/api/messages/{s.lease[0]}/{verb}", s.lease_body)
+
+
+def _schedule(rest: str = "", **body: Any) -> Build:
+    return lambda s: Example(f"/api/schedules/{s.schedule}{rest}", body or None)
+
+
+def _form(path: str, **fields: Any) -> Build:
+    """A form of a page; `{...}` in the path and in fields is a part of the scene."""
+
+    def fill(text: Any, s: Scene) -> Any:
+        if not isinstance(text, str):
+            return text
+        for name in ("queue", "ready", "dead", "done", "schedule"):
+            if f"{{{name}}}" in text:
+                text = text.replace(f"{{{name}}}", str(getattr(s, name)))
+        return text
+
+    return lambda s: Example(
+        fill(path, s), form={name: fill(value, s) for name, value in fields.items()}
+    )
+
+
+_QUEUES = "/managed-services/local/queues"
+# Routes whose path says it all have no example of their own: see `example_of`.
+ROUTES: dict[str, Build] = {
+    "POST /api/messages": lambda s: Example("/api/messages", {"topic": s.queue, "json": 1}),
+    "POST /api/messages/dequeue": lambda s: Example("/api/messages/dequeue", {"topic": s.queue}),
+    "POST /api/messages/settle": lambda s: Example(
+        "/api/messages/settle", {"messages": [{"id": str(s.lease[0]), **s.lease_body}]}
+    ),
+    "POST /api/messages/{id}/ack": _lease("ack"),
+    "POST /api/messages/{id}/nack": _lease("nack"),
+    "POST /api/messages/{id}/reject": _lease("reject"),
+    "POST /api/messages/{id}/snooze": _lease("snooze"),
+    "POST /api/messages/{id}/extend": _lease("extend"),
+    "GET /api/messages/{id}": lambda s: Example(f"/api/messages/{s.ready}"),
+    "POST /api/messages/{id}/requeue": lambda s: Example(f"/api/messages/{s.dead}/requeue"),
+    "POST /api/messages/{id}/replay": lambda s: Example(f"/api/messages/{s.done}/replay", {}),
+    "POST /api/messages/{id}/cancel": lambda s: Example(f"/api/messages/{s.ready}/cancel"),
+    "POST /api/topic-configs": lambda s: Example("/api/topic-configs", {"topic": f"{s.queue}-new"}),
+    "PUT /api/topic-configs/{topic}": lambda s: Example(f"/api/topic-configs/{s.queue}", {}),
+    "PATCH /api/topic-configs/{topic}": lambda s: Example(
+        f"/api/topic-configs/{s.queue}", {"max_retries": 3}
+    ),
+    "DELETE /api/topics/{topic}": lambda s: Example(
+        f"/api/topics/{s.queue}", query={"force": "true"}
+    ),
+    "POST /api/topics/{topic}/redrive": lambda s: Example(f"/api/topics/{s.queue}/redrive", {}),
+    "POST /api/schedules": lambda s: Example(
+        "/api/schedules", {"name": f"{s.queue}-new", "topic": s.queue, "cron": "@yearly"}
+    ),
+    "GET /api/schedules/{schedule}": _schedule(),
+    "PATCH /api/schedules/{schedule}": _schedule(cron="@monthly"),
+    "DELETE /api/schedules/{schedule}": _schedule(),
+    "POST /api/schedules/{schedule}/pause": _schedule("/pause"),
+    "POST /api/schedules/{schedule}/resume": _schedule("/resume"),
+    "POST /api/schedules/{schedule}/fire": _schedule("/fire"),
+    "PUT /api/admin/delete-reaper/schedule": lambda s: Example(
+        "/api/admin/delete-reaper/schedule", {"schedule": "@yearly"}
+    ),
+    "POST /api/verbs": lambda s: verb_example(insights.schema_version()),
+    "POST /managed-services": lambda s: Example(
+        "/managed-services",
+        {"name": f"{s.queue}-new".replace(".", "-"), "dsn": "postgresql://u:p@localhost:1/x"},
+    ),
+    "DELETE /managed-services/{service}": lambda s: Example(f"/managed-services/{s.service}"),
+    "POST /managed-services/{service}/queues": lambda s: Example(
+        _QUEUES, {"name": f"{s.queue}-new"}
+    ),
+    "POST /managed-services/{service}/queues/{queue}/messages": lambda s: Example(
+        f"{_QUEUES}/{s.queue}/messages", {"messages": [{"payload": {}}]}
+    ),
+    "GET /managed-services/{service}/queues/{queue}/messages": lambda s: Example(
+        f"{_QUEUES}/{s.queue}/messages", query={"task_id": s.task("messages")}
+    ),
+    "GET /managed-services/{service}/queues/{queue}/stats": lambda s: Example(
+        f"{_QUEUES}/{s.queue}/stats", query={"task_id": s.task("stats")}
+    ),
+    "GET /find": lambda s: Example("/find", query={"q": "ord"}),
+    "GET /find.json": lambda s: Example("/find.json", query={"q": "ord"}),
+    "GET /messages/{id}": lambda s: Example(f"/messages/{s.ready}"),
+    "GET /messages/{id}.json": lambda s: Example(f"/messages/{s.ready}.json"),
+    "POST /login": lambda s: Example("/login", form={"key": "psk_unknown"}),
+    "POST /theme": lambda s: Example("/theme", form={"theme": "dark"}),
+    "GET /static/{mark}/{name}": lambda s: Example("/static/x/app.css"),
+}
+ACTS: dict[str, Build] = {
+    "/queues/create": _form("/queues/create", queue="{queue}-new"),
+    "/queues/{name}/settings": _form("/queues/{queue}/settings", max_attempts="7"),
+    "/queues/{name}/pause": _form("/queues/{queue}/pause"),
+    "/queues/{name}/resume": _form("/queues/{queue}/resume"),
+    "/queues/{name}/purge": _form("/queues/{queue}/purge"),
+    "/queues/{name}/purge-dead": _form("/queues/{queue}/purge-dead"),
+    "/queues/{name}/redrive": _form("/queues/{queue}/redrive"),
+    "/queues/{name}/drop": _form("/queues/{queue}/drop", confirm="{queue}"),
+    "/messages/cancel": _form("/messages/cancel", id="{ready}"),
+    "/messages/{id}/cancel": _form("/messages/{ready}/cancel"),
+    "/messages/{id}/requeue": _form("/messages/{dead}/requeue"),
+    "/messages/{id}/replay": _form("/messages/{done}/replay", queue="{queue}"),
+    "/schedules/create": _form(
+        "/schedules/create", name="{queue}-new", queue="{queue}", cron="@yearly"
+    ),
+    "/schedules/{name}/edit": _form("/schedules/{schedule}/edit", queue="{queue}", cron="@monthly"),
+    "/schedules/{name}/pause": _form("/schedules/{schedule}/pause"),
+    "/schedules/{name}/resume": _form("/schedules/{schedule}/resume"),
+    "/schedules/{name}/fire": _form("/schedules/{schedule}/fire"),
+    "/schedules/{name}/drop": _form("/schedules/{schedule}/drop"),
+    "/system/maintain": _form("/system/maintain"),
+    "/system/expiry-reaper": _form("/system/expiry-reaper"),
+    "/system/delete-reaper": _form("/system/delete-reaper"),
+}
+VERBS: dict[str, Callable[[Scene], Command[Any]]] = {
+    "enqueue": lambda s: operations.enqueue(s.queue, 1),
+    "enqueue_many": lambda s: operations.enqueue_many(s.queue, [1]),
+    "claim": lambda s: operations.claim(s.queue),
+    "ack": lambda s: operations.ack(s.lease),
+    "ack_many": lambda s: operations.ack_many([s.lease]),
+    "nack": lambda s: operations.nack(s.lease),
+    "nack_many": lambda s: operations.nack_many([s.lease]),
+    "reject": lambda s: operations.reject(s.lease),
+    "reject_many": lambda s: operations.reject_many([s.lease]),
+    "snooze": lambda s: operations.snooze(s.lease),
+    "snooze_many": lambda s: operations.snooze_many([s.lease]),
+    "extend": lambda s: operations.extend(s.lease),
+    "extend_many": lambda s: operations.extend_many([s.lease]),
+    "cancel": lambda s: operations.cancel(s.ready),
+    "redrive": lambda s: operations.redrive(s.queue),
+    "replay": lambda s: operations.replay(s.done),
+    "create_queue": lambda s: operations.create_queue(f"{s.queue}-new"),
+    "set_queue": lambda s: operations.set_queue(s.queue, changes={"max_attempts": 7}),
+    "drop_queue": lambda s: operations.drop_queue(s.queue, force=True),
+    "pause": lambda s: operations.pause(s.queue),
+    "resume": lambda s: operations.resume(s.queue),
+    "purge": lambda s: operations.purge(s.queue),
+    "maintain": lambda s: operations.maintain(),
+    "create_schedule": lambda s: operations.create_schedule(f"{s.queue}-new", s.queue, "@yearly"),
+    "set_schedule": lambda s: operations.set_schedule(s.schedule, {"cron": "@monthly"}),
+    "drop_schedule": lambda s: operations.drop_schedule(s.schedule),
+    "pause_schedule": lambda s: operations.pause_schedule(s.schedule),
+    "resume_schedule": lambda s: operations.resume_schedule(s.schedule),
+    "fire_schedule": lambda s: operations.fire_schedule(s.schedule),
+    "fire_schedules": lambda s: operations.fire_schedules(),
+    "next_fires": lambda s: operations.next_fires("@daily"),
+    "queues": lambda s: insights.queues(),
+    "stats": lambda s: insights.stats(s.queue),
+    "message": lambda s: insights.message(s.ready),
+    "messages": lambda s: insights.messages(s.queue),
+    "history": lambda s: insights.messages(s.queue, "done"),
+    "workers": lambda s: insights.workers(),
+    "schedules": lambda s: insights.schedules(),
+    "schema_version": lambda s: insights.schema_version(),
+}
+
+
+def verb_example(command: Command[Any]) -> Example:
+    """A call of `/api/verbs`, as `penstock.http` would send it."""
+    verb = next(each for each in verbs().values() if each.sql == command.sql)
+    arguments = {name: pack(command.params[name]) for name in verb.types}
+    body = {"calls": [{"verb": verb.name, "arguments": arguments}]}
+    return Example("/api/verbs", body, headers={"Penstock-Protocol": PROTOCOL})
+
+
+def example_of(route: str, scene: Scene) -> Example:
+    """An example of a route, such as `POST /api/messages`, or of a verb, such as `VERB claim`."""
+    method, _, path = route.partition(" ")
+    if method == "VERB":
+        return verb_example(VERBS[path](scene))
+    if path.removesuffix(".json") in ACTS:
+        made = ACTS[path.removesuffix(".json")](scene)
+        if method == "POST":
+            return made
+        suffix = ".json" if path.endswith(".json") else ""
+        return Example(made.path + suffix, query=made.form or {})
+    if route in ROUTES:
+        return ROUTES[route](scene)
+    return _filled(path, scene)
