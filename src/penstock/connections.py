@@ -27,7 +27,13 @@ from penstock.errors import (
     translated,
 )
 from penstock.quick import Alone
-from penstock.twins import check, driver_connection, is_sqlalchemy, locate, use_iso_dates
+from penstock.twins import (
+    check,
+    driver_connection,
+    is_sqlalchemy,
+    locate,
+    use_iso_dates,
+)
 
 T = TypeVar("T")
 AnyConnection: TypeAlias = Connection[Any]
