@@ -28,6 +28,7 @@ CONSUMER = [
     f"select * from penstock.claim('{QUEUE}', 100)",
     f"select * from penstock.claim('{QUEUE}.dlq')",
     f"select penstock.attend('{QUEUE}')",
+    f"select penstock.stats('{QUEUE}')",
     f"select penstock.spark_ready('{QUEUE}', 1)",
     f"select penstock.spark_plan('c', 1, 1, array['{QUEUE}'], array[1])",
 ]
@@ -116,6 +117,30 @@ def test_a_consumer_sees_and_changes_nothing_there(
         assert consumer.rows(each) == [], each
     assert "secret" not in str(consumer.notices)
     assert QUEUE not in str(consumer.notices)
+    assert contents(db) == before
+
+
+def test_pgmq_knows_nothing_of_them(
+    db: psycopg.Connection[Any], world: None, log_in: LogIn
+) -> None:
+    before = contents(db)
+    consumer, producer = log_in("penstock_consumer"), log_in("penstock_producer")
+    number = db.execute("select id from penstock.queue where name = %s", [QUEUE]).fetchall()[0][0]
+    for id, *_ in before:
+        for call in (
+            f"delete('{QUEUE}', {id})",
+            f"archive('{QUEUE}', {id})",
+            f"set_vt('{QUEUE}', {id}, 0)",
+            f"read('{QUEUE}', 1, 9)",
+            f"pop('{QUEUE}')",
+        ):
+            with pytest.raises(psycopg.Error, match="does not exist|is internal"):
+                consumer.rows(f"select pgmq.{call}")
+    assert consumer.rows(f"select * from pgmq._rows({number})") == []
+    assert QUEUE not in str(consumer.rows("select pgmq.list_queues()"))
+    assert QUEUE not in str(consumer.rows("select pgmq.metrics_all()"))
+    with pytest.raises(psycopg.Error):
+        producer.rows(f"select pgmq.send('{QUEUE}', '1')")
     assert contents(db) == before
 
 

@@ -11,6 +11,9 @@ declare
   n      record;
   s      penstock.queue_stats;
 begin
+  if stats.queue ^@ 'penstock.' then
+    perform penstock._check_internal(stats.queue);
+  end if;
   select * into q from penstock.queue t where t.name = parent;
   if not found then
     perform penstock._fail_unknown_queue(stats.queue);

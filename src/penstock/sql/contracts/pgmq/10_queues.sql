@@ -4,7 +4,7 @@ create or replace function pgmq._queue(queue_name text) returns penstock.queue l
 declare
   q penstock.queue;
 begin
-  select * into q from penstock.queue t where t.name = lower(queue_name);
+  select * into q from penstock.queue t where t.name = lower(queue_name) and not t.name ^@ 'penstock.';   -- internal: not PGMQ's
   if not found then
     perform penstock._fail('PS001', format('queue %L does not exist', queue_name), jsonb_build_object('queue', queue_name),
       format('Create it with: select pgmq.create(%L)', queue_name));
@@ -189,7 +189,7 @@ end $$;
 create or replace view pgmq.meta as
 select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned, coalesce(p.is_unlogged, false) as is_unlogged,
        coalesce(p.created_at, q.created_at) as created_at
-from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id;
+from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id where not q.name ^@ 'penstock.';
 
 create or replace function pgmq.list_queues() returns setof pgmq.queue_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -217,6 +217,9 @@ declare
   slot  integer;
 begin
   select * into q from penstock.queue t where t.id = _rows.queue_id;
+  if q.name ^@ 'penstock.' then
+    return;
+  end if;
   first := penstock._first_row(q);
   lanes := (penstock._with_lanes(q)).priorities;
   return query
