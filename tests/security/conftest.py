@@ -13,6 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from tests.conftest import Connect
 from tests.contracts_sql.conftest import pgmq_dsn, pgmq_template
+from tests.engine.conftest import wait_for
 
 from penstock.migrations import Migrator
 
@@ -118,6 +119,14 @@ def log_in(dsn: str, db: psycopg.Connection[Any], connect: Connect) -> Iterator[
 
     yield log_in
     for login in made:
-        login.session.close()
+        _end(login.session, db)
         db.execute(f"drop owned by {login.name} cascade")
         db.execute(f"drop role {login.name}")
+
+
+def _end(session: psycopg.Connection[Any], db: psycopg.Connection[Any]) -> None:
+    """A session that ends drops its temporary objects, which must not deadlock with what follows."""
+    pid = session.info.backend_pid
+    session.close()
+    query = "select from pg_stat_activity where pid = %s"
+    wait_for(lambda: not db.execute(query, [pid]).fetchall(), "the session has ended")

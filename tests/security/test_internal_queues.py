@@ -134,7 +134,7 @@ def test_pgmq_knows_nothing_of_them(
             f"read('{QUEUE}', 1, 9)",
             f"pop('{QUEUE}')",
         ):
-            with pytest.raises(psycopg.Error, match="does not exist|is internal"):
+            with pytest.raises(psycopg.Error, match=r"does not exist|is internal"):
                 consumer.rows(f"select pgmq.{call}")
     assert consumer.rows(f"select * from pgmq._rows({number})") == []
     assert QUEUE not in str(consumer.rows("select pgmq.list_queues()"))
