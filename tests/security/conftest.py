@@ -125,7 +125,7 @@ def log_in(dsn: str, db: psycopg.Connection[Any], connect: Connect) -> Iterator[
 
 
 def _end(session: psycopg.Connection[Any], db: psycopg.Connection[Any]) -> None:
-    """A session that ends drops its temporary objects, which must not deadlock with what follows."""
+    """A session that ends drops its temporary objects. That could deadlock with what follows."""
     pid = session.info.backend_pid
     session.close()
     query = "select from pg_stat_activity where pid = %s"
