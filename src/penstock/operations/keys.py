@@ -8,11 +8,7 @@ from typing import Any, Final
 
 from penstock import arguments as check
 from penstock.command import Command, call, nothing, scalar
-from penstock.operations.idempotency import recall_answer
 from penstock.payload import encode_json
-
-ENDED_TOKENS: Final = "ended tokens"
-"""What has ended them, among the actors of kept answers. No key can have a name with a space."""
 
 _CREATE: Final = call(
     "create_key",
@@ -24,6 +20,7 @@ _CREATE: Final = call(
     expires_at="timestamptz",
 )
 _REVOKE: Final = call("revoke_key", key="text", revoked_by="text")
+_END_TOKEN: Final = call("end_token", id="text")
 _SECRET: Final = call("_server_secret", proposed="bytea")
 _RECORD: Final = call(
     "record_activity",
@@ -72,11 +69,8 @@ def server_secret(proposed: bytes) -> Command[bytes]:
 
 
 def end_token(id: str) -> Command[bool]:
-    """End a signed token of the HTTP server: a session, or a sign-in link. True the first time.
-
-    The answers that calls left behind are kept for a day, which is longer than any token lives.
-    """
-    return recall_answer(ENDED_TOKENS, id, b"").then(lambda known: known is None)
+    """End a signed token of the HTTP server: a session, or a sign-in link. True the first time."""
+    return Command(_END_TOKEN, {"id": id}, scalar)
 
 
 def record_activity(

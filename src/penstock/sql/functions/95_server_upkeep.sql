@@ -36,7 +36,14 @@ begin
   return n;
 end $$;
 
--- Answers are kept for a day, tasks for a week, the proof that a task was carried out for a month, activity for a year.
+-- Ends a session or a sign-in link of the HTTP server. True the first time.
+create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into penstock.ended_token (id) values (end_token.id) on conflict do nothing;
+  return found;
+end $$;
+
+-- Answers and the ids of ended tokens are kept for a day, which is longer than a token lives; tasks for a week, the proof that a task was carried out for a month, activity for a year.
 -- Bounded pieces; uses the indexes on the times.
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -45,6 +52,7 @@ begin
   delete from penstock.idempotent_answer where ctid = any (array(
     select ctid from penstock.idempotent_answer where made_at < clock_timestamp() - interval '1 day' limit 10000 for update skip locked));
   get diagnostics answers = row_count;
+  delete from penstock.ended_token where ended_at < clock_timestamp() - interval '1 day';
   delete from penstock.service_task where ctid = any (array(
     select ctid from penstock.service_task where finished_at < clock_timestamp() - interval '7 days' limit 10000 for update skip locked));
   get diagnostics tasks = row_count;
