@@ -35,6 +35,7 @@ _REASONS: Final = {
     422: "Out of range, or not storable",
     429: "Too much: the topic is full, or too many credentials failed; see Retry-After",
     503: "The database is away, or the server is busy; see Retry-After",
+    507: "The disk of the database is full",
 }
 _DESCRIPTION: Final = """A durable message queue inside PostgreSQL, over HTTP.
 
@@ -181,7 +182,7 @@ def _usual_problems(each: Endpoint) -> set[int]:
     if not each.need.is_open:
         usual |= {401, 403, 429, 503}
     if each.body is not None:
-        usual |= {408, 413, 415, 422, 503}
+        usual |= {408, 413, 415, 422, 503, 507}
     if each.query is not None or "{" in each.path:
         usual |= {422}
     return usual

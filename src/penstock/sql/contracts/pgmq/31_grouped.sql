@@ -86,7 +86,8 @@ returns setof pgmq.message_record language plpgsql as $$
 declare
   stop_at timestamptz := clock_timestamp() + make_interval(secs => max_poll_seconds);
 begin
-  while clock_timestamp() < stop_at loop
+  -- A clock that is put back meanwhile ends it, too.
+  while clock_timestamp() between stop_at - make_interval(secs => max_poll_seconds) and stop_at loop
     return query select * from pgmq._read_groups(queue_name, _poll_groups.vt, qty, style);
     exit when found;
     perform pg_sleep(poll_interval_ms / 1000.0);
