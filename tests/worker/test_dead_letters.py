@@ -47,7 +47,7 @@ async def test_the_last_failure_is_an_error_with_its_traceback_and_the_message_k
     assert isinstance(record.exc_info[1], ValueError)
 
 
-@pytest.mark.parametrize("how", ["raised", "returned", "by policy"])
+@pytest.mark.parametrize("how", ["raised", "raised from an error", "returned", "by policy"])
 async def test_a_rejected_message_is_an_error_too(
     dsn: str, client: AsyncClient, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
@@ -56,6 +56,11 @@ async def test_a_rejected_message_is_an_error_too(
             blame_the_payload(message)
         if how == "raised":
             raise Reject("no such customer")
+        if how == "raised from an error":
+            try:
+                blame_the_payload(message)
+            except ValueError as error:
+                raise Reject("no such customer") from error
         return Reject("no such customer")
 
     app = App()
@@ -67,7 +72,7 @@ async def test_a_rejected_message_is_an_error_too(
     message = await client.message(id)
     first, _, rest = (message.last_error or "").partition("\n")
     assert first == ("ValueError: cannot read 'x'" if how == "by policy" else "no such customer")
-    assert ("Traceback" in rest) == (how != "returned")
+    assert ("blame_the_payload" in rest) == (how in ("raised from an error", "by policy"))
     [record] = dead_letter_records(caplog)
     assert f"message {id} becomes a dead letter" in record.getMessage()
 

@@ -71,7 +71,8 @@ async def test_a_thread_whose_handler_timed_out_keeps_its_slot_until_it_ends(
         go_on.set()
         await until(lambda: len(most) == 5, "the others had their turn")
     assert max(most) == 2
-    assert (await client.message(ids[0])).last_error == "TimeoutError: timed out after 0.5 s"
+    last_error = (await client.message(ids[0])).last_error or ""
+    assert last_error.splitlines()[0] == "TimeoutError: timed out after 0.5 s"
 
 
 async def test_leases_are_kept_while_handlers_run_and_messages_wait_their_turn(
@@ -149,7 +150,8 @@ async def test_a_retry_policy_rejects_what_it_names_and_waits_as_it_says(
         await until(both_dead, "both are dead letters")
     assert (await client.message(malformed)).attempt == 1
     message = await client.message(failing)
-    assert (message.attempt, message.last_error) == (3, "OSError: down")
+    assert message.attempt == 3
+    assert (message.last_error or "").splitlines()[0] == "OSError: down"
 
 
 async def test_middleware_surrounds_every_handler_the_first_one_outermost(

@@ -59,12 +59,14 @@ def keep_traceback(outcome: Outcome, error: BaseException) -> None:
     """Put the traceback below the text that the outcome leaves with the message.
 
     Both together have at most MAX_ERROR characters. The end of a traceback says most, so its
-    beginning is left out.
+    beginning is left out. An outcome that the handler raised by itself is a decision, and has the
+    traceback of the error that it was made of, if any.
     """
-    if error.__traceback__ is None:
+    cause = error if not isinstance(error, Outcome) else error.__cause__ or error.__context__
+    if cause is None or cause.__traceback__ is None:
         return
     text = str(outcome)[: MAX_ERROR // 2]
-    lines = "".join(traceback.format_exception(error))
+    lines = "".join(traceback.format_exception(cause))
     room = MAX_ERROR - len(text) - len("\n\n")
     if len(lines) > room:
         lines = "...\n" + lines[-room + len("...\n") :]
