@@ -72,7 +72,7 @@ def check_drop(engine: Any, count: int) -> None:
     engine.connection.execute("select penstock.enqueue('q3', '1', priority => 3)")
     query = "select sum(penstock.drop_queue('q' || i, true)) from generate_series(0, 499) i"
     assert engine.value(query) == 1
-    assert engine.value(RELATIONS) == relations - 7 * 500
+    assert engine.value(RELATIONS) == relations - 9 * 500
     assert engine.value("select count(*) from penstock.queues") == count - 500 + 2
 
 

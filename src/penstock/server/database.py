@@ -24,6 +24,7 @@ from penstock.connections_async import AnyConnection, AsyncConnections, Pool
 from penstock.errors import ConnectionLimitError, DatabaseUnavailableError, PenstockError
 from penstock.link import Link
 from penstock.quick import sever
+from penstock.server.problems import SILENT
 
 T = TypeVar("T")
 log: Final = logging.getLogger("penstock.server")
@@ -37,7 +38,6 @@ READY_SECONDS: Final = 1.5
 # How long a call waits for a connection of the pool; and for one at all, a new pool included.
 POOL_SECONDS: Final = 3.0
 ACQUIRE_SECONDS: Final = 4.0
-_SILENT: Final = "the database does not answer"
 _AGAIN: Final = "Try again in a second."
 
 
@@ -89,7 +89,7 @@ class Database:
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         done, _ = await asyncio.wait({self._asking}, timeout=seconds)
         if not done:
-            raise DatabaseUnavailableError(_SILENT, hint=_AGAIN)
+            raise DatabaseUnavailableError(SILENT, hint=_AGAIN)
         self._asking.result()
         self._probed_at = monotonic()
 
@@ -104,7 +104,7 @@ class Database:
         try:
             answer = await self._connections.run(command)
         except DatabaseUnavailableError as error:
-            raise self._noted(error) from error
+            raise await self._noted(error) from error
         finally:
             self._running -= 1
         self._answers += 1
@@ -119,7 +119,7 @@ class Database:
             async with self._connections.transaction(None) as connection:
                 yield connection
         except DatabaseUnavailableError as error:
-            raise self._noted(error) from error
+            raise await self._noted(error) from error
         finally:
             self._running -= 1
         self._answers += 1
@@ -128,12 +128,18 @@ class Database:
         if self._away is not None:
             raise DatabaseUnavailableError(self._away.message, hint=_AGAIN)
 
-    def _noted(self, error: DatabaseUnavailableError) -> DatabaseUnavailableError:
-        """What to say of a call that failed: it may have been cut off because of the silence."""
+    async def _noted(self, error: DatabaseUnavailableError) -> DatabaseUnavailableError:
+        """What to say of a call that failed: it may have been cut off because of the silence.
+
+        Others go on if the database answers. Then only that connection was cut off.
+        """
         if isinstance(error, ConnectionLimitError):
             return error  # the database is there
         if self._away is None:
-            self._away = error
+            try:
+                await self.probe()
+            except DatabaseUnavailableError:
+                self._away = self._away or error
             return error
         return DatabaseUnavailableError(self._away.message, hint=_AGAIN)
 
@@ -173,7 +179,7 @@ class _Connections(AsyncConnections):
             async with asyncio.timeout(ACQUIRE_SECONDS):
                 return await super()._take()
         except TimeoutError:
-            raise DatabaseUnavailableError(_SILENT, hint=_AGAIN) from None
+            raise DatabaseUnavailableError(SILENT, hint=_AGAIN) from None
 
     async def renew(self) -> None:
         """A new pool: the old one tries again at ever longer intervals."""

@@ -21,6 +21,7 @@ from penstock.errors import (
 # read-only sessions.
 _PASSING: Final = frozenset({"25", "40", "53", "55", "57", "58"})
 MEDIA_TYPE: Final = "application/problem+json"
+SILENT: Final = "the database does not answer"
 
 
 class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -70,7 +71,7 @@ def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
     known = error if isinstance(error, PenstockError) else from_database_error(error)
     if isinstance(known, DatabaseUnavailableError):
         # Its own words name hosts and sockets, which callers without a key would see, too.
-        text = "the database is not available"
+        text = known.message if known.message == SILENT else "the database is not available"
         return _unavailable(type(known).__name__, text, known.retryable)
     if isinstance(known, PermissionDeniedError) and "scope" not in known.fields:
         text = "the server's database user lacks a privilege"
