@@ -153,6 +153,7 @@ def visit(chromium: Browser) -> Iterator[Visit]:
     errors: list[str] = []
 
     def open_(site: Site, path: str = "/", role: str = "admin", **options: Any) -> Page:
+        stages.beat_again(site.db)
         context = chromium.new_context(base_url=site.url, **options)
         context.set_default_timeout(LIMIT_MS)
         opened.append(context)

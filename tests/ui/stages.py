@@ -143,9 +143,15 @@ def beat(
         "select penstock.beat(%s, 'running', %s, %s)",
         [worker, started, psycopg.types.json.Jsonb(report)],
     )
-    # Beats of days to come would make it look alive in a long run; those of the past, silent.
-    at = seen or datetime.now(UTC) + timedelta(hours=12)
-    db.execute("update penstock.heartbeat set seen_at = %s where worker = %s", [at, worker])
+    if seen is not None:
+        db.execute("update penstock.heartbeat set seen_at = %s where worker = %s", [seen, worker])
+
+
+def beat_again(db: psycopg.Connection[Any]) -> None:
+    """The workers report once more, but for the one that has been silent for minutes."""
+    db.execute(
+        "update penstock.heartbeat set seen_at = clock_timestamp() where worker <> 'biller-1'"
+    )
 
 
 def age(db: psycopg.Connection[Any], queue: str, hours: float) -> None:

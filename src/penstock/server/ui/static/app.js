@@ -23,7 +23,14 @@ const live = {
     this.source.addEventListener("back", () => stale(null));
     this.source.addEventListener("away", () => stale("The database does not answer. What is shown is what it last said."));
     this.source.addEventListener("over", () => location.reload());
-    this.source.onerror = () => stale("The server does not answer. What is shown is what it last said.");
+    this.source.onerror = () => this.failed();
+  },
+  failed() {
+    stale("The server does not answer. What is shown is what it last said.");
+    // A browser connects again by itself, but not after an answer such as 503.
+    if (this.source?.readyState !== EventSource.CLOSED) return;
+    this.stop();
+    setTimeout(() => this.start(), 2000);
   },
   stop() {
     this.source?.close();
