@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psycopg
@@ -72,11 +73,12 @@ def locked(db: psycopg.Connection[Any], dsn: str, text: str) -> Iterator[str]:
 
 @contextmanager
 def user(db: psycopg.Connection[Any], dsn: str, options: str) -> Iterator[str]:
-    db.execute(f"create role penstock_test_user {options}")
+    name = f"user_{uuid4().hex[:12]}"  # roles belong to the server that all tests share
+    db.execute(f"create role {name} {options}")
     try:
-        yield make_conninfo(dsn, user="penstock_test_user")
+        yield make_conninfo(dsn, user=name)
     finally:
-        db.execute("drop role penstock_test_user")
+        db.execute(f"drop role {name}")
 
 
 CONDITIONS: dict[str, tuple[Any, type[errors.PenstockError], bool]] = {

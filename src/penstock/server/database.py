@@ -87,10 +87,11 @@ class Database:
             self._asking = asyncio.create_task(self._link.run(insights.schema_version()))
             # Nobody may be left who waits for it.
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
-        done, _ = await asyncio.wait({self._asking}, timeout=seconds)
+        asking = self._asking  # another caller may ask again once this one is done
+        done, _ = await asyncio.wait({asking}, timeout=seconds)
         if not done:
             raise DatabaseUnavailableError(SILENT, hint=_AGAIN)
-        self._asking.result()
+        asking.result()
         self._probed_at = monotonic()
 
     async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
