@@ -19,7 +19,7 @@ begin
       ring := pg_sequence_last_value('penstock.ring')::text;
       free := left(translate('12345678', ring, ''), 1);
       -- Always a full share: claims rely on it to know that a floor lies in the current segment.
-      perform setval('penstock.ring_until', high + share);
+      perform setval('penstock.ring_until', high + share), setval('penstock.ring_turned_at', (date_part('epoch', clock_timestamp()) * 1e6)::bigint);
       if free <> '' then
         perform setval('penstock.ring', (ring || free)::bigint);
       end if;
@@ -84,7 +84,7 @@ begin
       closing := closing || slot;
       live := replace(live, slot, '');
     end loop;
-    if penstock._is_oversized(right(live, 1)) then
+    if penstock._is_worn(right(live, 1)) then
       perform penstock._rotate(early => true);
       live := split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2);
     end if;
@@ -118,12 +118,14 @@ exception
   when lock_not_available then return true;
 end $$;
 
--- Is the current segment empty, but larger than the share of messages that it was made for? A burst of two million messages
--- leaves a gigabyte, which would stay until the next 32,768 messages turn the ring.
-create or replace function penstock._is_oversized(slot text) returns boolean language plpgsql as $$
+-- Has the current segment no ready message, but more than 2 MB of rows that are gone? Counts and polls read over those, and a burst
+-- of two million messages leaves a gigabyte, which would stay until the next 32,768 messages turn the ring. At most every 10
+-- seconds: after a segment is truncated, every session makes its plans again.
+create or replace function penstock._is_worn(slot text) returns boolean language plpgsql as $$
 begin
-  return pg_relation_size(('penstock.lane_' || slot)::regclass) + pg_relation_size(('penstock.leased_' || slot)::regclass)
-           + pg_total_relation_size(('penstock.body_' || slot)::regclass) > 33554432
+  return date_part('epoch', clock_timestamp()) * 1e6 - pg_sequence_last_value('penstock.ring_turned_at') not between 0 and 10000000
+         and pg_relation_size(('penstock.lane_' || slot)::regclass) + pg_relation_size(('penstock.leased_' || slot)::regclass)
+           + pg_total_relation_size(('penstock.body_' || slot)::regclass) > 2097152
          and not penstock._any_ready(slot::integer);
 end $$;
 

@@ -134,7 +134,7 @@ begin
     idle := aside = 0 and high = pg_sequence_last_value(q.mark_register)
       and high < all (select pg_sequence_last_value(f) from unnest(q.floors) f where f is not null);
     if idle then
-      perform setval(q.sweep_register, now_us + 50000), pg_advisory_unlock(1885695608, q.id);
+      perform setval(q.sweep_register, now_us + 50000 & ~bigint '1'), pg_advisory_unlock(1885695608, q.id);
       return;
     end if;
     if aside <> 0 then
@@ -179,7 +179,7 @@ begin
     perform nextval('penstock.flips_begun'),
       setval(q.generation_register, (began_ms << 22) | (holders << 14) | (aside << 6) | (draining << 3) | generation), nextval('penstock.flips_over');
     -- While a generation is set aside, every claim checks whether it has ended.
-    perform setval(q.sweep_register, case when aside = 0 then now_us + 5000 else 0 end);
+    perform setval(q.sweep_register, case when aside = 0 then now_us + 5000 & ~bigint '1' else 0 end);
   exception when query_canceled or others then
     if locked then
       perform pg_advisory_unlock(1885695608, q.id);
@@ -262,7 +262,8 @@ begin
     for i in 1 .. length(slots) loop
       slot := substr(slots, i, 1);
       first := penstock._first_in_lane(slot::integer, q.id, q.priorities[lane]);
-      first_row := least(first_row, first);
+      -- From the current segment's first position on, counts look into the current segment alone.
+      first_row := least(first_row, case when slot = right(ring, 1) then first when first is not null then greatest(0, least(first, penstock._current_from())) end);
       if first is not null then
         first := penstock._first_live(slot::integer, q.id, q.priorities[lane], first);
       end if;

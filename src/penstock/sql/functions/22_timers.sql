@@ -5,11 +5,15 @@
 -- runs the safety net, once a second at most. True if something turned up.
 create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  sweep_us constant bigint := pg_sequence_last_value(q.sweep_register);
 begin
-  return penstock._look_again(q.id, wanted, has_some, true);
+  return penstock._look_again(q.id, wanted, has_some, true,
+    sweep_us & 1 = 1 and to_timestamp(sweep_us / 1e6) between clock_timestamp() and clock_timestamp() + interval '1 second');
 end $$;
 
-create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean, may_rescan boolean) returns boolean language plpgsql as $$
+-- tends: not the first claim of a session, which leaves upkeep to others. quiet: no lease can have expired.
+create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean, tends boolean, quiet boolean) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
   started   timestamptz := clock_timestamp();
@@ -25,15 +29,14 @@ begin
     due_after := to_timestamp(pg_sequence_last_value('penstock.due_floor')::float8 / float8 '1e6');
     turned_up := exists (select from penstock.scheduled s where s.queue_id = _look_again.queue_id and s.due_at > due_after and s.due_at <= started);
   end if;
-  if turned_up or penstock._any_expired(_look_again.queue_id, to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6'),
-                                        started, started) then
+  if turned_up or not quiet and penstock._any_lease_ends(_look_again.queue_id, started, tends) then
     turned_up := penstock._run_timers(_look_again.queue_id, wanted) > 0;
   end if;
   if not has_some and turned_up is not true then
     if penstock._has_announced(_look_again.queue_id) then
       -- Messages of this transaction: a floor may have passed them, as nobody else can see them yet.
       select penstock._rescan(penstock._with_lanes(q), false) into turned_up from penstock.queue q where q.id = _look_again.queue_id;
-    elsif may_rescan then
+    elsif tends and not quiet then
       select penstock._rescan(penstock._with_lanes(q), true) into turned_up from penstock.queue q
       -- Due, or further ahead than it is ever set.
       where q.id = _look_again.queue_id
@@ -222,6 +225,40 @@ begin
   return false;
 end $$;
 $unroll$);
+
+-- Has a lease of this queue expired? If none does before the next sweep, the lowest bit of the sweep register says so from then on,
+-- and claims do not look until then: leases that begin meanwhile last a second at least. _forget_quiet clears the bit where a lease
+-- gets an earlier end. Its lock, and the register as it was before we looked, tell that nobody has done so meanwhile.
+create or replace function penstock._any_lease_ends(queue_id integer, started timestamptz, notes boolean) returns boolean language plpgsql as $$
+#variable_conflict use_column
+declare
+  after    constant timestamptz := to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6');
+  register regclass;
+  sweep_us bigint;
+  sweep_at timestamptz;
+begin
+  if notes then
+    select q.sweep_register, pg_sequence_last_value(q.sweep_register) into register, sweep_us from penstock.queue q where q.id = _any_lease_ends.queue_id;
+    sweep_at := to_timestamp(sweep_us::float8 / float8 '1e6');
+    if sweep_at between started and started + interval '100 milliseconds'
+       and not penstock._any_expired(_any_lease_ends.queue_id, after, sweep_at, sweep_at) then
+      perform case when pg_try_advisory_lock(1885695610, queue_id) and pg_advisory_unlock(1885695610, queue_id)
+                        and pg_sequence_last_value(register) = sweep_us then setval(register, sweep_us | bigint '1') end;
+      return false;
+    end if;
+  end if;
+  return penstock._any_expired(_any_lease_ends.queue_id, after, started, started);
+end $$;
+
+-- A lease of this queue ends so soon that the next claims have to look for it. Lock until the commit is visible: (1885695610, queue),
+-- shared, for which nobody waits.
+create or replace function penstock._forget_quiet(queue_id integer, until timestamptz) returns void language plpgsql as $$
+begin
+  if until < clock_timestamp() + interval '1 second' then
+    perform pg_advisory_xact_lock_shared(1885695610, queue_id);
+    perform setval(q.sweep_register, 0) from penstock.queue q where q.id = _forget_quiet.queue_id;
+  end if;
+end $$;
 
 -- Is anything due, or has any lease expired? As _run_timers looks for it. Uses scheduled_due.
 create or replace function penstock._timers_due() returns boolean language plpgsql

@@ -79,7 +79,7 @@ begin
     when 'put' then perform penstock._commit_put(new.queue_id, new.priority, new.position);
     when 'join' then perform penstock._commit_joins(new.position);
     when 'end group' then perform penstock._issue_ticket(new.queue_id, new.group_key, new.position, at_commit => true);
-    when 'leased' then perform penstock._commit_timers();
+    when 'leased' then perform penstock._commit_timers(new.queue_id);
     when 'scheduled' then
       perform penstock._commit_timers();
       perform penstock._wake_waiters(q, to_timestamp(new.position / 1e6)) from penstock.queue q where q.id = new.queue_id;
@@ -123,7 +123,7 @@ end $$;
 
 -- Messages were scheduled, or leased. If the transaction was open for long, the timers' floors are lowered to when it
 -- began: everything it has written is due later than that. Lock until the commit is visible: (1885695609, 0), shared.
-create or replace function penstock._commit_timers() returns void language plpgsql as $$
+create or replace function penstock._commit_timers(queue_id integer default null) returns void language plpgsql as $$
 declare
   began_us constant bigint := date_part('epoch', transaction_timestamp()) * 1e6;
 begin
@@ -133,6 +133,7 @@ begin
       setval('penstock.due_floor', least(pg_sequence_last_value('penstock.due_floor'), began_us)),
       setval('penstock.lease_floor', least(pg_sequence_last_value('penstock.lease_floor'), began_us)),
       pg_advisory_unlock(1885695609, 1);
+    perform penstock._forget_quiet(_commit_timers.queue_id, '-infinity');
   end if;
 end $$;
 

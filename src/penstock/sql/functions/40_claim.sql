@@ -34,6 +34,8 @@ declare
   number      bigint;  -- the claim's, if its messages move, and 16 more if the queue keeps history; else what they are held by
   tends       boolean; -- not the first claim of this session
   due         boolean;
+  quiet       boolean; -- no lease expires before the next sweep: see _any_lease_ends
+  empty       boolean; -- nothing was enqueued since the floor rose past everything
   places      tid[];   -- what _pick has locked, for a claim that is not alone in its transaction
   tokens_from bigint;
   n           integer;
@@ -41,23 +43,26 @@ declare
 begin
   -- The short way, for a queue with one priority and nothing special about it: one look at the queue and its registers,
   -- and one statement that takes the messages and hands them out.
-  -- The first claim of a session leaves upkeep to the others, unless it is overdue by a second: to plan the statements of
-  -- upkeep takes longer than the claim.
+  -- The first claim of a session leaves upkeep to others, because planning its statements takes longer than the claim. If
+  -- upkeep is overdue by a second, one first claim in 16 does it. If it is overdue by ten seconds, every claim does.
   select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), (pg_sequence_last_value('penstock.ring') % bigint '10')::integer,
     started + interval '1 second' * coalesce(claim.lease_seconds, q.lease_seconds)::float8,
     case when moves then (nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32 else bigint '0' end + case when q.keep_history > 0 then 16 else 0 end,
     current_setting('penstock.alone', true) = 'on',
     -- Due, or further ahead than it is ever set: then the clock was put back.
     abs(date_part('epoch', started) * float8 '1e6' + float8 '5e5' - pg_sequence_last_value(q.sweep_register)::float8)
-      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' else float8 '1.5e6' end,
-    case when current_setting('penstock.tends', true) = 'on' then true else set_config('penstock.tends', 'on', false) is null end
-  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends
+      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' when random() < float8 '0.0625' then float8 '1.5e6' else float8 '1.05e7' end,
+    case when current_setting('penstock.tends', true) = 'on' then true else set_config('penstock.tends', 'on', false) is null end,
+    pg_sequence_last_value(q.sweep_register) & bigint '1' = bigint '1', pg_sequence_last_value(q.floors[1]) > pg_sequence_last_value('penstock.position')
+  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '512' and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
   if found then
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
       lane_floor := (select pg_sequence_last_value(q.floors[1]) from penstock.queue q where q.id = lane_queue);
+      quiet := false;
+      empty := false;
     end if;
     -- A floor in the current segment's share of positions spares the look into older ones: beside a queue with a backlog
     -- in all eight, that would be most of the cost.
@@ -70,6 +75,7 @@ begin
       tokens_from := penstock._held_from(penstock._hold_mark(number));
     end if;
     loop
+      exit when empty;
       if moves then
       --[ slot
       if alone is not true then
@@ -125,7 +131,7 @@ begin
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds' then
-        perform penstock._announce('leased', 'leased', null);
+        perform penstock._announce('leased ' || lane_queue, 'leased', lane_queue);
       end if;
       if n = count then
         return;
@@ -143,8 +149,13 @@ begin
     if has_some and not due then
       return;
     end if;
+    -- Most polls of an empty queue end here: no lease expires before the next sweep, nothing is scheduled, and this transaction
+    -- has enqueued nothing that only it can see.
+    if quiet and coalesce(current_setting('penstock.announced', true), '') = '' and pg_relation_size('penstock.scheduled', 'main') = bigint '0' then
+      return;
+    end if;
     -- The queue may have got its first group, time to live or second priority since we looked at it.
-    if not penstock._look_again(lane_queue, count, has_some, tends)
+    if not penstock._look_again(lane_queue, count, has_some, tends, quiet)
        and exists (select from penstock.queue q where q.id = lane_queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '512') then
       return;
     end if;

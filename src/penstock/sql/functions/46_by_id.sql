@@ -39,6 +39,7 @@ begin
       and (of_attempt is null or l.attempt = of_attempt);
     --]
     if found then
+      perform penstock._forget_quiet(_amend_by_id.queue_id, until);
       return true;
     end if;
   end loop;
@@ -54,6 +55,7 @@ declare
 begin
   --[ slot
   update penstock.leased_{slot} l set lease_until = until, worker = _amend_claim.worker where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until) from (select l.queue_id from penstock.leased_{slot} l where l.token = _amend_claim.token limit 1) l;
   --]
 end $$;
 
