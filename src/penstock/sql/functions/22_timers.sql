@@ -112,11 +112,15 @@ begin
   end if;
 end $$;
 
--- The upkeep itself, at the commit of a claim. An error here must not undo the claim.
+-- The upkeep itself, at the commit of a claim. An error here must not undo the claim. An old snapshot is left alone: it may not
+-- change what others have changed since.
 create or replace function penstock._commit_upkeep() returns void language plpgsql as $$
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    return;
+  end if;
   perform penstock._redate();
   perform penstock._run_timers(null, 500);
   perform penstock._tend_ring();
