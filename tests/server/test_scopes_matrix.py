@@ -260,6 +260,27 @@ def test_an_admin_sees_internal_queues_by_name(world: World, route: str) -> None
     assert world.send(route, example, ("read", "operate")).status_code == 403
 
 
+OWN_PAGES = [path for path in PAGES if "{" not in path and path != "/system"]
+# They may be called with a scope for one queue and name none. All of them only read, and the tests
+# above see that nothing of other queues is in their answers.
+READS_WITHOUT_A_QUEUE = {
+    *(f"GET /api/{name}" for name in ("messages", "topic-configs", "stats", "schedules")),
+    *("GET /api/admin/activity", "GET /metrics", "GET /managed-services/{service}/queues"),
+    *(f"GET {path}" for path in OWN_PAGES),
+    *(f"GET {json_path(path)}" for path in OWN_PAGES),
+    *(f"VERB {name}" for name in ("queues", "workers", "schedules", "next_fires")),
+}
+
+
+def test_whatever_names_no_queue_needs_all_of_them_or_reads_the_callers() -> None:
+    """What is declared here once more: a wrong declaration would be tested as it stands."""
+    needs = {route: need_of(route) for route in PROTECTED}
+    without = {r for r, need in needs.items() if need.scope and need.target in ("own", "none")}
+    assert without == READS_WITHOUT_A_QUEUE
+    any_key = {r for r, need in needs.items() if need.scope is None}
+    assert any_key == {"POST /api/verbs", "VERB schema_version"}
+
+
 def test_every_route_and_verb_is_declared_and_has_an_example() -> None:
     known = {*scenes.ROUTES, *(f"VERB {name}" for name in scenes.VERBS)}
     known |= {f"{method} {path}" for path in scenes.ACTS for method in ("GET", "POST")}
