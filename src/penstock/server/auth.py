@@ -74,6 +74,17 @@ class Principal:
             raise self._denied("admin", "all queues, which internal queues need", queue)
         raise self._denied(scope, None if queue is None else f"queue {queue!r}", queue)
 
+    def require_of(self, what: str, scope: Scope, queue: str) -> None:
+        """The same for something in a queue that the caller did not name, such as `message 5`.
+
+        The refusal does not name the queue either: ids can be guessed, one after the other.
+        """
+        if self.may(scope, queue):
+            return
+        if self.unlimited(scope):
+            raise self._denied("admin", "all queues, which internal queues need", None)
+        raise self._denied(scope, f"the queue of {what}", None)
+
     def require_all(self, scope: Scope) -> None:
         """PermissionDeniedError unless this scope was granted for all queues."""
         if not self.unlimited(scope):

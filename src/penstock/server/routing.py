@@ -109,6 +109,9 @@ class Call:
     def require(self, scope: Scope, queue: str) -> None:
         self.principal.require(scope, queue)
 
+    def require_of(self, what: str, scope: Scope, queue: str) -> None:
+        self.principal.require_of(what, scope, queue)
+
 
 class Soon(NamedTuple):
     """A request under way without a task: what it waits for, and what to answer with then."""
