@@ -127,9 +127,19 @@ class Failures:
         if len(lately) >= self._most:
             return int(lately[0] + FAILURES_SECONDS - now) + 1
         if len(self._times) >= _REMEMBERED:
-            self._times = {w: t for w, t in self._times.items() if t[-1] > now - FAILURES_SECONDS}
+            self._forget(now)
         self._times[who] = [*lately, now]
         return 0
+
+    def _forget(self, now: float) -> None:
+        """Those of more than a minute ago; and half of the others, if there are that many.
+
+        An IPv6 network has addresses without end: they must not fill the memory.
+        """
+        recent = [(w, t) for w, t in self._times.items() if t[-1] > now - FAILURES_SECONDS]
+        if len(recent) >= _REMEMBERED:
+            recent = sorted(recent, key=lambda each: each[1][-1])[_REMEMBERED // 2 :]
+        self._times = dict(recent)
 
 
 class Authenticator:
