@@ -83,7 +83,8 @@ class Acker:
 
     async def _send(self, verdicts: list[Verdict]) -> None:
         for verb, chosen in _by_verb(verdicts).items():
-            await self._settle(verb, chosen)
+            for distinct in _distinct(chosen):
+                await self._settle(verb, distinct)
 
     async def _settle(self, verb: str, verdicts: list[Verdict]) -> None:
         """Until it is done, or the leases are over: the database may be away for a while."""
@@ -125,6 +126,25 @@ def _by_verb(verdicts: list[Verdict]) -> dict[str, list[Verdict]]:
         verb = "ack" if outcome is None else outcome.verb
         found.setdefault(verb, []).append(verdict)
     return found
+
+
+def _distinct(verdicts: list[Verdict]) -> list[list[Verdict]]:
+    """Batches in which no message comes twice, because the answer to a batch names messages.
+
+    A message comes twice if its lease expired and this worker claimed it again.
+    """
+    if len({delivery.id for delivery, _ in verdicts}) == len(verdicts):
+        return [verdicts]
+    batches: list[dict[int, Verdict]] = []
+    for verdict in verdicts:
+        id = verdict[0].id
+        for batch in batches:
+            if id not in batch:
+                batch[id] = verdict
+                break
+        else:
+            batches.append({id: verdict})
+    return [list(batch.values()) for batch in batches]
 
 
 def _still_held(verdicts: list[Verdict]) -> list[Verdict]:
