@@ -19,6 +19,7 @@ from .arena import Arena, Scenario, Times
 from .crew import faketime_library
 from .scenarios import SCENARIOS
 from .server import program_of
+from .versions import default_revision
 
 LONG = Times(rate=800, warm=5, window=20, fault=10, recover=180)
 SHORT = Times(rate=200, warm=1, window=2, fault=2, recover=60)
@@ -29,8 +30,9 @@ IN_SHORT = [
     "backends_terminated",
     "horizon_pinned_by_xid",
     "clocks_wrong",
+    "schema_upgraded",
 ]
-FAULTS = ("lost", "stale_settles", "ghosts", "order_violations")
+FAULTS = ("lost", "stale_settles", "ghosts", "order_violations", "errors")
 SUMMED = ("messages", "committed", "unknown", "acked", "runs", "repeated", *FAULTS)
 
 
@@ -39,7 +41,9 @@ def main() -> int:
     _check_programs(options)
     chosen = options.scenario or (IN_SHORT if options.short else None)
     scenarios = [each for each in SCENARIOS if chosen is None or each.name in chosen]
-    with Arena(_times(options), direct=options.direct, keep=options.keep) as arena:
+    revision = options.revision or default_revision()
+    arena = Arena(_times(options), direct=options.direct, keep=options.keep, revision=revision)
+    with arena:
         report = _about(arena)
         rounds: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         while True:
@@ -69,6 +73,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, help="messages offered a second")
     parser.add_argument("--window", type=float, help="seconds that the pace is measured for")
     parser.add_argument("--direct", action="store_true", help="without pgbouncer, with wake-ups")
+    parser.add_argument(
+        "--from",
+        dest="revision",
+        metavar="REVISION",
+        help="the version that schema_upgraded upgrades, else the commit before",
+    )
     parser.add_argument("--json", type=Path, help="write what was seen to this file")
     parser.add_argument("--keep", type=Path, help="keep the journals in this directory")
     return parser.parse_args()

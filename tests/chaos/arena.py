@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import psycopg
 
 from .checker import Checker
-from .crew import GRACE_SECONDS, Producers, Proxy, Workers
+from .crew import GRACE_SECONDS, ROOT, Producers, Proxy, Workers
 from .history import count
 from .server import Pooler, Server, wait_for
+from .versions import unpack
 
 SETTINGS: dict[str, Any] = {
     "lease_seconds": 3,
@@ -111,6 +112,8 @@ class Scenario:
     # What the wall clocks of the workers say: one after the other.
     clocks: Sequence[str | None] = (None,)
     through_proxy: bool = False
+    # Workers and producers are those of the version before.
+    previous: bool = False
 
 
 class Arena:
@@ -119,8 +122,15 @@ class Arena:
     `direct` leaves the pooler out: then workers listen for wake-ups.
     """
 
-    def __init__(self, times: Times, *, direct: bool = False, keep: Path | None = None) -> None:
-        self.times, self.direct, self.keep = times, direct, keep
+    def __init__(
+        self,
+        times: Times,
+        *,
+        direct: bool = False,
+        keep: Path | None = None,
+        revision: str | None = None,
+    ) -> None:
+        self.times, self.direct, self.keep, self.revision = times, direct, keep, revision
         self.producers_made = 0
         self._stack = ExitStack()
 
@@ -153,7 +163,10 @@ class Arena:
         try:
             with self._run(scenario, place) as run:
                 pair = self._stages(scenario, run, place)
-            return self._judge(place, scenario.name, pair) | run.notes
+            answer = self._judge(place, scenario.name, pair) | run.notes
+            if scenario.previous:  # whose producers must not have met an error either
+                answer["errors"] += answer["unknown"]
+            return answer
         finally:
             if self.keep is not None:
                 shutil.copytree(place, self.keep / scenario.name, dirs_exist_ok=True)
@@ -174,11 +187,13 @@ class Arena:
         with ExitStack() as stack:
             proxy = stack.enter_context(Proxy(self.port)) if scenario.through_proxy else None
             port = proxy.port if proxy else self.port
+            root = unpack(self.revision, place / "previous") if scenario.previous else ROOT
             workers = Workers(
                 self._command(self.server.dsn(port)),
                 {"CHAOS_QUEUE": scenario.name, "CHAOS_PLACE": str(place)},
                 place,
                 scenario.clocks,
+                root,
             )
             stack.callback(workers.stop)
             producers = Producers(
@@ -187,14 +202,15 @@ class Arena:
                 place,
                 self.times.rate,
                 self.producers_made,
+                root,
             )
             self.producers_made += len(producers.processes)
             stack.callback(producers.stop)
             yield Run(self.server, self.times, scenario.name, place, workers, producers, proxy)
 
     def _command(self, dsn: str) -> list[str]:
-        program = str(Path(sys.executable).with_name("penstock"))
-        command = [program, "worker", "tests.chaos.consumer:app", "--dsn", dsn]
+        command = [sys.executable, "-m", "penstock.cli", "worker", "tests.chaos.consumer:app"]
+        command += ["--dsn", dsn]
         command += ["--concurrency", "20", "--grace", f"{GRACE_SECONDS}s"]
         return command if self.direct else [*command, "--no-wake-ups"]
 
@@ -211,6 +227,7 @@ class Arena:
         before, after = (window.rate(checker.acks) for window in pair)
         return {
             **verdict.counts(),
+            "errors": 0,
             "recovery_ratio": round(after / before, 4) if before else None,
             "rate_before": round(before, 1),
             "rate_after": round(after, 1),

@@ -22,6 +22,11 @@ WORKERS = 2
 PRODUCERS = 2
 
 
+def of_version(root: Path) -> dict[str, str]:
+    """Has a process that runs in this directory import the package from there."""
+    return {"PYTHONPATH": str(root / "src")}
+
+
 class Workers:
     """Processes of `penstock worker`, kept up until `stop`."""
 
@@ -31,10 +36,12 @@ class Workers:
         environment: dict[str, str],
         place: Path,
         clocks: Sequence[str | None],
+        root: Path = ROOT,
     ) -> None:
         self._command = list(command)
-        self._environment = {**os.environ, **environment}
-        self._log = place / "workers.log"
+        self._root = root
+        self._environment = {**os.environ, **environment, **of_version(root)}
+        self.log = place / "workers.log"
         self._clocks = [clocks[n % len(clocks)] for n in range(WORKERS)]
         self._stopping = threading.Event()
         self.processes = [self._start(clock) for clock in self._clocks]
@@ -43,9 +50,9 @@ class Workers:
 
     def _start(self, clock: str | None) -> subprocess.Popen[bytes]:
         environment = self._environment | (faked(clock) if clock else {})
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             return subprocess.Popen(
-                self._command, cwd=ROOT, env=environment, stdout=log, stderr=log
+                self._command, cwd=self._root, env=environment, stdout=log, stderr=log
             )
 
     def _supervise(self) -> None:
@@ -92,14 +99,17 @@ def faked(clock: str) -> dict[str, str]:
 class Producers:
     """Offer a load together; `offer` changes it."""
 
-    def __init__(self, dsn: str, queue: str, place: Path, rate: float, made: int) -> None:
+    def __init__(
+        self, dsn: str, queue: str, place: Path, rate: float, made: int, root: Path = ROOT
+    ) -> None:
         self.processes = [
             subprocess.Popen(
                 [
                     *(sys.executable, "-m", "tests.chaos.producer", dsn, queue, str(place)),
                     *(str(made + number + 1), str(rate / PRODUCERS)),
                 ],
-                cwd=ROOT,
+                cwd=root,
+                env={**os.environ, **of_version(root)},
                 stdin=subprocess.PIPE,
                 text=True,
             )

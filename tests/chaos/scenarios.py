@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import psycopg
 from .arena import SETTINGS, Pair, Run, Scenario
 from .history import count
 from .server import held
+from .versions import upgrade
 
 Fault: TypeAlias = Callable[[Run], AbstractContextManager[None]]
 
@@ -221,6 +223,34 @@ def nothing(run: Run) -> Iterator[None]:
     yield
 
 
+def schema_upgraded(run: Run) -> Pair:
+    """`migrate up` replaces every function, again and again, under the version before.
+
+    Nobody may notice: an error that a worker logs or a producer gets counts as a fault.
+    """
+    before = run.window()
+    upgrades = 0
+    until = time.monotonic() + run.times.fault
+    while upgrades == 0 or time.monotonic() < until:
+        with run.server.connect() as connection:
+            upgrade(connection)
+        upgrades += 1
+    run.notes["upgrades"] = upgrades
+    run.notes["recovery_seconds"] = run.recover()
+    pair = Pair(before, run.window())
+    run.notes["errors"] = _complaints(run)
+    return pair
+
+
+def _complaints(run: Run) -> int:
+    """Errors that workers have logged, except those that their handlers raise."""
+    logged = run.workers.log.read_text("utf-8")
+    return sum(
+        re.search(r"\b(WARNING|ERROR|CRITICAL)\b", line) is not None and "as it happens" not in line
+        for line in logged.splitlines()
+    )
+
+
 SCENARIOS = [
     Scenario("worker_killed_once", after(worker_killed_once)),
     Scenario("workers_killed", after(workers_killed)),
@@ -238,4 +268,5 @@ SCENARIOS = [
     Scenario("lines_silent", after(idle_in_silence), through_proxy=True),
     Scenario("network_deaf", after(deaf), through_proxy=True),
     Scenario("clocks_wrong", during(nothing), clocks=("+1h", "-1h")),
+    Scenario("schema_upgraded", schema_upgraded, previous=True),
 ]

@@ -1,0 +1,83 @@
+"""The version before this one, whose workers and producers run while the schema is upgraded."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+from penstock.migrations import Migrator
+
+ROOT = Path(__file__).parents[2]
+MIGRATIONS = "src/penstock/sql/migrations"
+_texts = count(1)
+
+
+def default_revision() -> str | None:
+    """The commit before the checked-out one, if this version can upgrade its schema.
+
+    None stands for the checked-out files. They are what is left where there is no history, or where
+    the migrations of the commit before are not the first of ours.
+    """
+    before = _git("ls-tree", "HEAD~1", f"{MIGRATIONS}/")
+    if before is None:
+        return None
+    known = [line.split()[2:] for line in before.decode().splitlines()]
+    ours = sorted((ROOT / MIGRATIONS).glob("*.sql"))
+    if len(known) > len(ours):
+        return None
+    for (blob, name), file in zip(known, ours, strict=False):
+        written = _git("hash-object", str(file))
+        if (
+            name != f"{MIGRATIONS}/{file.name}"
+            or written is None
+            or written.decode().strip() != blob
+        ):
+            return None
+    return "HEAD~1"
+
+
+def unpack(revision: str | None, place: Path) -> Path:
+    """The package and this suite as they were at a revision; a directory to run them in."""
+    if revision is None:
+        return ROOT
+    archive = _git("archive", revision, "src", "tests/chaos")
+    if archive is None:
+        raise SystemExit(f"--from {revision}: git has no such revision with src and tests/chaos")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(place, filter="data")
+    return place
+
+
+def upgrade(connection: psycopg.Connection[object]) -> None:
+    """Runs `migrate up` with functions whose text has changed, so that all of them are replaced."""
+    with _changed() as directory:
+        Migrator(connection, directory).up()
+
+
+@contextmanager
+def _changed() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="upgrade-") as place:
+        directory = Path(place) / "sql"
+        shutil.copytree(str(files("penstock") / "sql"), directory)
+        with (directory / "generated" / "functions.sql").open("a", encoding="utf-8") as file:
+            file.write(f"\n-- Upgrade {next(_texts)}.\n")
+        yield directory
+
+
+def _git(*arguments: str) -> bytes | None:
+    """What git printed; None where it failed or is not installed."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout if done.returncode == 0 else None
