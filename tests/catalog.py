@@ -22,14 +22,14 @@ _QUERIES = {
         from pg_class c left join pg_class t on t.oid = c.reltoastrelid
         where c.relnamespace = any (%(schemas)s::regnamespace[])""",
     "columns": """
-        select a.attrelid::regclass || '.' || a.attname, concat_ws(' ', a.attnum,
-          format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
+        select a.attrelid::regclass || '.' || a.attname, concat_ws(' ',
+          row_number() over (partition by a.attrelid order by a.attnum), format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
           a.attstorage, a.attcollation::regcollation, a.attacl, a.attoptions,
           pg_get_expr(d.adbin, d.adrelid), col_description(a.attrelid, a.attnum))
         from pg_attribute a join pg_class c on c.oid = a.attrelid
         left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
         where c.relnamespace = any (%(schemas)s::regnamespace[]) and c.relkind in ('r', 'p', 'c')
-          and a.attnum > 0""",
+          and a.attnum > 0 and not a.attisdropped""",
     "constraints": """
         select c.conrelid::regclass || ' ' || c.conname,
           concat_ws(' ', pg_get_constraintdef(c.oid), c.convalidated, obj_description(c.oid))
@@ -42,7 +42,8 @@ _QUERIES = {
     "sequences": """
         select s.seqrelid::regclass::text, concat_ws(' ', s.seqtypid::regtype, s.seqstart, s.seqmin,
           s.seqmax, s.seqincrement, s.seqcycle, s.seqcache, pg_sequence_last_value(s.seqrelid),
-          (select d.refobjid::regclass || '.' || d.refobjsubid from pg_depend d
+          (select a.attrelid::regclass || '.' || a.attname from pg_depend d join pg_attribute a
+             on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
            where d.objid = s.seqrelid and d.deptype in ('a', 'i')))
         from pg_sequence s join pg_class c on c.oid = s.seqrelid
         where c.relnamespace = any (%(schemas)s::regnamespace[])""",
@@ -60,7 +61,10 @@ _QUERIES = {
 
 
 def describe(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Every table, column, constraint, index, sequence, trigger and type of ours, by name."""
+    """Every table, column, constraint, index, sequence, trigger and type of ours, by name.
+
+    The order of columns counts, but not the gaps that dropped columns leave.
+    """
     with connection.transaction(force_rollback=True):
         connection.execute("set local search_path = pg_catalog")
         return {

@@ -24,6 +24,8 @@ begin
     execute 'update penstock.grant_' || slot || ' set lease_until = $1, ' || held_as
       using penstock._hold_until(step << 11);
   end loop;
+  -- Claims look for expired leases again.
+  perform setval(q.sweep_register, 0) from penstock.queue q;
 end $$
 """
 """Lets every lease run out, as if the time had passed."""

@@ -83,6 +83,15 @@ def test_the_comparison_notices(
     assert any(line.startswith(object) for line in found), found
 
 
+def test_a_column_that_was_dropped_again_leaves_no_difference(
+    by_schema: psycopg.Connection[Any],
+) -> None:
+    before = describe(by_schema)
+    by_schema.execute("alter table penstock.dead add column extra integer")
+    by_schema.execute("alter table penstock.dead drop column extra")
+    assert differences(before, describe(by_schema)) == []
+
+
 def test_the_functions_leave_the_tables_as_they_are(
     by_migrations: psycopg.Connection[Any], make_database: Callable[[str], str], connect: Connect
 ) -> None:

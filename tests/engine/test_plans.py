@@ -33,7 +33,8 @@ class Reads:
         connection.execute(
             """select setval('penstock.tick_at', x.soon), setval('penstock.sweep_1', x.soon),
                       setval('penstock.rescan_1', x.soon)
-               from (select (extract(epoch from now()) * 1e6)::bigint + 900000) x (soon)"""
+               from (select (extract(epoch from now()) * 1e6)::bigint + 900000 & ~1::bigint
+                    ) x (soon)"""
         )
         with connection.transaction():
             before = {row[0]: row[1:] for row in connection.execute(TABLES)}

@@ -114,6 +114,7 @@ def test_a_burst_gives_its_space_back_though_few_messages_follow(
 
     def small_again() -> bool:
         engine.value("select setval('penstock.tick_at', 0) + setval('penstock.ring_check_at', 0)")
+        engine.value("select setval('penstock.ring_turned_at', 0)")  # as if it were long ago
         engine.pass_a_second()
         engine.claim("work")
         return bool(engine.bytes() < 2**22)

@@ -48,11 +48,14 @@ class Caller:
         self.do(RUN_OUT)
 
     def stop_clocks(self) -> None:
-        """No upkeep in passing for the next moments: registers further ahead count as unset."""
+        """No upkeep in passing for the next moments: registers further ahead count as unset.
+
+        The lowest bit of a sweep register is 0: claims look for expired leases.
+        """
         self.do(
             "select setval('penstock.tick_at', soon), setval(sweep_register, soon)"
             " from penstock.queue,"
-            " (select (extract(epoch from now()) * 1e6)::bigint + 900000 as soon) x"
+            " (select (extract(epoch from now()) * 1e6)::bigint + 900000 & ~1::bigint as soon) x"
         )
 
 

@@ -72,7 +72,7 @@ end $$;
 -- done at once.
 -- from functions/background/announce.sql:23
 create or replace function penstock._announce_put(queue_id integer, priority integer, at_position bigint) returns void
-  language plpgsql as $$
+language plpgsql as $$
 declare
   lane constant text := queue_id || '/' || priority;
 begin
@@ -310,7 +310,7 @@ end $$;
 -- commit must not fail for it. Uses queue_pkey.
 -- from functions/background/commit_put.sql:6
 create or replace function penstock._commit_put(queue_id integer, priority integer, at_position bigint) returns void
-  language plpgsql
+language plpgsql
 set lock_timeout = 0 as $$   -- the sweep lock is held for microseconds: a commit must not fail for it
 #variable_conflict use_column
 declare
@@ -346,7 +346,7 @@ end $$;
 -- lowered to when it began: everything it has written is due later than that.
 -- Locks: the lock of the timers, shared, until the commit is visible. Indexes: none.
 -- from functions/background/commit_timers.sql:4
-create or replace function penstock._commit_timers() returns void language plpgsql as $$
+create or replace function penstock._commit_timers(queue_id integer default null) returns void language plpgsql as $$
 declare
   began_us constant bigint := date_part('epoch', transaction_timestamp()) * 1e6;
 begin
@@ -356,6 +356,7 @@ begin
       setval('penstock.due_floor', least(pg_sequence_last_value('penstock.due_floor'), began_us)),
       setval('penstock.lease_floor', least(pg_sequence_last_value('penstock.lease_floor'), began_us)),
       pg_advisory_unlock(1885695609, 1);
+    perform penstock._forget_quiet(_commit_timers.queue_id, '-infinity');
   end if;
 end $$;
 
@@ -590,7 +591,7 @@ end $$;
 -- Locks and indexes: see the function for each kind.
 -- from functions/background/run_deferred.sql:6
 create or replace function penstock._run_deferred() returns trigger language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock._forget_announcements();
   case new.kind
@@ -598,7 +599,7 @@ begin
     when 'join' then perform penstock._commit_joins(new.position);
     when 'end group' then perform penstock._issue_group_token(new.queue_id, new.group_key, new.position,
       at_commit => true);
-    when 'leased' then perform penstock._commit_timers();
+    when 'leased' then perform penstock._commit_timers(new.queue_id);
     when 'scheduled' then
       perform penstock._commit_timers();
       perform penstock._wake_waiters(q, to_timestamp(new.position / 1e6)) from penstock.queue q
@@ -858,7 +859,7 @@ end $$;
 -- Locks: none. Indexes: none.
 -- from functions/claim/attend.sql:5
 create or replace function penstock.wake_channel(queue text) returns text language sql immutable
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
   select 'penstock:' || case when length(queue) <= 54 then queue else md5(queue) end
 $$;
 
@@ -869,7 +870,7 @@ $$;
 -- from functions/claim/attend.sql:14
 create or replace function penstock.attend(queue text, seconds integer default 10) returns double precision
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off as $$
+set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   started  timestamptz := clock_timestamp();
@@ -909,7 +910,7 @@ end $$;
 -- soon. Not for long, because then something else holds the messages back.
 -- from functions/claim/attend.sql:54
 create or replace function penstock._throttled_for(q penstock.queue, now_us bigint) returns double precision
-  language plpgsql as $$
+language plpgsql as $$
 declare
   lack constant double precision := (pg_sequence_last_value(q.throughput_register) - now_us) / 1e6
     - greatest(1, 1.05 / q.throughput_limit) + greatest(0.05, 1.0 / q.throughput_limit);
@@ -932,7 +933,7 @@ begin
   if exists (select from penstock.grouped t where t.queue_id = _any_waiting.queue_id and t.visible_at <= now_at) then
     return true;
   end if;
-  foreach slot in array penstock._used_slots() loop
+  foreach slot in array penstock._slots_by_age() loop
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -1011,7 +1012,7 @@ end $$;
 -- with SKIP LOCKED. Uses leased_N_until.
 -- from functions/claim/bury_again.sql:3
 create or replace function penstock._bury_again(queue_id integer, until timestamptz, piece integer) returns void
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
@@ -1119,9 +1120,9 @@ end $$;
 -- Locks: the rows. Uses leased_N_id.
 -- from functions/claim/by_id.sql:10
 create or replace function penstock._pull_by_id(queue_id integer, ids bigint[], of_attempt integer default null)
-  returns setof penstock.leased_0
+returns setof penstock.leased_0
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
-  set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   missing integer := cardinality(ids);
@@ -1201,7 +1202,7 @@ end $$;
 create or replace function penstock._amend_by_id(queue_id integer, id bigint, of_attempt integer, until timestamptz,
   worker text) returns boolean
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
-  set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   slot integer;
@@ -1269,6 +1270,7 @@ end if;
 end if;
 -- from functions/claim/by_id.sql:47
     if found then
+      perform penstock._forget_quiet(_amend_by_id.queue_id, until);
       return true;
     end if;
   end loop;
@@ -1276,9 +1278,9 @@ end if;
 end $$;
 
 -- Gives all leases of a token another end and another holder.
--- from functions/claim/by_id.sql:55
+-- from functions/claim/by_id.sql:56
 create or replace function penstock._amend_claim(token bigint, until timestamptz, worker text) returns void
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -1287,62 +1289,80 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:63, segment 0
+-- from functions/claim/by_id.sql:64, segment 0
   update penstock.leased_0 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_0 l where l.token = _amend_claim.token limit 1) l;
 else
--- from functions/claim/by_id.sql:63, segment 1
+-- from functions/claim/by_id.sql:64, segment 1
   update penstock.leased_1 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_1 l where l.token = _amend_claim.token limit 1) l;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:63, segment 2
+-- from functions/claim/by_id.sql:64, segment 2
   update penstock.leased_2 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_2 l where l.token = _amend_claim.token limit 1) l;
 else
--- from functions/claim/by_id.sql:63, segment 3
+-- from functions/claim/by_id.sql:64, segment 3
   update penstock.leased_3 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_3 l where l.token = _amend_claim.token limit 1) l;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:63, segment 4
+-- from functions/claim/by_id.sql:64, segment 4
   update penstock.leased_4 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_4 l where l.token = _amend_claim.token limit 1) l;
 else
--- from functions/claim/by_id.sql:63, segment 5
+-- from functions/claim/by_id.sql:64, segment 5
   update penstock.leased_5 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_5 l where l.token = _amend_claim.token limit 1) l;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:63, segment 6
+-- from functions/claim/by_id.sql:64, segment 6
   update penstock.leased_6 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_6 l where l.token = _amend_claim.token limit 1) l;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:63, segment 7
+-- from functions/claim/by_id.sql:64, segment 7
   update penstock.leased_7 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_7 l where l.token = _amend_claim.token limit 1) l;
 else
--- from functions/claim/by_id.sql:63, segment 8
+-- from functions/claim/by_id.sql:64, segment 8
   update penstock.leased_8 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_8 l where l.token = _amend_claim.token limit 1) l;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:66
+-- from functions/claim/by_id.sql:69
 end $$;
 
 -- The leases claimed by id on these messages of a queue, as _pull_by_id would take them; locked until commit.
--- from functions/claim/by_id.sql:69
+-- from functions/claim/by_id.sql:72
 create or replace function penstock._held_by_id(queue_id integer, ids bigint[]) returns setof penstock.leased_0
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
-  set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   slot integer;
@@ -1351,21 +1371,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:78, segment 0
+-- from functions/claim/by_id.sql:81, segment 0
     return query select * from penstock.leased_0 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
--- from functions/claim/by_id.sql:78, segment 1
+-- from functions/claim/by_id.sql:81, segment 1
     return query select * from penstock.leased_1 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:78, segment 2
+-- from functions/claim/by_id.sql:81, segment 2
     return query select * from penstock.leased_2 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
--- from functions/claim/by_id.sql:78, segment 3
+-- from functions/claim/by_id.sql:81, segment 3
     return query select * from penstock.leased_3 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 end if;
@@ -1373,38 +1393,38 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:78, segment 4
+-- from functions/claim/by_id.sql:81, segment 4
     return query select * from penstock.leased_4 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
--- from functions/claim/by_id.sql:78, segment 5
+-- from functions/claim/by_id.sql:81, segment 5
     return query select * from penstock.leased_5 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:78, segment 6
+-- from functions/claim/by_id.sql:81, segment 6
     return query select * from penstock.leased_6 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:78, segment 7
+-- from functions/claim/by_id.sql:81, segment 7
     return query select * from penstock.leased_7 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
--- from functions/claim/by_id.sql:78, segment 8
+-- from functions/claim/by_id.sql:81, segment 8
     return query select * from penstock.leased_8 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:81
+-- from functions/claim/by_id.sql:84
   end loop;
 end $$;
 
 -- The leases that a claim handed out under a token, in the order of their ids.
--- from functions/claim/by_id.sql:85
+-- from functions/claim/by_id.sql:88
 create or replace function penstock._leases_of(token bigint) returns setof penstock.leased_0 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -1414,53 +1434,53 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:92, segment 0
+-- from functions/claim/by_id.sql:95, segment 0
   return query select * from penstock.leased_0 l where l.token = _leases_of.token order by l.id;
 else
--- from functions/claim/by_id.sql:92, segment 1
+-- from functions/claim/by_id.sql:95, segment 1
   return query select * from penstock.leased_1 l where l.token = _leases_of.token order by l.id;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:92, segment 2
+-- from functions/claim/by_id.sql:95, segment 2
   return query select * from penstock.leased_2 l where l.token = _leases_of.token order by l.id;
 else
--- from functions/claim/by_id.sql:92, segment 3
+-- from functions/claim/by_id.sql:95, segment 3
   return query select * from penstock.leased_3 l where l.token = _leases_of.token order by l.id;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:92, segment 4
+-- from functions/claim/by_id.sql:95, segment 4
   return query select * from penstock.leased_4 l where l.token = _leases_of.token order by l.id;
 else
--- from functions/claim/by_id.sql:92, segment 5
+-- from functions/claim/by_id.sql:95, segment 5
   return query select * from penstock.leased_5 l where l.token = _leases_of.token order by l.id;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:92, segment 6
+-- from functions/claim/by_id.sql:95, segment 6
   return query select * from penstock.leased_6 l where l.token = _leases_of.token order by l.id;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:92, segment 7
+-- from functions/claim/by_id.sql:95, segment 7
   return query select * from penstock.leased_7 l where l.token = _leases_of.token order by l.id;
 else
--- from functions/claim/by_id.sql:92, segment 8
+-- from functions/claim/by_id.sql:95, segment 8
   return query select * from penstock.leased_8 l where l.token = _leases_of.token order by l.id;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:94
+-- from functions/claim/by_id.sql:97
 end $$;
 
 -- Puts messages that this transaction has claimed back to where they were, with or without counting the attempt. Their
 -- positions in the lane are still free: no floor passes a message whose claim has not been committed.
--- from functions/claim/by_id.sql:98
+-- from functions/claim/by_id.sql:101
 create or replace function penstock._unclaim(token bigint, ids bigint[], counted boolean default false) returns void
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -1470,7 +1490,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:107, segment 0
+-- from functions/claim/by_id.sql:110, segment 0
   for l in delete from penstock.leased_0 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1486,7 +1506,7 @@ if slot <= 0 then
     g.payload, g.payload_bytes, g.last_error
   from gone g;
 else
--- from functions/claim/by_id.sql:107, segment 1
+-- from functions/claim/by_id.sql:110, segment 1
   for l in delete from penstock.leased_1 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1504,7 +1524,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:107, segment 2
+-- from functions/claim/by_id.sql:110, segment 2
   for l in delete from penstock.leased_2 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1520,7 +1540,7 @@ if slot <= 2 then
     g.payload, g.payload_bytes, g.last_error
   from gone g;
 else
--- from functions/claim/by_id.sql:107, segment 3
+-- from functions/claim/by_id.sql:110, segment 3
   for l in delete from penstock.leased_3 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1540,7 +1560,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:107, segment 4
+-- from functions/claim/by_id.sql:110, segment 4
   for l in delete from penstock.leased_4 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1556,7 +1576,7 @@ if slot <= 4 then
     g.payload, g.payload_bytes, g.last_error
   from gone g;
 else
--- from functions/claim/by_id.sql:107, segment 5
+-- from functions/claim/by_id.sql:110, segment 5
   for l in delete from penstock.leased_5 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1574,7 +1594,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:107, segment 6
+-- from functions/claim/by_id.sql:110, segment 6
   for l in delete from penstock.leased_6 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1591,7 +1611,7 @@ if slot <= 6 then
   from gone g;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:107, segment 7
+-- from functions/claim/by_id.sql:110, segment 7
   for l in delete from penstock.leased_7 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1607,7 +1627,7 @@ if slot <= 7 then
     g.payload, g.payload_bytes, g.last_error
   from gone g;
 else
--- from functions/claim/by_id.sql:107, segment 8
+-- from functions/claim/by_id.sql:110, segment 8
   for l in delete from penstock.leased_8 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1626,15 +1646,15 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:122
+-- from functions/claim/by_id.sql:125
 end $$;
 
 -- Takes a waiting message of a queue. Returns nothing if it does not exist or another transaction has locked it.
 -- Messages of groups are not taken, because that would break their order. Uses lane_N_order, scheduled_id and
 -- lane_N_back.
--- from functions/claim/by_id.sql:127
+-- from functions/claim/by_id.sql:130
 create or replace function penstock._pull_waiting(queue_id integer, id bigint, of_attempt integer default null)
-  returns penstock.envelope language plpgsql
+returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
@@ -1654,7 +1674,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:149, segment 0
+-- from functions/claim/by_id.sql:152, segment 0
   delete from penstock.lane_0 where ctid = any (array(
     select r.ctid from penstock.lane_0 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -1666,7 +1686,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:149, segment 1
+-- from functions/claim/by_id.sql:152, segment 1
   delete from penstock.lane_1 where ctid = any (array(
     select r.ctid from penstock.lane_1 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -1678,7 +1698,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:149, segment 2
+-- from functions/claim/by_id.sql:152, segment 2
   delete from penstock.lane_2 where ctid = any (array(
     select r.ctid from penstock.lane_2 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -1690,7 +1710,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:149, segment 3
+-- from functions/claim/by_id.sql:152, segment 3
   delete from penstock.lane_3 where ctid = any (array(
     select r.ctid from penstock.lane_3 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -1702,7 +1722,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:149, segment 4
+-- from functions/claim/by_id.sql:152, segment 4
   delete from penstock.lane_4 where ctid = any (array(
     select r.ctid from penstock.lane_4 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -1714,7 +1734,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:149, segment 5
+-- from functions/claim/by_id.sql:152, segment 5
   delete from penstock.lane_5 where ctid = any (array(
     select r.ctid from penstock.lane_5 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -1726,7 +1746,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:149, segment 6
+-- from functions/claim/by_id.sql:152, segment 6
   delete from penstock.lane_6 where ctid = any (array(
     select r.ctid from penstock.lane_6 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -1738,7 +1758,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:149, segment 7
+-- from functions/claim/by_id.sql:152, segment 7
   delete from penstock.lane_7 where ctid = any (array(
     select r.ctid from penstock.lane_7 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -1750,7 +1770,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:149, segment 8
+-- from functions/claim/by_id.sql:152, segment 8
   delete from penstock.lane_8 where ctid = any (array(
     select r.ctid from penstock.lane_8 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -1762,14 +1782,14 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:161
+-- from functions/claim/by_id.sql:164
   return null;
 end $$;
 
 -- Takes a ready message that never came back: its position is its id. Uses lane_N_order.
--- from functions/claim/by_id.sql:165
+-- from functions/claim/by_id.sql:168
 create or replace function penstock._pull_fresh(queue_id integer, id bigint, of_attempt integer)
-  returns penstock.envelope language plpgsql
+returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
@@ -1782,7 +1802,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:177, segment 0
+-- from functions/claim/by_id.sql:180, segment 0
     delete from penstock.lane_0 where ctid = any (array(
       select r.ctid from penstock.lane_0 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -1792,7 +1812,7 @@ if slot <= 0 then
       max_attempts, body_slot, worker, key,
       group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:177, segment 1
+-- from functions/claim/by_id.sql:180, segment 1
     delete from penstock.lane_1 where ctid = any (array(
       select r.ctid from penstock.lane_1 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -1804,7 +1824,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:177, segment 2
+-- from functions/claim/by_id.sql:180, segment 2
     delete from penstock.lane_2 where ctid = any (array(
       select r.ctid from penstock.lane_2 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -1814,7 +1834,7 @@ if slot <= 2 then
       max_attempts, body_slot, worker, key,
       group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:177, segment 3
+-- from functions/claim/by_id.sql:180, segment 3
     delete from penstock.lane_3 where ctid = any (array(
       select r.ctid from penstock.lane_3 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -1828,7 +1848,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:177, segment 4
+-- from functions/claim/by_id.sql:180, segment 4
     delete from penstock.lane_4 where ctid = any (array(
       select r.ctid from penstock.lane_4 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -1838,7 +1858,7 @@ if slot <= 4 then
       max_attempts, body_slot, worker, key,
       group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:177, segment 5
+-- from functions/claim/by_id.sql:180, segment 5
     delete from penstock.lane_5 where ctid = any (array(
       select r.ctid from penstock.lane_5 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -1850,7 +1870,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:177, segment 6
+-- from functions/claim/by_id.sql:180, segment 6
     delete from penstock.lane_6 where ctid = any (array(
       select r.ctid from penstock.lane_6 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -1861,7 +1881,7 @@ if slot <= 6 then
       group_key, headers, payload, payload_bytes, last_error into m;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:177, segment 7
+-- from functions/claim/by_id.sql:180, segment 7
     delete from penstock.lane_7 where ctid = any (array(
       select r.ctid from penstock.lane_7 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -1871,7 +1891,7 @@ if slot <= 7 then
       max_attempts, body_slot, worker, key,
       group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:177, segment 8
+-- from functions/claim/by_id.sql:180, segment 8
     delete from penstock.lane_8 where ctid = any (array(
       select r.ctid from penstock.lane_8 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -1884,16 +1904,16 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:186
+-- from functions/claim/by_id.sql:189
     exit when m.id is not null;
   end loop;
   return m;
 end $$;
 
 -- Leases a message, claimed by id, and counts the attempt. Returns the token.
--- from functions/claim/by_id.sql:192
+-- from functions/claim/by_id.sql:195
 create or replace function penstock._lease_by_id(m penstock.envelope, until timestamptz, worker text) returns bigint
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 declare
   started     timestamptz := clock_timestamp();
@@ -1907,7 +1927,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:205, segment 0
+-- from functions/claim/by_id.sql:208, segment 0
   insert into penstock.leased_0 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
@@ -1917,7 +1937,7 @@ if slot <= 0 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:205, segment 1
+-- from functions/claim/by_id.sql:208, segment 1
   insert into penstock.leased_1 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
@@ -1929,7 +1949,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:205, segment 2
+-- from functions/claim/by_id.sql:208, segment 2
   insert into penstock.leased_2 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
@@ -1939,7 +1959,7 @@ if slot <= 2 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:205, segment 3
+-- from functions/claim/by_id.sql:208, segment 3
   insert into penstock.leased_3 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
@@ -1953,7 +1973,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:205, segment 4
+-- from functions/claim/by_id.sql:208, segment 4
   insert into penstock.leased_4 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
@@ -1963,7 +1983,7 @@ if slot <= 4 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:205, segment 5
+-- from functions/claim/by_id.sql:208, segment 5
   insert into penstock.leased_5 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
@@ -1975,7 +1995,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:205, segment 6
+-- from functions/claim/by_id.sql:208, segment 6
   insert into penstock.leased_6 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
@@ -1986,7 +2006,7 @@ if slot <= 6 then
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:205, segment 7
+-- from functions/claim/by_id.sql:208, segment 7
   insert into penstock.leased_7 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
@@ -1996,7 +2016,7 @@ if slot <= 7 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:205, segment 8
+-- from functions/claim/by_id.sql:208, segment 8
   insert into penstock.leased_8 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id,
     priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
@@ -2009,7 +2029,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:214
+-- from functions/claim/by_id.sql:217
   return lease_token;
 end $$;
 
@@ -2035,7 +2055,7 @@ create or replace function penstock.claim(queue text, count integer default 1, l
   worker text default null)
 returns setof penstock.lease language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
-  set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   moves       boolean := claim.count < 16;
@@ -2050,14 +2070,17 @@ declare
   number      bigint;  -- the number of the claim, if its messages move, with history_bit; else their hold
   tends       boolean; -- not the first claim of this session
   due         boolean;
+  quiet       boolean; -- no lease expires before the next sweep: see _any_lease_ends
+  empty       boolean; -- nothing was enqueued since the floor rose past everything
   places      tid[];   -- the rows that _pick has locked, if the claim is not alone in its transaction
   tokens_from bigint;
   n           integer;
   has_some    boolean;
 begin
   -- The short path, for a queue with one priority and no limits or groups: one look at the queue and its registers, and
-  -- one statement that takes and returns the messages. The first claim of a session leaves upkeep to others, unless it
-  -- is overdue by a second: planning the statements of upkeep takes longer than the claim.
+  -- one statement that takes and returns the messages. The first claim of a session leaves upkeep to others, because
+  -- planning its statements takes longer than the claim. If upkeep is overdue by a second, one first claim in 16 does
+  -- it. If it is overdue by ten seconds, every claim does.
   select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), ((pg_sequence_last_value('penstock.ring') % bigint '10'))::integer,
     started + interval '1 second' * coalesce(claim.lease_seconds, q.lease_seconds)::float8,
     case when moves then ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) else bigint '0' end + case when q.keep_history > 0 then 16
@@ -2065,10 +2088,13 @@ begin
     current_setting('penstock.alone', true) = 'on',
     -- Due, or further ahead than it is ever set, because the clock was set back.
     abs(date_part('epoch', started) * float8 '1e6' + float8 '5e5' - pg_sequence_last_value(q.sweep_register)::float8)
-      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' else float8 '1.5e6' end,
+      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' when random() < float8 '0.0625'
+        then float8 '1.5e6' else float8 '1.05e7' end,
     case when current_setting('penstock.tends', true) = 'on' then true
-      else set_config('penstock.tends', 'on', false) is null end
-  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends
+      else set_config('penstock.tends', 'on', false) is null end,
+    (pg_sequence_last_value(q.sweep_register) & bigint '1' = bigint '1'),
+      pg_sequence_last_value(q.floors[1]) > pg_sequence_last_value('penstock.position')
+  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '512'
     and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
@@ -2076,6 +2102,8 @@ begin
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
       lane_floor := (select pg_sequence_last_value(q.floors[1]) from penstock.queue q where q.id = lane_queue);
+      quiet := false;
+      empty := false;
     end if;
     -- With a floor in the share of positions of the current segment, the older ones need not be looked at. Next to a
     -- queue with a backlog in all eight segments, that would be most of the cost.
@@ -2088,11 +2116,12 @@ begin
       tokens_from := penstock._held_from(penstock._hold_mark(number));
     end if;
     loop
+      exit when empty;
       if moves then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:83, segment 0
+-- from functions/claim/claim.sql:92, segment 0
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2125,7 +2154,7 @@ if slot <= 0 then
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
--- from functions/claim/claim.sql:83, segment 1
+-- from functions/claim/claim.sql:92, segment 1
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2160,7 +2189,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:83, segment 2
+-- from functions/claim/claim.sql:92, segment 2
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2193,7 +2222,7 @@ if slot <= 2 then
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
--- from functions/claim/claim.sql:83, segment 3
+-- from functions/claim/claim.sql:92, segment 3
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2230,7 +2259,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:83, segment 4
+-- from functions/claim/claim.sql:92, segment 4
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2263,7 +2292,7 @@ if slot <= 4 then
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
--- from functions/claim/claim.sql:83, segment 5
+-- from functions/claim/claim.sql:92, segment 5
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2298,7 +2327,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:83, segment 6
+-- from functions/claim/claim.sql:92, segment 6
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2332,7 +2361,7 @@ if slot <= 6 then
           null::timestamptz, l.last_error, null::text;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:83, segment 7
+-- from functions/claim/claim.sql:92, segment 7
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2365,7 +2394,7 @@ if slot <= 7 then
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
--- from functions/claim/claim.sql:83, segment 8
+-- from functions/claim/claim.sql:92, segment 8
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2401,12 +2430,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:115
+-- from functions/claim/claim.sql:124
       else
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:117, segment 0
+-- from functions/claim/claim.sql:126, segment 0
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2435,7 +2464,7 @@ if slot <= 0 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:117, segment 1
+-- from functions/claim/claim.sql:126, segment 1
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2466,7 +2495,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:117, segment 2
+-- from functions/claim/claim.sql:126, segment 2
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2495,7 +2524,7 @@ if slot <= 2 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:117, segment 3
+-- from functions/claim/claim.sql:126, segment 3
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2528,7 +2557,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:117, segment 4
+-- from functions/claim/claim.sql:126, segment 4
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2557,7 +2586,7 @@ if slot <= 4 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:117, segment 5
+-- from functions/claim/claim.sql:126, segment 5
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2588,7 +2617,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:117, segment 6
+-- from functions/claim/claim.sql:126, segment 6
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2618,7 +2647,7 @@ if slot <= 6 then
       from held h order by h.position;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:117, segment 7
+-- from functions/claim/claim.sql:126, segment 7
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2647,7 +2676,7 @@ if slot <= 7 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:117, segment 8
+-- from functions/claim/claim.sql:126, segment 8
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2679,12 +2708,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:145
+-- from functions/claim/claim.sql:154
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
         then
-        perform penstock._announce('leased', 'leased', null);
+        perform penstock._announce('leased ' || lane_queue, 'leased', lane_queue);
       end if;
       if n = count then
         return;
@@ -2702,8 +2731,14 @@ end if;
     if has_some and not due then
       return;
     end if;
+    -- Most polls of an empty queue end here: no lease expires before the next sweep, nothing is scheduled, and this
+    -- transaction has enqueued nothing that only it can see.
+    if quiet and coalesce(current_setting('penstock.announced', true), '') = ''
+      and pg_relation_size('penstock.scheduled', 'main') = bigint '0' then
+      return;
+    end if;
     -- The queue may have got its first group, time to live or second priority since we looked at it.
-    if not penstock._look_again(lane_queue, count, has_some, tends)
+    if not penstock._look_again(lane_queue, count, has_some, tends, quiet)
        and exists (select from penstock.queue q where q.id = lane_queue and q.plain_out
          and pg_sequence_last_value(q.lanes_register) = bigint '512') then
       return;
@@ -2736,7 +2771,7 @@ create or replace function penstock._claim_by_id(queue text, count integer defau
   worker text default null)
 returns setof penstock.lease language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
-  set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   moves       boolean := true;
@@ -2751,14 +2786,17 @@ declare
   number      bigint;  -- the number of the claim, if its messages move, with history_bit; else their hold
   tends       boolean; -- not the first claim of this session
   due         boolean;
+  quiet       boolean; -- no lease expires before the next sweep: see _any_lease_ends
+  empty       boolean; -- nothing was enqueued since the floor rose past everything
   places      tid[];   -- the rows that _pick has locked, if the claim is not alone in its transaction
   tokens_from bigint;
   n           integer;
   has_some    boolean;
 begin
   -- The short path, for a queue with one priority and no limits or groups: one look at the queue and its registers, and
-  -- one statement that takes and returns the messages. The first claim of a session leaves upkeep to others, unless it
-  -- is overdue by a second: planning the statements of upkeep takes longer than the _claim_by_id.
+  -- one statement that takes and returns the messages. The first claim of a session leaves upkeep to others, because
+  -- planning its statements takes longer than the _claim_by_id. If upkeep is overdue by a second, one first claim in 16 does
+  -- it. If it is overdue by ten seconds, every claim does.
   select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), ((pg_sequence_last_value('penstock.ring') % bigint '10'))::integer,
     started + interval '1 second' * coalesce(_claim_by_id.lease_seconds, q.lease_seconds)::float8,
     case when moves then ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' else bigint '0' end + case when q.keep_history > 0 then 16
@@ -2766,10 +2804,13 @@ begin
     current_setting('penstock.alone', true) = 'on',
     -- Due, or further ahead than it is ever set, because the clock was set back.
     abs(date_part('epoch', started) * float8 '1e6' + float8 '5e5' - pg_sequence_last_value(q.sweep_register)::float8)
-      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' else float8 '1.5e6' end,
+      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' when random() < float8 '0.0625'
+        then float8 '1.5e6' else float8 '1.05e7' end,
     case when current_setting('penstock.tends', true) = 'on' then true
-      else set_config('penstock.tends', 'on', false) is null end
-  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends
+      else set_config('penstock.tends', 'on', false) is null end,
+    (pg_sequence_last_value(q.sweep_register) & bigint '1' = bigint '1'),
+      pg_sequence_last_value(q.floors[1]) > pg_sequence_last_value('penstock.position')
+  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = _claim_by_id.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '512'
     and count between 1 and 10000 and coalesce(_claim_by_id.lease_seconds, 1) between 1 and 43200;
@@ -2777,6 +2818,8 @@ begin
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
       lane_floor := (select pg_sequence_last_value(q.floors[1]) from penstock.queue q where q.id = lane_queue);
+      quiet := false;
+      empty := false;
     end if;
     -- With a floor in the share of positions of the current segment, the older ones need not be looked at. Next to a
     -- queue with a backlog in all eight segments, that would be most of the cost.
@@ -2789,11 +2832,12 @@ begin
       tokens_from := penstock._held_from(penstock._hold_mark(number));
     end if;
     loop
+      exit when empty;
       if moves then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:83, segment 0
+-- from functions/claim/claim.sql:92, segment 0
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2826,7 +2870,7 @@ if slot <= 0 then
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
--- from functions/claim/claim.sql:83, segment 1
+-- from functions/claim/claim.sql:92, segment 1
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2861,7 +2905,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:83, segment 2
+-- from functions/claim/claim.sql:92, segment 2
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2894,7 +2938,7 @@ if slot <= 2 then
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
--- from functions/claim/claim.sql:83, segment 3
+-- from functions/claim/claim.sql:92, segment 3
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2931,7 +2975,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:83, segment 4
+-- from functions/claim/claim.sql:92, segment 4
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2964,7 +3008,7 @@ if slot <= 4 then
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
--- from functions/claim/claim.sql:83, segment 5
+-- from functions/claim/claim.sql:92, segment 5
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2999,7 +3043,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:83, segment 6
+-- from functions/claim/claim.sql:92, segment 6
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3033,7 +3077,7 @@ if slot <= 6 then
           null::timestamptz, l.last_error, null::text;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:83, segment 7
+-- from functions/claim/claim.sql:92, segment 7
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3066,7 +3110,7 @@ if slot <= 7 then
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
--- from functions/claim/claim.sql:83, segment 8
+-- from functions/claim/claim.sql:92, segment 8
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3102,12 +3146,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:115
+-- from functions/claim/claim.sql:124
       else
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:117, segment 0
+-- from functions/claim/claim.sql:126, segment 0
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3136,7 +3180,7 @@ if slot <= 0 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:117, segment 1
+-- from functions/claim/claim.sql:126, segment 1
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3167,7 +3211,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:117, segment 2
+-- from functions/claim/claim.sql:126, segment 2
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3196,7 +3240,7 @@ if slot <= 2 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:117, segment 3
+-- from functions/claim/claim.sql:126, segment 3
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3229,7 +3273,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:117, segment 4
+-- from functions/claim/claim.sql:126, segment 4
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3258,7 +3302,7 @@ if slot <= 4 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:117, segment 5
+-- from functions/claim/claim.sql:126, segment 5
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3289,7 +3333,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:117, segment 6
+-- from functions/claim/claim.sql:126, segment 6
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3319,7 +3363,7 @@ if slot <= 6 then
       from held h order by h.position;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:117, segment 7
+-- from functions/claim/claim.sql:126, segment 7
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3348,7 +3392,7 @@ if slot <= 7 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:117, segment 8
+-- from functions/claim/claim.sql:126, segment 8
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3380,12 +3424,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:145
+-- from functions/claim/claim.sql:154
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
         then
-        perform penstock._announce('leased', 'leased', null);
+        perform penstock._announce('leased ' || lane_queue, 'leased', lane_queue);
       end if;
       if n = count then
         return;
@@ -3403,8 +3447,14 @@ end if;
     if has_some and not due then
       return;
     end if;
+    -- Most polls of an empty queue end here: no lease expires before the next sweep, nothing is scheduled, and this
+    -- transaction has enqueued nothing that only it can see.
+    if quiet and coalesce(current_setting('penstock.announced', true), '') = ''
+      and pg_relation_size('penstock.scheduled', 'main') = bigint '0' then
+      return;
+    end if;
     -- The queue may have got its first group, time to live or second priority since we looked at it.
-    if not penstock._look_again(lane_queue, count, has_some, tends)
+    if not penstock._look_again(lane_queue, count, has_some, tends, quiet)
        and exists (select from penstock.queue q where q.id = lane_queue and q.plain_out
          and pg_sequence_last_value(q.lanes_register) = bigint '512') then
       return;
@@ -3420,7 +3470,7 @@ end $$;
 -- Uses dead_queue.
 -- from functions/claim/claim_dead.sql:7
 create or replace function penstock._claim_dead(dlq text, count integer, lease_seconds integer, worker text)
-  returns setof penstock.lease
+returns setof penstock.lease
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -3664,7 +3714,7 @@ end $$;
 -- Uses dead_queue.
 -- from functions/claim/claim_dead.sql:7
 create or replace function penstock._claim_dead_by_id(dlq text, count integer, lease_seconds integer, worker text)
-  returns setof penstock.lease
+returns setof penstock.lease
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -3974,7 +4024,7 @@ begin
     perform penstock._spend(q, -wanted);
   end if;
   if used <> '{}' and not penstock._alone() and penstock._in_block() then
-    perform penstock._announce('leased', 'leased', null);
+    perform penstock._announce('leased ' || q.id, 'leased', q.id);
   end if;
   if used <@ array[slot] then
 if slot <= 3 then
@@ -4184,7 +4234,7 @@ begin
     perform penstock._spend(q, -wanted);
   end if;
   if used <> '{}' and not penstock._alone() and penstock._in_block() then
-    perform penstock._announce('leased', 'leased', null);
+    perform penstock._announce('leased ' || q.id, 'leased', q.id);
   end if;
   if used <@ array[slot] then
 if slot <= 3 then
@@ -4459,7 +4509,7 @@ $$;
 -- new one as well.
 -- from functions/claim/generation.sql:10
 create or replace function penstock._join_generation(queue_id integer, generation_register regclass) returns void
-  language plpgsql as $$
+language plpgsql as $$
 declare
   generation integer;
 begin
@@ -4484,7 +4534,7 @@ $$;
 -- True if no transaction holds a generation.
 -- from functions/claim/generation.sql:33
 create or replace function penstock._has_ended(generation integer, queue_id integer) returns boolean
-  language sql volatile as $$
+language sql volatile as $$
   select case when pg_try_advisory_lock(penstock._generation_key(generation), queue_id)
               then pg_advisory_unlock(penstock._generation_key(generation), queue_id) else false end
 $$;
@@ -4717,16 +4767,21 @@ end $$;
 -- Locks: the rows it moves, with SKIP LOCKED. Uses scheduled_queue, leased_N_until and grant_N_until.
 -- from functions/claim/look_again.sql:5
 create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  sweep_us constant bigint := pg_sequence_last_value(q.sweep_register);
 begin
-  return penstock._look_again(q.id, wanted, has_some, true);
+  return penstock._look_again(q.id, wanted, has_some, true,
+    (sweep_us & bigint '1' = bigint '1') and to_timestamp(sweep_us / 1e6) between clock_timestamp()
+      and clock_timestamp() + interval '1 second');
 end $$;
 
--- The same by the id of a queue. may_rescan: whether the safety net may run.
--- from functions/claim/look_again.sql:13
-create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean, may_rescan boolean)
-  returns boolean language plpgsql as $$
+-- The same by the id of a queue. tends: not the first claim of a session, which leaves upkeep to others. quiet: no
+-- lease can have expired.
+-- from functions/claim/look_again.sql:18
+create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean, tends boolean,
+  quiet boolean) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
   started   timestamptz := clock_timestamp();
@@ -4743,9 +4798,7 @@ begin
     turned_up := exists (select from penstock.scheduled s where s.queue_id = _look_again.queue_id
       and s.due_at > due_after and s.due_at <= started);
   end if;
-  if turned_up or penstock._any_expired(_look_again.queue_id,
-    to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6'),
-                                        started, started) then
+  if turned_up or not quiet and penstock._any_lease_ends(_look_again.queue_id, started, tends) then
     turned_up := penstock._run_timers(_look_again.queue_id, wanted) > 0;
   end if;
   if not has_some and turned_up is not true then
@@ -4753,7 +4806,7 @@ begin
       -- A floor may have passed messages of this transaction, because no other session sees them yet.
       select penstock._rescan(penstock._with_lanes(q), false) into turned_up from penstock.queue q
         where q.id = _look_again.queue_id;
-    elsif may_rescan then
+    elsif tends and not quiet then
       select penstock._rescan(penstock._with_lanes(q), true) into turned_up from penstock.queue q
       -- Due, or further ahead than it is ever set.
       where q.id = _look_again.queue_id
@@ -4771,7 +4824,7 @@ end $$;
 -- Locks: the sweep lock of the queue for a moment. Indexes: none.
 -- from functions/claim/lower_floor.sql:6
 create or replace function penstock._lower_floor(q penstock.queue, priority integer, to_position bigint) returns void
-  language plpgsql as $$
+language plpgsql as $$
 declare
   floor constant regclass := q.floors[array_position(q.priorities, priority::smallint)];
   below constant bigint := greatest(0, to_position - 1);
@@ -5520,6 +5573,48 @@ end if;
 -- from functions/claim/pull_expired.sql:46
 end $$;
 
+-- Has a lease of this queue expired? If none expires before the next sweep, the lowest bit of the sweep register says
+-- so from then on, and claims do not look until then: leases that begin meanwhile last for a second at least.
+-- _forget_quiet clears the bit if a lease gets an earlier end. Its lock, and the register as it was before we looked,
+-- tell that no transaction has done so meanwhile.
+-- Locks: the quiet lock of the queue, tried for and released at once. Uses leased_N_until and grant_N_until.
+-- from functions/claim/quiet.sql:6
+create or replace function penstock._any_lease_ends(queue_id integer, started timestamptz, notes boolean)
+returns boolean language plpgsql as $$
+#variable_conflict use_column
+declare
+  after    constant timestamptz := to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6');
+  register regclass;
+  sweep_us bigint;
+  sweep_at timestamptz;
+begin
+  if notes then
+    select q.sweep_register, pg_sequence_last_value(q.sweep_register) into register, sweep_us from penstock.queue q
+      where q.id = _any_lease_ends.queue_id;
+    sweep_at := to_timestamp(sweep_us::float8 / float8 '1e6');
+    if sweep_at between started and started + interval '100 milliseconds'
+       and not penstock._any_expired(_any_lease_ends.queue_id, after, sweep_at, sweep_at) then
+      perform case when pg_try_advisory_lock(1885695610, queue_id) and pg_advisory_unlock(1885695610, queue_id)
+                        and pg_sequence_last_value(register) = sweep_us
+                          then setval(register, (sweep_us | bigint '1')) end;
+      return false;
+    end if;
+  end if;
+  return penstock._any_expired(_any_lease_ends.queue_id, after, started, started);
+end $$;
+
+-- A lease of this queue ends so soon that the next claims have to look for it.
+-- Locks: the quiet lock of the queue, shared, until the commit is visible. No transaction waits for it.
+-- from functions/claim/quiet.sql:32
+create or replace function penstock._forget_quiet(queue_id integer, until timestamptz) returns void language plpgsql
+  as $$
+begin
+  if until < clock_timestamp() + interval '1 second' then
+    perform pg_advisory_xact_lock_shared(1885695610, queue_id);
+    perform setval(q.sweep_register, 0) from penstock.queue q where q.id = _forget_quiet.queue_id;
+  end if;
+end $$;
+
 -- Puts due messages, and due group tokens, at the end of their lanes. Returns how many.
 -- Locks: the rows, with SKIP LOCKED; ROW EXCLUSIVE on the current segment until commit. Uses scheduled_due.
 -- from functions/claim/release_due.sql:3
@@ -5773,7 +5868,7 @@ end $$;
 -- Locks: the sweep lock of the queue, tried for. Uses lane_N_order.
 -- from functions/claim/rescan.sql:6
 create or replace function penstock._rescan(q penstock.queue, counted boolean, sweeps boolean default false)
-  returns boolean language plpgsql as $$
+returns boolean language plpgsql as $$
 declare
   found  boolean := false;
   locked boolean := false;
@@ -5817,7 +5912,9 @@ begin
     for i in 1 .. length(slots) loop
       slot := substr(slots, i, 1);
       first := penstock._first_in_lane(slot::integer, q.id, q.priorities[lane]);
-      first_row := least(first_row, first);
+      -- From the current segment's first position on, counts look into the current segment alone.
+      first_row := least(first_row, case when slot = right(ring, 1) then first when first is not null
+        then greatest(0, least(first, penstock._current_from())) end);
       if first is not null then
         first := penstock._first_live(slot::integer, q.id, q.priorities[lane], first);
       end if;
@@ -5842,9 +5939,9 @@ begin
 end $$;
 
 -- How often a rescan has found a message that no claim had seen.
--- from functions/claim/rescan.sql:75
+-- from functions/claim/rescan.sql:77
 create or replace function penstock.rescans_that_found() returns bigint language sql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
   select pg_sequence_last_value('penstock.rescans_found')
 $$;
 
@@ -5853,7 +5950,7 @@ $$;
 -- grouped_order.
 -- from functions/claim/resolve.sql:4
 create or replace function penstock._resolve(slot integer, lease_token bigint, until timestamptz, worker text)
-  returns integer language plpgsql
+returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -6146,7 +6243,7 @@ end $$;
 -- if another transaction has locked that message: to skip it would break the order.
 -- from functions/claim/resolve.sql:48
 create or replace function penstock._next_of_group(queue_id integer, group_key text, after bigint)
-  returns penstock.grouped language plpgsql
+returns penstock.grouped language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -6226,7 +6323,7 @@ begin
     idle := aside = 0 and high = pg_sequence_last_value(q.mark_register)
       and high < all (select pg_sequence_last_value(f) from unnest(q.floors) f where f is not null);
     if idle then
-      perform setval(q.sweep_register, now_us + 50000), pg_advisory_unlock(1885695608, q.id);
+      perform setval(q.sweep_register, ((now_us + 50000) & ~bigint '1')), pg_advisory_unlock(1885695608, q.id);
       return;
     end if;
     if aside <> 0 then
@@ -6274,7 +6371,7 @@ begin
       setval(q.generation_register, ((began_ms << 22) | (holders << 14) | (aside << 6) | (draining << 3) | generation)),
         nextval('penstock.flips_over');
     -- While a generation is set aside, every claim checks whether it has ended.
-    perform setval(q.sweep_register, case when aside = 0 then now_us + 5000 else 0 end);
+    perform setval(q.sweep_register, case when aside = 0 then ((now_us + 5000) & ~bigint '1') else 0 end);
   exception when query_canceled or others then
     if locked then
       perform pg_advisory_unlock(1885695608, q.id);
@@ -6797,7 +6894,7 @@ end $$;
 -- Locks: none. Indexes: none.
 -- from functions/common/internal.sql:12
 create or replace function penstock._is_admin() returns boolean language plpgsql stable security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   return has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
     'penstock.set_queue(text, jsonb)', 'execute');
@@ -6818,14 +6915,14 @@ end $$;
 -- ahead was set before the clock was set back, and counts as not set. Locks: none. Indexes: none.
 -- from functions/common/is_due.sql:3
 create or replace function penstock._is_due(register regclass, now_us bigint, ahead_us bigint) returns boolean
-  language sql volatile as $$
+language sql volatile as $$
   select abs(2 * (now_us - pg_sequence_last_value(register)::float8) + ahead_us) >= ahead_us
 $$;
 
 -- Returns the version of the schema: the number of the last migration. Locks: none. Uses migration_pkey.
 -- from functions/common/schema_version.sql:2
 create or replace function penstock.schema_version() returns integer language sql stable security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
   select coalesce(max(version), 0)::integer from penstock.migration
 $$;
 
@@ -6998,7 +7095,7 @@ $$;
 -- The token of a message that is leased in place.
 -- from functions/common/token.sql:33
 create or replace function penstock._held_token(slot integer, mark integer, place tid) returns bigint
-  language sql immutable as $$
+language sql immutable as $$
   select penstock._held_from(mark) + slot + penstock._held_at(place)
 $$;
 
@@ -7025,7 +7122,7 @@ $$;
 -- Locks: as enqueue. Indexes: none.
 -- from functions/enqueue/admit.sql:3
 create or replace function penstock._admit(q penstock.queue, m penstock.envelope, due timestamptz) returns bigint
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if q.max_depth is not null then
     perform penstock._reserve_depth(q, 1);
@@ -7858,7 +7955,7 @@ end $$;
 -- Ends a group that has no messages. False if it has some, or if another transaction has locked it.
 -- from functions/enqueue/group.sql:47
 create or replace function penstock._end_group(queue_id integer, group_key text, after bigint) returns boolean
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
@@ -7951,7 +8048,7 @@ end $$;
 -- scheduled_due.
 -- from functions/enqueue/group_token.sql:62
 create or replace function penstock._hasten_group_token(queue_id integer, group_key text, visible_at timestamptz)
-  returns void language plpgsql
+returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -7968,7 +8065,7 @@ end $$;
 -- backlog with each of its messages. With hardly any backlog it goes to the end, so that no floor has to be lowered.
 -- from functions/enqueue/group_token.sql:78
 create or replace function penstock._group_token_position(queue_id integer, priority smallint, head bigint)
-  returns bigint language plpgsql as $$
+returns bigint language plpgsql as $$
 #variable_conflict use_column
 declare
   q     penstock.queue;
@@ -8403,7 +8500,7 @@ end $$;
 -- use and the floor of the lane is not in the share of positions of the current segment.
 -- from functions/enqueue/put.sql:64
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if strpos(split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2), slot::text) = 0 then
     perform penstock._reopen(slot::text);
@@ -8414,7 +8511,7 @@ end $$;
 -- Announces a message that a transaction block has just put into a segment, whose lock it already has.
 -- from functions/enqueue/put.sql:74
 create or replace function penstock._announce_here(slot integer, queue_id integer, priority integer, at_position bigint)
-  returns void language plpgsql as $$
+returns void language plpgsql as $$
 begin
 if slot <= 3 then
 if slot <= 1 then
@@ -8645,7 +8742,7 @@ end $$;
 -- Locks the waiting message with this id and key. False if another transaction has locked it, or it is not waiting.
 -- from functions/enqueue/waiting_with_key.sql:23
 create or replace function penstock._try_waiting(queue_id integer, key text, waiting bigint) returns boolean
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
@@ -8778,7 +8875,7 @@ end $$;
 -- Gives the waiting message with this id and key the payload and headers of m. False if it is not waiting any more.
 -- from functions/enqueue/waiting_with_key.sql:66
 create or replace function penstock._replace_waiting(queue_id integer, m penstock.envelope, waiting bigint)
-  returns boolean language plpgsql
+returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -8944,7 +9041,7 @@ end $$;
 -- time from attend.
 -- from functions/enqueue/wake.sql:41
 create or replace function penstock._wake_waiters(q penstock.queue, due timestamptz default null) returns void
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if pg_sequence_last_value(q.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6
      and coalesce(due < clock_timestamp() + interval '10 seconds', true) then
@@ -8992,7 +9089,7 @@ $$;
 -- slots. Indexes: none.
 -- from functions/lake/drop_landed.sql:5
 create or replace function penstock.drop_landed(keep interval default '0', turn boolean default false)
-  returns table (slots integer, bytes bigint)
+returns table (slots integer, bytes bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -9115,7 +9212,7 @@ end $$;
 -- history_log_xid.
 -- from functions/lake/lag.sql:3
 create or replace function penstock.lake_lag(name text, most integer default 100000)
-  returns table (rows bigint, oldest_at timestamptz)
+returns table (rows bigint, oldest_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -9677,7 +9774,7 @@ end $$;
 -- The numbers that a field stands for: lists of *, n, a-b, and these with /step.
 -- from functions/operate/cron.sql:32
 create or replace function penstock._cron_field(field text, spec text, low integer, high integer, names text[])
-  returns integer[]
+returns integer[]
 language plpgsql immutable as $$
 declare
   part  text;
@@ -9712,7 +9809,7 @@ end $$;
 -- A number in a field, or a name such as mon.
 -- from functions/operate/cron.sql:66
 create or replace function penstock._cron_number(word text, low integer, names text[]) returns integer
-  language sql immutable as $$
+language sql immutable as $$
   select case when word ~ '^\d+$' then word::integer else array_position(names, word) - 1 + low end
 $$;
 
@@ -9793,7 +9890,7 @@ end $$;
 -- The moments at which the local clock shows a time: one on most days.
 -- from functions/operate/cron.sql:142
 create or replace function penstock._instants(wall timestamp, time_zone text, all_of_them boolean)
-  returns setof timestamptz
+returns setof timestamptz
 language plpgsql stable as $$
 declare
   instant timestamptz := wall at time zone time_zone;
@@ -10049,7 +10146,7 @@ end $$;
 -- Enqueues one fire. A caller who may fire schedules need not be allowed to enqueue to their queue: an admin chose it.
 -- from functions/operate/fire_schedules.sql:62
 create or replace function penstock._enqueue_fire(s penstock.schedule, fire_at timestamptz) returns bigint
-  language plpgsql as $$
+language plpgsql as $$
 begin
   return penstock._enqueue_checked((select q.name from penstock.queue q where q.id = s.queue_id), s.payload, null,
     coalesce(s.headers, '{}') || jsonb_build_object('penstock-schedule', s.name, 'penstock-fire-at', fire_at), s.key,
@@ -10060,7 +10157,7 @@ end $$;
 -- Enqueues the message of a schedule now, even if it is paused. The next fire does not change. Returns the id.
 -- from functions/operate/fire_schedules.sql:72
 create or replace function penstock.fire_schedule(name text) returns bigint language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 declare
   s penstock.schedule := penstock._find_schedule(fire_schedule.name);
 begin
@@ -10445,7 +10542,7 @@ end $$;
 -- Puts a dead letter back into its queue.
 -- from functions/operate/redrive.sql:64
 create or replace function penstock._revive(q penstock.queue, m penstock.envelope, due timestamptz) returns void
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 declare
   state text;
@@ -10579,7 +10676,7 @@ end $$;
 -- The schedule with its settings changed and checked. Its queue must accept a message of it.
 -- from functions/operate/schedule.sql:83
 create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
-  returns penstock.schedule language plpgsql as $$
+returns penstock.schedule language plpgsql as $$
 declare
   known   constant text[] := array['queue', 'cron', 'time_zone', 'payload', 'headers', 'key', 'priority', 'group_key',
     'ttl_seconds',
@@ -10614,7 +10711,7 @@ end $$;
 -- The schedule with one setting changed and checked.
 -- from functions/operate/schedule.sql:117
 create or replace function penstock._with_schedule_setting(s penstock.schedule, setting text, value jsonb)
-  returns penstock.schedule language plpgsql as $$
+returns penstock.schedule language plpgsql as $$
 begin
   case setting
     when 'queue' then s.queue_id := penstock._queue_id(penstock._text_of(setting, value));
@@ -10656,7 +10753,7 @@ end $$;
 -- Stops a schedule.
 -- from functions/operate/schedule.sql:157
 create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_schedule(name, '{"paused": true}');
 end $$;
@@ -10664,7 +10761,7 @@ end $$;
 -- Starts a schedule again. Fires that were due while it was paused are skipped.
 -- from functions/operate/schedule.sql:164
 create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_schedule(name, '{"paused": false}');
 end $$;
@@ -10672,7 +10769,7 @@ end $$;
 -- Removes a schedule. The messages that it has enqueued stay.
 -- from functions/operate/schedule.sql:171
 create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   s penstock.schedule := penstock._find_schedule(drop_schedule.name);
@@ -10781,7 +10878,7 @@ end $$;
 -- Stops claims of a queue.
 -- from functions/operate/set_queue.sql:97
 create or replace function penstock.pause(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_queue(name, '{"paused": true}');
 end $$;
@@ -10789,7 +10886,7 @@ end $$;
 -- Allows claims of a queue again.
 -- from functions/operate/set_queue.sql:104
 create or replace function penstock.resume(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_queue(name, '{"paused": false}');
 end $$;
@@ -10836,7 +10933,7 @@ end $$;
 -- How much of each kind of table is looked at, in percent: lanes, leased, scheduled, grouped, dead.
 -- from functions/read/all_stats.sql:40
 create or replace function penstock._shares() returns double precision[] language sql stable
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
   select array_agg(case when bytes <= 8000 * 8192 then 100 else 100.0 * 2000 * 8192 / bytes end
     order by kind)::double precision[]
   from (values
@@ -10890,7 +10987,7 @@ $$;
 -- from functions/read/all_stats.sql:60
 create or replace function penstock._sample(share double precision[], now_at timestamptz)
 returns table (queue_id integer, state text, n double precision, first timestamptz) language plpgsql stable
-  set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, pg_temp
 set enable_hashjoin = off set enable_mergejoin = off set enable_sort = off set plan_cache_mode = force_generic_plan
   as $$
 #variable_conflict use_column
@@ -11416,7 +11513,7 @@ create or replace function penstock._browse_history(state text, queues text[],
   filter penstock.sight_filter, place text, page integer, look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off
-  set enable_mergejoin = off set jit = off as $$
+set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   from_xid xid8 := coalesce(split_part(place, ' ', 1)::xid8, '18446744073709551615'::xid8);
@@ -11900,7 +11997,7 @@ $$;
 -- A message as a row of the list.
 -- from functions/read/browse_row.sql:12
 create or replace function penstock._sighting(queue text, state text, m penstock.envelope, at timestamptz, place text)
-  returns penstock.sighting
+returns penstock.sighting
 language sql immutable as $$
   select (m.id, queue || case when m.dead_at is null then ''
     else '.dlq' end, state, m.priority, m.attempt, m.max_attempts, m.enqueued_at, at, m.key, m.group_key,
@@ -11939,22 +12036,23 @@ $$;
 -- The same in seconds, for `penstock doctor`.
 -- from functions/read/clock_step.sql:13
 create or replace function penstock.clock_step() returns double precision language sql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
   select penstock._step_us((date_part('epoch', clock_timestamp()) * 1e6)::bigint) / 1e6
 $$;
 
 -- Counts the messages of a queue by state, with the times of the oldest and the newest. oldest and newest are over all
 -- states except dead. A group token is not a message and is not counted.
 --
--- While the queue has few messages in a table (1,000, and one for every eight blocks), the table is read along an index
--- of the queue, and lanes from the first row of the queue on. Beyond that, reading the whole table is faster: see
+-- While the queue has few messages in a table (20,000, and one for every eight blocks), the table is read along an
+-- index of the queue, and lanes from the first row of the queue on. Beyond that, reading the whole table is faster: see
 -- _count_table. leased_N has no index on the queue. It is read along leased_N_until, whose dead entries cost less than
 -- the dead rows. These statements are static, so that their plans are made once in a session: 10 us each instead of
--- 100.
+-- 100. Tables without blocks are not read, nor are the lanes of older segments if the first row of the queue is in the
+-- current one.
 --
 -- The ring is read after the snapshot was taken. So it names every segment that holds a row which the snapshot shows.
 -- Locks: ACCESS SHARE. Uses scheduled_queue, grouped_order, dead_queue, lane_N_order and leased_N_until.
--- from functions/read/count.sql:12
+-- from functions/read/count.sql:13
 create or replace function penstock._count(q penstock.queue, now_at timestamptz, out ready bigint, out scheduled bigint,
   out leased bigint, out dead bigint,
   out dead_leased bigint, out oldest_ready timestamptz, out oldest timestamptz, out newest timestamptz,
@@ -11967,154 +12065,176 @@ declare
   mine  constant text := format('t.queue_id = %s', q.id);
   first constant bigint := penstock._first_row(q);
   lanes constant smallint[] := (penstock._with_lanes(q)).priorities;
+  slots constant integer[] := penstock._slots_by_age();
+  lone  constant boolean := first > penstock._current_from();   -- the queue has no row in the lanes of older segments
+  bytes bigint;
   few   integer;
   slot  integer;
   n     record;
 begin
+  ready := 0;
+  scheduled := 0;
   leased := 0;
+  dead := 0;
   dead_leased := 0;
-  few := 1000 + pg_relation_size('penstock.scheduled') / 65536;
-  select count(*) as total, count(*) filter (where c.at <= now_at) as ready, min(c.enqueued_at)
-    filter (where c.at <= now_at) as oldest_ready,
-    min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-  from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = q.id and t.group_key is null
-    limit few) c;
-  if n.total >= few then
-    n := penstock._count_table('scheduled', mine || ' and t.group_key is null', format('t.due_at <= %L', now_at));
-  end if;
-  ready := n.ready; scheduled := n.total - n.ready; oldest_ready := n.oldest_ready; oldest := n.oldest;
-    newest := n.newest; estimated := n.estimated;
+  estimated := false;
 
-  few := 1000 + pg_relation_size('penstock.grouped') / 65536;
-  select count(*) as total, count(*) filter (where c.at <= now_at) as ready, min(c.enqueued_at)
-    filter (where c.at <= now_at) as oldest_ready,
-    min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-  from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = q.id limit few) c;
-  if n.total >= few then
-    n := penstock._count_table('grouped', mine, format('t.visible_at <= %L', now_at));
+  bytes := pg_relation_size('penstock.scheduled', 'main');
+  if bytes > 0 then
+    few := 20000 + bytes / 65536;
+    select count(*) as total, count(*) filter (where c.at <= now_at) as ready, min(c.enqueued_at)
+      filter (where c.at <= now_at) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+    from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = q.id and t.group_key is null
+      limit few) c;
+    if n.total >= few then
+      n := penstock._count_table('scheduled', mine || ' and t.group_key is null', format('t.due_at <= %L', now_at));
+    end if;
+    ready := n.ready; scheduled := n.total - n.ready; oldest_ready := n.oldest_ready; oldest := n.oldest;
+      newest := n.newest; estimated := n.estimated;
   end if;
-  ready := ready + n.ready; scheduled := scheduled + n.total - n.ready;
-    oldest_ready := least(oldest_ready, n.oldest_ready);
-  oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
 
-  few := 1000 + pg_relation_size('penstock.dead') / 65536;
-  select count(*) as total, min(c.dead_at) as oldest_ready, false as estimated into n
-  from (select t.dead_at from penstock.dead t where t.queue_id = q.id limit few) c;
-  if n.total >= few then
-    n := penstock._count_table('dead', mine, 'false', 't.dead_at');
-    n.oldest_ready := n.oldest;
+  bytes := pg_relation_size('penstock.grouped', 'main');
+  if bytes > 0 then
+    few := 20000 + bytes / 65536;
+    select count(*) as total, count(*) filter (where c.at <= now_at) as ready, min(c.enqueued_at)
+      filter (where c.at <= now_at) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+    from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = q.id limit few) c;
+    if n.total >= few then
+      n := penstock._count_table('grouped', mine, format('t.visible_at <= %L', now_at));
+    end if;
+    ready := ready + n.ready; scheduled := scheduled + n.total - n.ready;
+      oldest_ready := least(oldest_ready, n.oldest_ready);
+    oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
   end if;
-  dead := n.total; oldest_dead := n.oldest_ready; estimated := estimated or n.estimated;
 
-  foreach slot in array penstock._used_slots() loop
+  bytes := pg_relation_size('penstock.dead', 'main');
+  if bytes > 0 then
+    few := 20000 + bytes / 65536;
+    select count(*) as total, min(c.dead_at) as oldest_ready, false as estimated into n
+    from (select t.dead_at from penstock.dead t where t.queue_id = q.id limit few) c;
+    if n.total >= few then
+      n := penstock._count_table('dead', mine, 'false', 't.dead_at');
+      n.oldest_ready := n.oldest;
+    end if;
+    dead := n.total; oldest_dead := n.oldest_ready; estimated := estimated or n.estimated;
+  end if;
+
+  foreach slot in array slots loop
+    if slot = slots[1] or not lone then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/count.sql:65, segment 0
-    few := 1000 + pg_relation_size('penstock.lane_0') / 65536;
-    select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-      filter (where c.hold <= past) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.hold, t.enqueued_at from penstock.lane_0 t
-          where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-            limit few) c;
+-- from functions/read/count.sql:84, segment 0
+      few := 20000 + pg_relation_size('penstock.lane_0', 'main') / 65536;
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
+        filter (where c.hold <= past) as oldest_ready,
+        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+      from (select t.hold, t.enqueued_at from penstock.lane_0 t
+            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
+              limit few) c;
 else
--- from functions/read/count.sql:65, segment 1
-    few := 1000 + pg_relation_size('penstock.lane_1') / 65536;
-    select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-      filter (where c.hold <= past) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.hold, t.enqueued_at from penstock.lane_1 t
-          where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-            limit few) c;
+-- from functions/read/count.sql:84, segment 1
+      few := 20000 + pg_relation_size('penstock.lane_1', 'main') / 65536;
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
+        filter (where c.hold <= past) as oldest_ready,
+        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+      from (select t.hold, t.enqueued_at from penstock.lane_1 t
+            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
+              limit few) c;
 end if;
 else
 if slot <= 2 then
--- from functions/read/count.sql:65, segment 2
-    few := 1000 + pg_relation_size('penstock.lane_2') / 65536;
-    select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-      filter (where c.hold <= past) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.hold, t.enqueued_at from penstock.lane_2 t
-          where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-            limit few) c;
+-- from functions/read/count.sql:84, segment 2
+      few := 20000 + pg_relation_size('penstock.lane_2', 'main') / 65536;
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
+        filter (where c.hold <= past) as oldest_ready,
+        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+      from (select t.hold, t.enqueued_at from penstock.lane_2 t
+            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
+              limit few) c;
 else
--- from functions/read/count.sql:65, segment 3
-    few := 1000 + pg_relation_size('penstock.lane_3') / 65536;
-    select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-      filter (where c.hold <= past) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.hold, t.enqueued_at from penstock.lane_3 t
-          where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-            limit few) c;
+-- from functions/read/count.sql:84, segment 3
+      few := 20000 + pg_relation_size('penstock.lane_3', 'main') / 65536;
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
+        filter (where c.hold <= past) as oldest_ready,
+        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+      from (select t.hold, t.enqueued_at from penstock.lane_3 t
+            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
+              limit few) c;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/count.sql:65, segment 4
-    few := 1000 + pg_relation_size('penstock.lane_4') / 65536;
-    select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-      filter (where c.hold <= past) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.hold, t.enqueued_at from penstock.lane_4 t
-          where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-            limit few) c;
+-- from functions/read/count.sql:84, segment 4
+      few := 20000 + pg_relation_size('penstock.lane_4', 'main') / 65536;
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
+        filter (where c.hold <= past) as oldest_ready,
+        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+      from (select t.hold, t.enqueued_at from penstock.lane_4 t
+            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
+              limit few) c;
 else
--- from functions/read/count.sql:65, segment 5
-    few := 1000 + pg_relation_size('penstock.lane_5') / 65536;
-    select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-      filter (where c.hold <= past) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.hold, t.enqueued_at from penstock.lane_5 t
-          where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-            limit few) c;
+-- from functions/read/count.sql:84, segment 5
+      few := 20000 + pg_relation_size('penstock.lane_5', 'main') / 65536;
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
+        filter (where c.hold <= past) as oldest_ready,
+        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+      from (select t.hold, t.enqueued_at from penstock.lane_5 t
+            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
+              limit few) c;
 end if;
 else
 if slot <= 6 then
--- from functions/read/count.sql:65, segment 6
-    few := 1000 + pg_relation_size('penstock.lane_6') / 65536;
-    select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-      filter (where c.hold <= past) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.hold, t.enqueued_at from penstock.lane_6 t
-          where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-            limit few) c;
+-- from functions/read/count.sql:84, segment 6
+      few := 20000 + pg_relation_size('penstock.lane_6', 'main') / 65536;
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
+        filter (where c.hold <= past) as oldest_ready,
+        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+      from (select t.hold, t.enqueued_at from penstock.lane_6 t
+            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
+              limit few) c;
 else
 if slot <= 7 then
--- from functions/read/count.sql:65, segment 7
-    few := 1000 + pg_relation_size('penstock.lane_7') / 65536;
-    select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-      filter (where c.hold <= past) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.hold, t.enqueued_at from penstock.lane_7 t
-          where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-            limit few) c;
+-- from functions/read/count.sql:84, segment 7
+      few := 20000 + pg_relation_size('penstock.lane_7', 'main') / 65536;
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
+        filter (where c.hold <= past) as oldest_ready,
+        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+      from (select t.hold, t.enqueued_at from penstock.lane_7 t
+            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
+              limit few) c;
 else
--- from functions/read/count.sql:65, segment 8
-    few := 1000 + pg_relation_size('penstock.lane_8') / 65536;
-    select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-      filter (where c.hold <= past) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.hold, t.enqueued_at from penstock.lane_8 t
-          where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-            limit few) c;
+-- from functions/read/count.sql:84, segment 8
+      few := 20000 + pg_relation_size('penstock.lane_8', 'main') / 65536;
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
+        filter (where c.hold <= past) as oldest_ready,
+        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
+      from (select t.hold, t.enqueued_at from penstock.lane_8 t
+            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
+              limit few) c;
 end if;
 end if;
 end if;
 end if;
--- from functions/read/count.sql:73
-    if n.total >= few then
-      n := penstock._count_table('lane_' || slot, mine || ' and t.group_key is null', format('t.hold <= %s', past));
+-- from functions/read/count.sql:92
+      if n.total >= few then
+        n := penstock._count_table('lane_' || slot, mine || ' and t.group_key is null', format('t.hold <= %s', past));
+      end if;
+      ready := ready + n.ready; leased := leased + n.total - n.ready;
+        oldest_ready := least(oldest_ready, n.oldest_ready);
+      oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
     end if;
-    ready := ready + n.ready; leased := leased + n.total - n.ready; oldest_ready := least(oldest_ready, n.oldest_ready);
-    oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
 
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/count.sql:80, segment 0
-    few := 1000 + pg_relation_size('penstock.leased_0') / 65536;
+-- from functions/read/count.sql:101, segment 0
+    bytes := pg_relation_size('penstock.leased_0', 'main');
+    continue when bytes = 0;
+    few := 20000 + bytes / 65536;
     select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
       count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
       count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
@@ -12125,8 +12245,10 @@ if slot <= 0 then
     from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_0 t
       where t.lease_until >= '-infinity' limit few) c;
 else
--- from functions/read/count.sql:80, segment 1
-    few := 1000 + pg_relation_size('penstock.leased_1') / 65536;
+-- from functions/read/count.sql:101, segment 1
+    bytes := pg_relation_size('penstock.leased_1', 'main');
+    continue when bytes = 0;
+    few := 20000 + bytes / 65536;
     select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
       count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
       count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
@@ -12139,8 +12261,10 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/read/count.sql:80, segment 2
-    few := 1000 + pg_relation_size('penstock.leased_2') / 65536;
+-- from functions/read/count.sql:101, segment 2
+    bytes := pg_relation_size('penstock.leased_2', 'main');
+    continue when bytes = 0;
+    few := 20000 + bytes / 65536;
     select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
       count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
       count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
@@ -12151,8 +12275,10 @@ if slot <= 2 then
     from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_2 t
       where t.lease_until >= '-infinity' limit few) c;
 else
--- from functions/read/count.sql:80, segment 3
-    few := 1000 + pg_relation_size('penstock.leased_3') / 65536;
+-- from functions/read/count.sql:101, segment 3
+    bytes := pg_relation_size('penstock.leased_3', 'main');
+    continue when bytes = 0;
+    few := 20000 + bytes / 65536;
     select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
       count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
       count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
@@ -12167,8 +12293,10 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/count.sql:80, segment 4
-    few := 1000 + pg_relation_size('penstock.leased_4') / 65536;
+-- from functions/read/count.sql:101, segment 4
+    bytes := pg_relation_size('penstock.leased_4', 'main');
+    continue when bytes = 0;
+    few := 20000 + bytes / 65536;
     select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
       count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
       count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
@@ -12179,8 +12307,10 @@ if slot <= 4 then
     from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_4 t
       where t.lease_until >= '-infinity' limit few) c;
 else
--- from functions/read/count.sql:80, segment 5
-    few := 1000 + pg_relation_size('penstock.leased_5') / 65536;
+-- from functions/read/count.sql:101, segment 5
+    bytes := pg_relation_size('penstock.leased_5', 'main');
+    continue when bytes = 0;
+    few := 20000 + bytes / 65536;
     select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
       count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
       count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
@@ -12193,8 +12323,10 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/read/count.sql:80, segment 6
-    few := 1000 + pg_relation_size('penstock.leased_6') / 65536;
+-- from functions/read/count.sql:101, segment 6
+    bytes := pg_relation_size('penstock.leased_6', 'main');
+    continue when bytes = 0;
+    few := 20000 + bytes / 65536;
     select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
       count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
       count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
@@ -12206,8 +12338,10 @@ if slot <= 6 then
       where t.lease_until >= '-infinity' limit few) c;
 else
 if slot <= 7 then
--- from functions/read/count.sql:80, segment 7
-    few := 1000 + pg_relation_size('penstock.leased_7') / 65536;
+-- from functions/read/count.sql:101, segment 7
+    bytes := pg_relation_size('penstock.leased_7', 'main');
+    continue when bytes = 0;
+    few := 20000 + bytes / 65536;
     select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
       count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
       count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
@@ -12218,8 +12352,10 @@ if slot <= 7 then
     from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_7 t
       where t.lease_until >= '-infinity' limit few) c;
 else
--- from functions/read/count.sql:80, segment 8
-    few := 1000 + pg_relation_size('penstock.leased_8') / 65536;
+-- from functions/read/count.sql:101, segment 8
+    bytes := pg_relation_size('penstock.leased_8', 'main');
+    continue when bytes = 0;
+    few := 20000 + bytes / 65536;
     select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
       count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
       count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
@@ -12233,7 +12369,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/read/count.sql:91
+-- from functions/read/count.sql:114
     if n.read >= few then
       n := penstock._count_table('leased_' || slot, mine || ' and t.dead_at is not null', 'false');
       dead_leased := dead_leased + n.total; estimated := estimated or n.estimated;
@@ -12251,7 +12387,7 @@ end $$;
 -- 0.1 us a message, less with parallel workers. That needs a plan for the current size of the table, hence the dynamic
 -- statement. A table of more than 2 GB is estimated from 4,000 of its blocks, always the same ones, so that two counts
 -- of the same messages agree.
--- from functions/read/count.sql:108
+-- from functions/read/count.sql:131
 create or replace function penstock._count_table(relation text, mine text, ready_when text,
   born text default 't.enqueued_at',
   exact_blocks bigint default 262144, out total bigint, out ready bigint,
@@ -12282,7 +12418,7 @@ returns table (original_queue text, error text, count bigint, first_id bigint, l
   first_dead_at timestamptz, last_dead_at timestamptz)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
-  set jit = off as $$
+set jit = off as $$
 #variable_conflict use_column
 declare
   chosen integer := (select q.id from penstock.queue q where q.name = regexp_replace(dead_errors.queue, '\.dlq$', ''));
@@ -12601,7 +12737,7 @@ end $$;
 -- Deletes the old body of a message and stores the new one.
 -- from functions/storage/body.sql:81
 create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if old_body is not null then
     perform penstock._drop_body(old_body, m.id);
@@ -12618,9 +12754,9 @@ end $$;
 -- are small. One snapshot for all of it, so that a message that moves meanwhile is not missed. Locks: ACCESS SHARE.
 -- from functions/read/find_message.sql:8
 create or replace function penstock._locate_in_lane(wanted bigint)
-  returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
+returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
-  set enable_mergejoin = off set jit = off as $$
+set enable_mergejoin = off set jit = off as $$
 begin
 -- from functions/read/find_message.sql:14, segment 0
   return query select t.enqueued_at, null::timestamptz,
@@ -13186,7 +13322,7 @@ end $$;
 -- Seconds since a moment; 0 if the clock was set back since, null without a moment.
 -- from functions/read/stats.sql:32
 create or replace function penstock._age(since timestamptz, now_at timestamptz) returns double precision
-  language sql immutable as $$
+language sql immutable as $$
   select case when since > now_at then 0 else date_part('epoch', now_at - since) end
 $$;
 
@@ -13275,7 +13411,7 @@ end $$;
 -- Stores the answer of the call that has taken the key.
 -- from functions/server/idempotency.sql:19
 create or replace function penstock.keep_answer(actor text, idempotency_key text, status smallint, body bytea)
-  returns void
+returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.idempotent_answer a set status = keep_answer.status, body = keep_answer.body
   where a.actor = keep_answer.actor and a.idempotency_key = keep_answer.idempotency_key;
@@ -13413,7 +13549,7 @@ end $$;
 -- Requests an enqueue, or stats, on an active queue.
 -- from functions/server/tasks.sql:42
 create or replace function penstock.request_task(service text, name text, kind text, request jsonb, created_by text)
-  returns uuid
+returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -13432,7 +13568,7 @@ end $$;
 -- Returns a queue of a service, or raises PS001.
 -- from functions/server/tasks.sql:60
 create or replace function penstock._service_queue(service text, name text) returns penstock.service_queue
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 declare
   s penstock.service := penstock._service(service);
@@ -13451,7 +13587,7 @@ end $$;
 -- The tasks of one queue form a group: they are carried out in the order of the requests.
 -- from functions/server/tasks.sql:78
 create or replace function penstock._request_task(queue_id uuid, kind text, request jsonb, created_by text) returns uuid
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 declare
   made uuid;
@@ -13530,7 +13666,7 @@ $$;
 -- time.
 -- from functions/server/tasks.sql:153
 create or replace function penstock.apply_enqueue(task uuid, queue text, payloads jsonb[], delays interval[])
-  returns bigint[]
+returns bigint[]
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -13553,7 +13689,7 @@ end $$;
 -- Locks: the rows. Uses the indexes on the times.
 -- from functions/server/upkeep.sql:5
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 declare
   answers integer; tasks integer; proofs integer; acts integer;
 begin
@@ -13581,7 +13717,7 @@ end $$;
 -- second call at the same time returns 0.
 -- from functions/server/upkeep.sql:32
 create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 declare
   n bigint;
 begin
@@ -13596,7 +13732,7 @@ end $$;
 -- Ends a session or a sign-in link of the HTTP server. True the first time.
 -- from functions/server/upkeep.sql:46
 create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   insert into penstock.ended_token (id) values (end_token.id) on conflict do nothing;
   return found;
@@ -13836,7 +13972,7 @@ end $$;
 -- from functions/settle/ack.sql:32
 create or replace function penstock.ack(id bigint, token bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off as $$
+set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   slot integer := (ack.token & 15);
@@ -14056,7 +14192,7 @@ end $$;
 -- from functions/settle/ack_many.sql:3
 create or replace function penstock.ack_many(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off set jit = off
+set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
@@ -14271,7 +14407,7 @@ end $$;
 -- from functions/settle/ack_many.sql:57
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
-  set enable_mergejoin = off as $$
+set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
   started timestamptz := clock_timestamp();
@@ -14897,7 +15033,7 @@ end $$;
 -- Locks: the row of the message. Uses leased_N_token, or the place in the token.
 -- from functions/settle/extend.sql:3
 create or replace function penstock.extend(id bigint, token bigint, lease_seconds integer default null)
-  returns timestamptz
+returns timestamptz
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   until timestamptz;
@@ -14930,7 +15066,7 @@ end $$;
 -- Extends a lease. Returns the new end, or null if the lease is lost.
 -- from functions/settle/extend.sql:34
 create or replace function penstock._prolong(id bigint, token bigint, lease_seconds integer) returns timestamptz
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -15141,7 +15277,7 @@ end $$;
 -- leased_N_token.
 -- from functions/settle/nack.sql:4
 create or replace function penstock.nack(id bigint, token bigint, error text default null, delay interval default null)
-  returns text
+returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   l penstock.leased_0;
@@ -15459,9 +15595,9 @@ end $$;
 -- consumer (shared), the messages it takes. Uses leased_N_token and lane_N_order.
 -- from functions/spark/claim.sql:3
 create or replace function penstock.spark_claim(consumer text, generation bigint, tick bigint, slice integer)
-  returns setof penstock.spark_lease
+returns setof penstock.spark_lease
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off set jit = off as $$
+set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   s penstock.spark_slice;
@@ -15612,7 +15748,7 @@ end $$;
 -- The messages under these tokens, in the segments where they were claimed or in the overflow segment.
 -- from functions/spark/claim.sql:105
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
@@ -15838,7 +15974,7 @@ end $$;
 -- Begins a partition of a write. True if it was enqueued before. Locks: the row of the partition in spark_written.
 -- from functions/spark/enqueue.sql:106
 create or replace function penstock.spark_begin(job text, epoch bigint, part integer, count bigint, checksum bigint)
-  returns boolean
+returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -16376,7 +16512,7 @@ end $$;
 -- from functions/spark/plan.sql:23
 create or replace function penstock.spark_ready(queue text, at_most integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off set jit = off as $$
+set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   now_at timestamptz := clock_timestamp();
@@ -17304,7 +17440,7 @@ begin
       closing := closing || slot;
       live := replace(live, slot, '');
     end loop;
-    if penstock._is_oversized(right(live, 1)) then
+    if penstock._is_worn(right(live, 1)) then
       perform penstock._rotate(early => true);
       live := split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2);
     end if;
@@ -17341,14 +17477,17 @@ exception
   when lock_not_available then return true;
 end $$;
 
--- Is the current segment empty, but larger than its share of messages needs? A burst of two million messages leaves a
--- gigabyte, which would stay until the next 32,768 messages turn the ring.
--- from functions/storage/close_segments.sql:68
-create or replace function penstock._is_oversized(slot text) returns boolean language plpgsql as $$
+-- Has the current segment no ready message, but more than 2 MB of dead rows? Counts and polls read over those. A burst
+-- of two million messages leaves a gigabyte, which would stay until the next 32,768 messages turn the ring. At most
+-- every 10 seconds: after a segment is truncated, every session plans its statements again.
+-- from functions/storage/close_segments.sql:69
+create or replace function penstock._is_worn(slot text) returns boolean language plpgsql as $$
 begin
-  return pg_relation_size(('penstock.lane_' || slot)::regclass)
-    + pg_relation_size(('penstock.leased_' || slot)::regclass)
-           + pg_total_relation_size(('penstock.body_' || slot)::regclass) > 33554432
+  return date_part('epoch', clock_timestamp()) * 1e6 - pg_sequence_last_value('penstock.ring_turned_at') not between 0
+    and 10000000
+         and pg_relation_size(('penstock.lane_' || slot)::regclass)
+           + pg_relation_size(('penstock.leased_' || slot)::regclass)
+           + pg_total_relation_size(('penstock.body_' || slot)::regclass) > 2097152
          and not penstock._any_ready(slot::integer);
 end $$;
 
@@ -17582,7 +17721,7 @@ end $$;
 -- _adopt_lanes. _lane_bits returns the bits that a message needs. Locks: none. Indexes: none.
 -- from functions/storage/lanes.sql:5
 create or replace function penstock._lane_bits(priority integer, stays_plain boolean) returns integer
-  language sql immutable as $$
+language sql immutable as $$
   select (1 << (priority + 9)) | case when stays_plain then 0 else (1 << 19) end
 $$;
 
@@ -17688,7 +17827,8 @@ begin
       ring := pg_sequence_last_value('penstock.ring')::text;
       free := left(translate('12345678', ring, ''), 1);
       -- Always a full share: claims rely on it to know that a floor lies in the current segment.
-      perform setval('penstock.ring_until', high + share);
+      perform setval('penstock.ring_until', high + share),
+        setval('penstock.ring_turned_at', (date_part('epoch', clock_timestamp()) * 1e6)::bigint);
       if free <> '' then
         perform setval('penstock.ring', (ring || free)::bigint);
       end if;

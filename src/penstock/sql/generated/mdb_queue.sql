@@ -88,7 +88,7 @@ end $$;
 -- compiled.
 -- from contracts/mdb_queue/20_rows.sql:52
 create or replace function mdb_queue._nothing() returns setof boolean language plpgsql cost 36000000 rows 1
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
 end $$;
 
@@ -564,7 +564,7 @@ end $$;
 -- What a claim took gets its terms, if they were not guessed; what it did not take goes back.
 -- from contracts/mdb_queue/40_acts.sql:99
 create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, taken integer, terms text)
-  returns void language plpgsql as $$
+returns void language plpgsql as $$
 declare
   until  timestamptz;
   holder text;
@@ -597,7 +597,7 @@ end $$;
 -- there were; while all are taken it may be more, and is felt for in steps that double.
 -- from contracts/mdb_queue/40_acts.sql:131
 create or replace function mdb_queue._guess(taken integer, given integer, lease double precision, worker text)
-  returns void language plpgsql as $$
+returns void language plpgsql as $$
 declare
   asked integer := mdb_queue._wanted();
   step  integer := coalesce(mdb_queue._setting('step'), '1');
@@ -622,7 +622,7 @@ end $$;
 -- time to become visible. Null, so that the statement does not count it, if somebody else was quicker.
 -- from contracts/mdb_queue/40_acts.sql:155
 create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages)
-  returns mdb_queue.messages language plpgsql as $$
+returns mdb_queue.messages language plpgsql as $$
 declare
   now_at timestamptz := clock_timestamp();
   held   boolean := old.claimed_by is not null;
@@ -669,7 +669,7 @@ end $$;
 
 -- from contracts/mdb_queue/40_acts.sql:201
 create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if (new.id, new.queue_name, new.payload, new.max_attempts, new.enqueued_at)
      is distinct from (old.id, old.queue_name, old.payload, old.max_attempts, old.enqueued_at) then

@@ -35,7 +35,7 @@ end $types$;
 -- PGMQ has no word for bytes: they show as a JSON string in base64.
 -- from contracts/pgmq/00_types.sql:35
 create or replace function pgmq._message(body_slot smallint, id bigint, payload jsonb, payload_bytes bytea)
-  returns jsonb language sql stable as $$
+returns jsonb language sql stable as $$
   select case when body_slot is null then coalesce(payload, to_jsonb(encode(payload_bytes, 'base64')))
               else coalesce(penstock._body_json(body_slot, id),
                 to_jsonb(encode(penstock._body_bytes(body_slot, id), 'base64'))) end
@@ -101,7 +101,7 @@ end $$;
 -- takes any message and tries it without end, and leaves no history: as PGMQ's do.
 -- from contracts/pgmq/10_queues.sql:42
 create or replace function pgmq._create(queue_name text, partitioned boolean, unlogged boolean) returns void
-  language plpgsql as $$
+language plpgsql as $$
 declare
   queue constant text := lower(queue_name);
   q     penstock.queue;
@@ -293,8 +293,9 @@ end $$;
 --
 -- The payloads of ready messages are not among the rows, as the result is kept as a whole before the first row is
 -- returned, and most callers count. By lane_N_order from the first row of the queue on, grouped_order and
--- scheduled_queue; leased_N by leased_N_until.
--- from contracts/pgmq/10_queues.sql:218
+-- scheduled_queue, and leased_N by leased_N_until. Tables without blocks are not read, nor are older lanes if the first
+-- row is in the current one.
+-- from contracts/pgmq/10_queues.sql:219
 create or replace function pgmq._rows(queue_id integer) returns table (
   msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb,
     headers jsonb,
@@ -306,6 +307,8 @@ declare
   q     penstock.queue;
   first bigint;
   lanes smallint[];
+  slots constant integer[] := penstock._slots_by_age();
+  lone  boolean;   -- the queue has rows in the lane of the current segment only
   slot  integer;
 begin
   select * into q from penstock.queue t where t.id = _rows.queue_id;
@@ -313,192 +316,233 @@ begin
     return;
   end if;
   first := penstock._first_row(q);
+  lone := first > penstock._current_from();
   lanes := (penstock._with_lanes(q)).priorities;
-  return query
-  select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at,
-    coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-    null::smallint, null::tid, t.body_slot
-  from penstock.scheduled t where t.queue_id = _rows.queue_id and t.group_key is null;
-  return query
-  select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.visible_at,
-    coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-    null::smallint, null::tid, t.body_slot
-  from penstock.grouped t where t.queue_id = _rows.queue_id;
-  foreach slot in array penstock._used_slots() loop
+  if pg_relation_size('penstock.scheduled', 'main') > 0 then
+    return query
+    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at,
+      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+      null::smallint, null::tid, t.body_slot
+    from penstock.scheduled t where t.queue_id = _rows.queue_id and t.group_key is null;
+  end if;
+  if pg_relation_size('penstock.grouped', 'main') > 0 then
+    return query
+    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.visible_at,
+      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+      null::smallint, null::tid, t.body_slot
+    from penstock.grouped t where t.queue_id = _rows.queue_id;
+  end if;
+  foreach slot in array slots loop
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:249, segment 0
-    return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_0 g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        0::smallint, t.ctid, null::smallint
-    from penstock.lane_0 t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
-      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-      null::smallint, null::tid, t.body_slot
-    from penstock.leased_0 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+-- from contracts/pgmq/10_queues.sql:257, segment 0
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_0 g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          0::smallint, t.ctid, null::smallint
+      from penstock.lane_0 t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_0', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_0 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
 else
--- from contracts/pgmq/10_queues.sql:249, segment 1
-    return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_1 g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        1::smallint, t.ctid, null::smallint
-    from penstock.lane_1 t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
-      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-      null::smallint, null::tid, t.body_slot
-    from penstock.leased_1 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+-- from contracts/pgmq/10_queues.sql:257, segment 1
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_1 g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          1::smallint, t.ctid, null::smallint
+      from penstock.lane_1 t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_1', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_1 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:249, segment 2
-    return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_2 g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        2::smallint, t.ctid, null::smallint
-    from penstock.lane_2 t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
-      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-      null::smallint, null::tid, t.body_slot
-    from penstock.leased_2 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+-- from contracts/pgmq/10_queues.sql:257, segment 2
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_2 g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          2::smallint, t.ctid, null::smallint
+      from penstock.lane_2 t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_2', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_2 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
 else
--- from contracts/pgmq/10_queues.sql:249, segment 3
-    return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_3 g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        3::smallint, t.ctid, null::smallint
-    from penstock.lane_3 t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
-      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-      null::smallint, null::tid, t.body_slot
-    from penstock.leased_3 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+-- from contracts/pgmq/10_queues.sql:257, segment 3
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_3 g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          3::smallint, t.ctid, null::smallint
+      from penstock.lane_3 t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_3', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_3 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:249, segment 4
-    return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_4 g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        4::smallint, t.ctid, null::smallint
-    from penstock.lane_4 t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
-      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-      null::smallint, null::tid, t.body_slot
-    from penstock.leased_4 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+-- from contracts/pgmq/10_queues.sql:257, segment 4
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_4 g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          4::smallint, t.ctid, null::smallint
+      from penstock.lane_4 t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_4', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_4 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
 else
--- from contracts/pgmq/10_queues.sql:249, segment 5
-    return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_5 g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        5::smallint, t.ctid, null::smallint
-    from penstock.lane_5 t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
-      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-      null::smallint, null::tid, t.body_slot
-    from penstock.leased_5 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+-- from contracts/pgmq/10_queues.sql:257, segment 5
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_5 g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          5::smallint, t.ctid, null::smallint
+      from penstock.lane_5 t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_5', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_5 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:249, segment 6
-    return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_6 g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        6::smallint, t.ctid, null::smallint
-    from penstock.lane_6 t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
-      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-      null::smallint, null::tid, t.body_slot
-    from penstock.leased_6 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+-- from contracts/pgmq/10_queues.sql:257, segment 6
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_6 g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          6::smallint, t.ctid, null::smallint
+      from penstock.lane_6 t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_6', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_6 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:249, segment 7
-    return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_7 g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        7::smallint, t.ctid, null::smallint
-    from penstock.lane_7 t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
-      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-      null::smallint, null::tid, t.body_slot
-    from penstock.leased_7 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+-- from contracts/pgmq/10_queues.sql:257, segment 7
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_7 g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          7::smallint, t.ctid, null::smallint
+      from penstock.lane_7 t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_7', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_7 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
 else
--- from contracts/pgmq/10_queues.sql:249, segment 8
-    return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_8 g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        8::smallint, t.ctid, null::smallint
-    from penstock.lane_8 t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
-      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-      null::smallint, null::tid, t.body_slot
-    from penstock.leased_8 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+-- from contracts/pgmq/10_queues.sql:257, segment 8
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_8 g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          8::smallint, t.ctid, null::smallint
+      from penstock.lane_8 t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_8', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_8 t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:265
+-- from contracts/pgmq/10_queues.sql:277
   end loop;
 end $$;
 
 -- The payload of a row of _rows that came without it.
--- from contracts/pgmq/10_queues.sql:269
+-- from contracts/pgmq/10_queues.sql:281
 create or replace function pgmq._payload(lane smallint, place tid, body_slot smallint, id bigint) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -511,21 +555,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:279, segment 0
+-- from contracts/pgmq/10_queues.sql:291, segment 0
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_0 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:279, segment 1
+-- from contracts/pgmq/10_queues.sql:291, segment 1
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_1 t
     where t.ctid = place);
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:279, segment 2
+-- from contracts/pgmq/10_queues.sql:291, segment 2
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_2 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:279, segment 3
+-- from contracts/pgmq/10_queues.sql:291, segment 3
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_3 t
     where t.ctid = place);
 end if;
@@ -533,33 +577,33 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:279, segment 4
+-- from contracts/pgmq/10_queues.sql:291, segment 4
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_4 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:279, segment 5
+-- from contracts/pgmq/10_queues.sql:291, segment 5
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_5 t
     where t.ctid = place);
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:279, segment 6
+-- from contracts/pgmq/10_queues.sql:291, segment 6
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_6 t
     where t.ctid = place);
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:279, segment 7
+-- from contracts/pgmq/10_queues.sql:291, segment 7
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_7 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:279, segment 8
+-- from contracts/pgmq/10_queues.sql:291, segment 8
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_8 t
     where t.ctid = place);
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:282
+-- from contracts/pgmq/10_queues.sql:294
 end $$;
 
 -- Sending. Every overload is written out, since each function called within another costs some microseconds.
@@ -668,7 +712,7 @@ end $$;
 
 -- from contracts/pgmq/20_send.sql:96
 create or replace function pgmq._send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
-  returns setof bigint language plpgsql as $$
+returns setof bigint language plpgsql as $$
 declare
   piece constant integer := 10000;
   due   timestamptz := pgmq._later(delay);
@@ -725,7 +769,7 @@ end $$;
 
 -- from contracts/pgmq/20_send.sql:148
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay integer)
-  returns setof bigint
+returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq._send_batch(queue_name, msgs, headers,
@@ -734,7 +778,7 @@ end $$;
 
 -- from contracts/pgmq/20_send.sql:156
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
-  returns setof bigint
+returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq._send_batch(queue_name, msgs, headers, delay);
@@ -800,7 +844,7 @@ end $$;
 
 -- from contracts/pgmq/30_read.sql:18
 create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}')
-  returns setof pgmq.message_record
+returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   -- Not in the query: what it could compute once rather than for every row would have it planned at every call.
@@ -822,7 +866,7 @@ end $$;
 -- out.
 -- from contracts/pgmq/30_read.sql:39
 create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb)
-  returns setof pgmq.message_record language plpgsql as $$
+returns setof pgmq.message_record language plpgsql as $$
 declare
   q         penstock.queue := pgmq._queue(queue_name);
   left_over integer := coalesce(qty, 2147483647);
@@ -852,7 +896,7 @@ end $$;
 -- Gives messages that were just claimed by id the end that the caller wants.
 -- from contracts/pgmq/30_read.sql:68
 create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record
-  language plpgsql as $$
+language plpgsql as $$
 declare
   until timestamptz := clock_timestamp() + make_interval(secs => _hold.vt);
   l     penstock.leased_0;
@@ -874,7 +918,7 @@ end $$;
 -- Takes messages out of the middle of a queue, by their ids and in their order, as many as are wanted and can be had.
 -- from contracts/pgmq/30_read.sql:89
 create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer)
-  returns setof pgmq.message_record language plpgsql as $$
+returns setof pgmq.message_record language plpgsql as $$
 declare
   n  integer := 0;
   id bigint;
@@ -899,7 +943,7 @@ end $$;
 
 -- from contracts/pgmq/30_read.sql:113
 create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record
-  language plpgsql as $$
+language plpgsql as $$
 declare
   m penstock.envelope := penstock._pull_waiting(q.id, id);
 begin
@@ -970,7 +1014,7 @@ end $$;
 
 -- from contracts/pgmq/31_grouped.sql:4
 create or replace function pgmq._fifo(queue_id integer) returns table (id bigint, fifo_key text, vt timestamptz)
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 begin
   return query
@@ -1067,7 +1111,7 @@ end $$;
 -- first of each group, then the second of each), head (the first of each).
 -- from contracts/pgmq/31_grouped.sql:28
 create or replace function pgmq._turns(queue_id integer, style text, wanted integer)
-  returns table (id bigint, fifo_key text) language sql as $$
+returns table (id bigint, fifo_key text) language sql as $$
   with m as materialized (
     select f.id, f.fifo_key, f.vt <= clock_timestamp() as visible from pgmq._fifo(_turns.queue_id) f),
   first as (
@@ -1086,7 +1130,7 @@ $$;
 -- message of a group gone leaves the rest of it alone: somebody was quicker, and is ahead in it.
 -- from contracts/pgmq/31_grouped.sql:46
 create or replace function pgmq._read_groups(queue_name text, vt integer, qty integer, style text)
-  returns setof pgmq.message_record language plpgsql as $$
+returns setof pgmq.message_record language plpgsql as $$
 declare
   q      penstock.queue := pgmq._queue(queue_name);
   wanted integer;
@@ -1149,13 +1193,13 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 -- from contracts/pgmq/31_grouped.sql:106
 create or replace function pgmq.read_grouped_rr(queue_name text, vt integer, qty integer)
-  returns setof pgmq.message_record
+returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'rr')
 $$;
 -- from contracts/pgmq/31_grouped.sql:111
 create or replace function pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
-  returns setof pgmq.message_record
+returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'head')
 $$;
@@ -1185,7 +1229,7 @@ $$;
 -- from contracts/pgmq/40_settle.sql:5
 create or replace function pgmq.delete(queue_name text, msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off set jit = off
+set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
@@ -1292,7 +1336,7 @@ end $$;
 -- from contracts/pgmq/40_settle.sql:39
 create or replace function pgmq.delete(queue_name text, msg_id bigint) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off as $$
+set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   ring  bigint := pg_sequence_last_value('penstock.ring');
@@ -1547,7 +1591,7 @@ end $$;
 -- from contracts/pgmq/40_settle.sql:92
 create or replace function pgmq.archive(queue_name text, msg_id bigint) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off as $$
+set enable_bitmapscan = off as $$
 declare
   ring     bigint := pg_sequence_last_value('penstock.ring');
   older    text;
@@ -1613,7 +1657,7 @@ end $$;
 -- it.
 -- from contracts/pgmq/40_settle.sql:118
 create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean)
-  returns setof pgmq.message_record language plpgsql as $$
+returns setof pgmq.message_record language plpgsql as $$
 declare
   q  penstock.queue := pgmq._queue(queue_name);
   id bigint;
@@ -1666,7 +1710,7 @@ end $$;
 
 -- from contracts/pgmq/40_settle.sql:168
 create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz)
-  returns setof pgmq.message_record
+returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   q      penstock.queue := pgmq._queue(queue_name);
@@ -1757,7 +1801,7 @@ end $$;
 
 -- from contracts/pgmq/60_topics.sql:4
 create or replace function pgmq._check_segments(what text, value text, allowed text, letters text) returns void
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if value is null or value = '' then
     raise exception '% cannot be NULL or empty', what;
@@ -1830,7 +1874,7 @@ end $$;
 
 -- from contracts/pgmq/60_topics.sql:71
 create or replace function pgmq.list_topic_bindings()
-  returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
+returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select b.pattern, b.queue_name, b.bound_at, b.compiled_regex from pgmq.topic_bindings b order by b.bound_at desc,
     b.pattern, b.queue_name
@@ -1838,7 +1882,7 @@ $$;
 
 -- from contracts/pgmq/60_topics.sql:78
 create or replace function pgmq.list_topic_bindings(queue_name text)
-  returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
+returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select b.pattern, b.queue_name, b.bound_at, b.compiled_regex from pgmq.topic_bindings b
   where lower(b.queue_name) = lower(list_topic_bindings.queue_name) order by b.bound_at desc, b.pattern
@@ -1846,7 +1890,7 @@ $$;
 
 -- from contracts/pgmq/60_topics.sql:85
 create or replace function pgmq.test_routing(routing_key text)
-  returns table (pattern text, queue_name text, compiled_regex text)
+returns table (pattern text, queue_name text, compiled_regex text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq.validate_routing_key(routing_key);
@@ -1962,7 +2006,7 @@ end $$;
 
 -- from contracts/pgmq/70_notify.sql:18
 create or replace function pgmq._throttle(queue_name text, interval_ms integer) returns penstock.pgmq_queue
-  language plpgsql as $$
+language plpgsql as $$
 declare
   q penstock.queue := pgmq._queue(queue_name);
   p penstock.pgmq_queue;
@@ -1979,7 +2023,7 @@ end $$;
 
 -- from contracts/pgmq/70_notify.sql:34
 create or replace function pgmq.enable_notify_insert(queue_name text, throttle_interval_ms integer default 250)
-  returns void
+returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   p penstock.pgmq_queue := pgmq._throttle(queue_name, enable_notify_insert.throttle_interval_ms);
@@ -2021,7 +2065,7 @@ from penstock.pgmq_queue p where p.throttle_interval_ms is not null;
 
 -- from contracts/pgmq/70_notify.sql:72
 create or replace function pgmq.list_notify_insert_throttles()
-  returns table (queue_name text, throttle_interval_ms integer, last_notified_at timestamptz)
+returns table (queue_name text, throttle_interval_ms integer, last_notified_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select t.queue_name, t.throttle_interval_ms, t.last_notified_at from pgmq.notify_insert_throttle t
     order by t.queue_name

@@ -11,6 +11,7 @@
 --   1885695607  notify          0 to 3             at most four transactions that notify at the same time
 --   1885695608  sweep           the queue          the floors and the registers that belong to them
 --   1885695609  timers          0 commit, 1 value  the floors of the timers
+--   1885695610  quiet           the queue          the lowest bit of its sweep register
 --   1885695616  generation      the queue          the eight generations of a queue: 1885695616 to 1885695623
 --
 -- A reservation is a lock with one number of 64 bits, which a transaction holds that has put messages into a queue with
@@ -31,6 +32,7 @@
 --: define lock.notify as 1885695607
 --: define lock.sweep as 1885695608
 --: define lock.timers as 1885695609
+--: define lock.quiet as 1885695610
 --: define lock.generation as 1885695616
 --: define lock.last_generation as 1885695623
 

@@ -52,5 +52,11 @@
 --: define first_row.xmax(seen) as ({seen} >> 20)
 --: define first_row.run(seen) as ({seen} & 1048575)
 
+-- sweep_register of a queue: when the floors are raised next, in microseconds. Its lowest bit is set if no lease of the
+-- queue expires before then (functions/claim/quiet.sql).
+--: define sweep.is_quiet(sweep) as ({sweep} & bigint '1' = bigint '1')
+--: define sweep.quiet(sweep) as ({sweep} | bigint '1')
+--: define sweep.not_quiet(sweep) as ({sweep} & ~bigint '1')
+
 -- notify_register of a queue: from when on enqueuers notify, in microseconds; or never, because no consumer waits.
 --: define notify.never as 9223372036854775807

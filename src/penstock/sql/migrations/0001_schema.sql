@@ -1031,6 +1031,7 @@ create index pgmq_binding_queue on penstock.pgmq_binding (queue_id);
 
 create sequence penstock.ring minvalue 0;              -- the segments in use: layout/ring.sql draws it
 create sequence penstock.ring_until minvalue 0;        -- the position from which on the next segment is used
+create sequence penstock.ring_turned_at minvalue 0;    -- when the current segment was taken, in microseconds
 -- since when segment 0 was seen empty, in microseconds
 create sequence penstock.drained_0 minvalue 0;
 -- since when segment 1 was seen empty, in microseconds
@@ -1079,6 +1080,7 @@ select setval('penstock.drained_6', 0);
 select setval('penstock.drained_7', 0);
 select setval('penstock.drained_8', 0);
 select setval('penstock.ring', 91), setval('penstock.ring_until', 32768),
+       setval('penstock.ring_turned_at', 0),
        setval('penstock.tick_at', 0), setval('penstock.ring_check_at', 0), setval('penstock.upkeep_at', 0),
        setval('penstock.timer_rescan_at', 0), setval('penstock.clock_was_at', 0),
        setval('penstock.lease_floor', 0), setval('penstock.due_floor', 0),

@@ -3,6 +3,7 @@
 
 create sequence penstock.ring minvalue 0;              -- the segments in use: layout/ring.sql draws it
 create sequence penstock.ring_until minvalue 0;        -- the position from which on the next segment is used
+create sequence penstock.ring_turned_at minvalue 0;    -- when the current segment was taken, in microseconds
 --: for each segment
 -- since when segment {slot} was seen empty, in microseconds
 create sequence penstock.drained_{slot} minvalue 0;
@@ -31,6 +32,7 @@ create sequence penstock.history_current minvalue 0;   -- the time slot that his
 select setval('penstock.drained_{slot}', 0);
 --: end
 select setval('penstock.ring', {ring.first}), setval('penstock.ring_until', {ring.share}),
+       setval('penstock.ring_turned_at', 0),
        setval('penstock.tick_at', 0), setval('penstock.ring_check_at', 0), setval('penstock.upkeep_at', 0),
        setval('penstock.timer_rescan_at', 0), setval('penstock.clock_was_at', 0),
        setval('penstock.lease_floor', 0), setval('penstock.due_floor', 0),

@@ -50,7 +50,7 @@ end $$;
 -- 90,000 to the planner: dearer than any look for messages, and under the 100,000 from which on plans would be
 -- compiled.
 create or replace function mdb_queue._nothing() returns setof boolean language plpgsql cost 36000000 rows 1
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
 end $$;
 

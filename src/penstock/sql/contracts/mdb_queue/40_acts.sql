@@ -97,7 +97,7 @@ end $$;
 
 -- What a claim took gets its terms, if they were not guessed; what it did not take goes back.
 create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, taken integer, terms text)
-  returns void language plpgsql as $$
+returns void language plpgsql as $$
 declare
   until  timestamptz;
   holder text;
@@ -129,7 +129,7 @@ end $$;
 -- What the session's next claim will most likely ask for. A LIMIT that is a parameter shows when fewer were taken than
 -- there were; while all are taken it may be more, and is felt for in steps that double.
 create or replace function mdb_queue._guess(taken integer, given integer, lease double precision, worker text)
-  returns void language plpgsql as $$
+returns void language plpgsql as $$
 declare
   asked integer := mdb_queue._wanted();
   step  integer := coalesce(mdb_queue._setting('step'), '1');
@@ -153,7 +153,7 @@ end $$;
 -- One message, by another statement than the contract's claim: a claim of that message, a nack, an extension, another
 -- time to become visible. Null, so that the statement does not count it, if somebody else was quicker.
 create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages)
-  returns mdb_queue.messages language plpgsql as $$
+returns mdb_queue.messages language plpgsql as $$
 declare
   now_at timestamptz := clock_timestamp();
   held   boolean := old.claimed_by is not null;
@@ -199,7 +199,7 @@ begin
 end $$;
 
 create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if (new.id, new.queue_name, new.payload, new.max_attempts, new.enqueued_at)
      is distinct from (old.id, old.queue_name, old.payload, old.max_attempts, old.enqueued_at) then

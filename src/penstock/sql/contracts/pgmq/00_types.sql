@@ -33,7 +33,7 @@ end $types$;
 
 -- PGMQ has no word for bytes: they show as a JSON string in base64.
 create or replace function pgmq._message(body_slot smallint, id bigint, payload jsonb, payload_bytes bytea)
-  returns jsonb language sql stable as $$
+returns jsonb language sql stable as $$
   select case when body_slot is null then coalesce(payload, to_jsonb(encode(payload_bytes, 'base64')))
               else coalesce(penstock._body_json(body_slot, id),
                 to_jsonb(encode(penstock._body_bytes(body_slot, id), 'base64'))) end

@@ -40,7 +40,7 @@ end $$;
 -- Makes a queue unless it is there, and what PGMQ has beside it: the views q_<queue> and a_<queue>. A queue of its own
 -- takes any message and tries it without end, and leaves no history: as PGMQ's do.
 create or replace function pgmq._create(queue_name text, partitioned boolean, unlogged boolean) returns void
-  language plpgsql as $$
+language plpgsql as $$
 declare
   queue constant text := lower(queue_name);
   q     penstock.queue;
@@ -214,7 +214,8 @@ end $$;
 --
 -- The payloads of ready messages are not among the rows, as the result is kept as a whole before the first row is
 -- returned, and most callers count. By lane_N_order from the first row of the queue on, grouped_order and
--- scheduled_queue; leased_N by leased_N_until.
+-- scheduled_queue, and leased_N by leased_N_until. Tables without blocks are not read, nor are older lanes if the first
+-- row is in the current one.
 create or replace function pgmq._rows(queue_id integer) returns table (
   msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb,
     headers jsonb,
@@ -226,6 +227,8 @@ declare
   q     penstock.queue;
   first bigint;
   lanes smallint[];
+  slots constant integer[] := penstock._slots_by_age();
+  lone  boolean;   -- the queue has rows in the lane of the current segment only
   slot  integer;
 begin
   select * into q from penstock.queue t where t.id = _rows.queue_id;
@@ -233,34 +236,43 @@ begin
     return;
   end if;
   first := penstock._first_row(q);
+  lone := first > penstock._current_from();
   lanes := (penstock._with_lanes(q)).priorities;
-  return query
-  select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at,
-    coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-    null::smallint, null::tid, t.body_slot
-  from penstock.scheduled t where t.queue_id = _rows.queue_id and t.group_key is null;
-  return query
-  select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.visible_at,
-    coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
-    null::smallint, null::tid, t.body_slot
-  from penstock.grouped t where t.queue_id = _rows.queue_id;
-  foreach slot in array penstock._used_slots() loop
-    --: branch on slot
+  if pg_relation_size('penstock.scheduled', 'main') > 0 then
     return query
-    select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-      case when t.hold = 0 then t.claimed_at
-           else (select g.claimed_at from penstock.grant_{slot} g where g.lease_until = penstock._hold_until(t.hold)
-             and g.hold = t.hold limit 1) end,
-      case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
-        {slot}::smallint, t.ctid, null::smallint
-    from penstock.lane_{slot} t
-    where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
-    return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at,
       coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
       null::smallint, null::tid, t.body_slot
-    from penstock.leased_{slot} t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
-      and t.dead_at is null;
+    from penstock.scheduled t where t.queue_id = _rows.queue_id and t.group_key is null;
+  end if;
+  if pg_relation_size('penstock.grouped', 'main') > 0 then
+    return query
+    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.visible_at,
+      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+      null::smallint, null::tid, t.body_slot
+    from penstock.grouped t where t.queue_id = _rows.queue_id;
+  end if;
+  foreach slot in array slots loop
+    --: branch on slot
+    if slot = slots[1] or not lone then
+      return query
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+        case when t.hold = 0 then t.claimed_at
+             else (select g.claimed_at from penstock.grant_{slot} g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          {slot}::smallint, t.ctid, null::smallint
+      from penstock.lane_{slot} t
+      where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
+    end if;
+    if pg_relation_size('penstock.leased_{slot}', 'main') > 0 then
+      return query
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+        null::smallint, null::tid, t.body_slot
+      from penstock.leased_{slot} t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
+    end if;
     --: end
   end loop;
 end $$;

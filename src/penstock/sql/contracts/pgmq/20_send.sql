@@ -94,7 +94,7 @@ begin
 end $$;
 
 create or replace function pgmq._send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
-  returns setof bigint language plpgsql as $$
+returns setof bigint language plpgsql as $$
 declare
   piece constant integer := 10000;
   due   timestamptz := pgmq._later(delay);
@@ -146,7 +146,7 @@ begin
 end $$;
 
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay integer)
-  returns setof bigint
+returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq._send_batch(queue_name, msgs, headers,
@@ -154,7 +154,7 @@ begin
 end $$;
 
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
-  returns setof bigint
+returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq._send_batch(queue_name, msgs, headers, delay);

@@ -16,7 +16,7 @@ begin
 end $$;
 
 create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}')
-  returns setof pgmq.message_record
+returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   -- Not in the query: what it could compute once rather than for every row would have it planned at every call.
@@ -37,7 +37,7 @@ end $$;
 -- With a condition, for longer than a lease may last or for no time at all, or for more messages than one claim hands
 -- out.
 create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb)
-  returns setof pgmq.message_record language plpgsql as $$
+returns setof pgmq.message_record language plpgsql as $$
 declare
   q         penstock.queue := pgmq._queue(queue_name);
   left_over integer := coalesce(qty, 2147483647);
@@ -66,7 +66,7 @@ end $$;
 
 -- Gives messages that were just claimed by id the end that the caller wants.
 create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record
-  language plpgsql as $$
+language plpgsql as $$
 declare
   until timestamptz := clock_timestamp() + make_interval(secs => _hold.vt);
   l     penstock.leased_0;
@@ -87,7 +87,7 @@ end $$;
 
 -- Takes messages out of the middle of a queue, by their ids and in their order, as many as are wanted and can be had.
 create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer)
-  returns setof pgmq.message_record language plpgsql as $$
+returns setof pgmq.message_record language plpgsql as $$
 declare
   n  integer := 0;
   id bigint;
@@ -111,7 +111,7 @@ begin
 end $$;
 
 create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record
-  language plpgsql as $$
+language plpgsql as $$
 declare
   m penstock.envelope := penstock._pull_waiting(q.id, id);
 begin

@@ -2,7 +2,7 @@
 -- A group may be read from when its first message is visible. All messages of the queue are looked at, as in PGMQ.
 
 create or replace function pgmq._fifo(queue_id integer) returns table (id bigint, fifo_key text, vt timestamptz)
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 begin
   return query
@@ -26,7 +26,7 @@ end $$;
 -- For each message that may be read, when its turn is. style: grouped (all of the first group, then the next), rr (the
 -- first of each group, then the second of each), head (the first of each).
 create or replace function pgmq._turns(queue_id integer, style text, wanted integer)
-  returns table (id bigint, fifo_key text) language sql as $$
+returns table (id bigint, fifo_key text) language sql as $$
   with m as materialized (
     select f.id, f.fifo_key, f.vt <= clock_timestamp() as visible from pgmq._fifo(_turns.queue_id) f),
   first as (
@@ -44,7 +44,7 @@ $$;
 -- Whoever reads from a group holds it until commit, so that two readers do not share one; and who finds the next
 -- message of a group gone leaves the rest of it alone: somebody was quicker, and is ahead in it.
 create or replace function pgmq._read_groups(queue_name text, vt integer, qty integer, style text)
-  returns setof pgmq.message_record language plpgsql as $$
+returns setof pgmq.message_record language plpgsql as $$
 declare
   q      penstock.queue := pgmq._queue(queue_name);
   wanted integer;
@@ -104,12 +104,12 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'grouped')
 $$;
 create or replace function pgmq.read_grouped_rr(queue_name text, vt integer, qty integer)
-  returns setof pgmq.message_record
+returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'rr')
 $$;
 create or replace function pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
-  returns setof pgmq.message_record
+returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'head')
 $$;

@@ -4,7 +4,7 @@
 -- What a reader has in hand, in one statement for each segment, if there is no more to do than to delete.
 create or replace function pgmq.delete(queue_name text, msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off set jit = off
+set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
@@ -38,7 +38,7 @@ end $$;
 
 create or replace function pgmq.delete(queue_name text, msg_id bigint) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off as $$
+set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   ring  bigint := pg_sequence_last_value('penstock.ring');
@@ -91,7 +91,7 @@ end $$;
 
 create or replace function pgmq.archive(queue_name text, msg_id bigint) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off as $$
+set enable_bitmapscan = off as $$
 declare
   ring     bigint := pg_sequence_last_value('penstock.ring');
   older    text;
@@ -116,7 +116,7 @@ end $$;
 -- Ends messages, read or not: done if somebody has read them, cancelled if not; history has them where the queue keeps
 -- it.
 create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean)
-  returns setof pgmq.message_record language plpgsql as $$
+returns setof pgmq.message_record language plpgsql as $$
 declare
   q  penstock.queue := pgmq._queue(queue_name);
   id bigint;
@@ -166,7 +166,7 @@ begin
 end $$;
 
 create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz)
-  returns setof pgmq.message_record
+returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   q      penstock.queue := pgmq._queue(queue_name);

@@ -2,7 +2,7 @@
 -- A pattern and a key are segments with dots between them; in a pattern, * is one segment and # any number of them.
 
 create or replace function pgmq._check_segments(what text, value text, allowed text, letters text) returns void
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if value is null or value = '' then
     raise exception '% cannot be NULL or empty', what;
@@ -69,21 +69,21 @@ begin
 end $$;
 
 create or replace function pgmq.list_topic_bindings()
-  returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
+returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select b.pattern, b.queue_name, b.bound_at, b.compiled_regex from pgmq.topic_bindings b order by b.bound_at desc,
     b.pattern, b.queue_name
 $$;
 
 create or replace function pgmq.list_topic_bindings(queue_name text)
-  returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
+returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select b.pattern, b.queue_name, b.bound_at, b.compiled_regex from pgmq.topic_bindings b
   where lower(b.queue_name) = lower(list_topic_bindings.queue_name) order by b.bound_at desc, b.pattern
 $$;
 
 create or replace function pgmq.test_routing(routing_key text)
-  returns table (pattern text, queue_name text, compiled_regex text)
+returns table (pattern text, queue_name text, compiled_regex text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq.validate_routing_key(routing_key);

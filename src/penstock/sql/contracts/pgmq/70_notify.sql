@@ -16,7 +16,7 @@ begin
 end $$;
 
 create or replace function pgmq._throttle(queue_name text, interval_ms integer) returns penstock.pgmq_queue
-  language plpgsql as $$
+language plpgsql as $$
 declare
   q penstock.queue := pgmq._queue(queue_name);
   p penstock.pgmq_queue;
@@ -32,7 +32,7 @@ begin
 end $$;
 
 create or replace function pgmq.enable_notify_insert(queue_name text, throttle_interval_ms integer default 250)
-  returns void
+returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   p penstock.pgmq_queue := pgmq._throttle(queue_name, enable_notify_insert.throttle_interval_ms);
@@ -70,7 +70,7 @@ select p.name::varchar as queue_name, p.throttle_interval_ms,
 from penstock.pgmq_queue p where p.throttle_interval_ms is not null;
 
 create or replace function pgmq.list_notify_insert_throttles()
-  returns table (queue_name text, throttle_interval_ms integer, last_notified_at timestamptz)
+returns table (queue_name text, throttle_interval_ms integer, last_notified_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select t.queue_name, t.throttle_interval_ms, t.last_notified_at from pgmq.notify_insert_throttle t
     order by t.queue_name

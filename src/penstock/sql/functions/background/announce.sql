@@ -21,7 +21,7 @@ end $$;
 -- Announces messages that were put into a lane, at this position and above. Outside a transaction block the work is
 -- done at once.
 create or replace function penstock._announce_put(queue_id integer, priority integer, at_position bigint) returns void
-  language plpgsql as $$
+language plpgsql as $$
 declare
   lane constant text := queue_id || '/' || priority;
 begin

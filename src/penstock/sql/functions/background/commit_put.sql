@@ -4,7 +4,7 @@
 -- Locks: the generation, shared, until the commit is visible; the sweep lock for a moment, without lock_timeout: a
 -- commit must not fail for it. Uses queue_pkey.
 create or replace function penstock._commit_put(queue_id integer, priority integer, at_position bigint) returns void
-  language plpgsql
+language plpgsql
 set lock_timeout = 0 as $$   -- the sweep lock is held for microseconds: a commit must not fail for it
 #variable_conflict use_column
 declare

@@ -4,7 +4,7 @@
 -- call.
 -- Locks and indexes: see the function for each kind.
 create or replace function penstock._run_deferred() returns trigger language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock._forget_announcements();
   case new.kind
@@ -12,7 +12,7 @@ begin
     when 'join' then perform penstock._commit_joins(new.position);
     when 'end group' then perform penstock._issue_group_token(new.queue_id, new.group_key, new.position,
       at_commit => true);
-    when 'leased' then perform penstock._commit_timers();
+    when 'leased' then perform penstock._commit_timers(new.queue_id);
     when 'scheduled' then
       perform penstock._commit_timers();
       perform penstock._wake_waiters(q, to_timestamp(new.position / 1e6)) from penstock.queue q

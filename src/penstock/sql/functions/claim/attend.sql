@@ -3,7 +3,7 @@
 -- wake-ups.
 -- Locks: none. Indexes: none.
 create or replace function penstock.wake_channel(queue text) returns text language sql immutable
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
   select 'penstock:' || case when length(queue) <= 54 then queue else md5(queue) end
 $$;
 
@@ -13,7 +13,7 @@ $$;
 -- scheduled_queue.
 create or replace function penstock.attend(queue text, seconds integer default 10) returns double precision
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off as $$
+set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   started  timestamptz := clock_timestamp();
@@ -52,7 +52,7 @@ end $$;
 -- A claim under way may spend tokens that have just come, and the next ones are not known then: the caller asks again
 -- soon. Not for long, because then something else holds the messages back.
 create or replace function penstock._throttled_for(q penstock.queue, now_us bigint) returns double precision
-  language plpgsql as $$
+language plpgsql as $$
 declare
   lack constant double precision := (pg_sequence_last_value(q.throughput_register) - now_us) / 1e6
     - greatest(1, 1.05 / q.throughput_limit) + greatest(0.05, 1.0 / q.throughput_limit);
@@ -74,7 +74,7 @@ begin
   if exists (select from penstock.grouped t where t.queue_id = _any_waiting.queue_id and t.visible_at <= now_at) then
     return true;
   end if;
-  foreach slot in array penstock._used_slots() loop
+  foreach slot in array penstock._slots_by_age() loop
     --: branch on slot
     if exists (select from penstock.lane_{slot} t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then

@@ -1,7 +1,7 @@
 -- Dead letters whose leases have expired become dead letters again, as far as a claim of them needs. Locks: the rows,
 -- with SKIP LOCKED. Uses leased_N_until.
 create or replace function penstock._bury_again(queue_id integer, until timestamptz, piece integer) returns void
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin

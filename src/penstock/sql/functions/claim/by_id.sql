@@ -8,9 +8,9 @@
 -- knows.
 -- Locks: the rows. Uses leased_N_id.
 create or replace function penstock._pull_by_id(queue_id integer, ids bigint[], of_attempt integer default null)
-  returns setof penstock.leased_0
+returns setof penstock.leased_0
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
-  set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   missing integer := cardinality(ids);
@@ -33,7 +33,7 @@ end $$;
 create or replace function penstock._amend_by_id(queue_id integer, id bigint, of_attempt integer, until timestamptz,
   worker text) returns boolean
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
-  set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   slot integer;
@@ -45,6 +45,7 @@ begin
       and (of_attempt is null or l.attempt = of_attempt);
     --: end
     if found then
+      perform penstock._forget_quiet(_amend_by_id.queue_id, until);
       return true;
     end if;
   end loop;
@@ -53,7 +54,7 @@ end $$;
 
 -- Gives all leases of a token another end and another holder.
 create or replace function penstock._amend_claim(token bigint, until timestamptz, worker text) returns void
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -62,13 +63,15 @@ begin
   --: branch on slot
   update penstock.leased_{slot} l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
+  perform penstock._forget_quiet(l.queue_id, until)
+    from (select l.queue_id from penstock.leased_{slot} l where l.token = _amend_claim.token limit 1) l;
   --: end
 end $$;
 
 -- The leases claimed by id on these messages of a queue, as _pull_by_id would take them; locked until commit.
 create or replace function penstock._held_by_id(queue_id integer, ids bigint[]) returns setof penstock.leased_0
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
-  set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   slot integer;
@@ -96,7 +99,7 @@ end $$;
 -- Puts messages that this transaction has claimed back to where they were, with or without counting the attempt. Their
 -- positions in the lane are still free: no floor passes a message whose claim has not been committed.
 create or replace function penstock._unclaim(token bigint, ids bigint[], counted boolean default false) returns void
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -125,7 +128,7 @@ end $$;
 -- Messages of groups are not taken, because that would break their order. Uses lane_N_order, scheduled_id and
 -- lane_N_back.
 create or replace function penstock._pull_waiting(queue_id integer, id bigint, of_attempt integer default null)
-  returns penstock.envelope language plpgsql
+returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
@@ -163,7 +166,7 @@ end $$;
 
 -- Takes a ready message that never came back: its position is its id. Uses lane_N_order.
 create or replace function penstock._pull_fresh(queue_id integer, id bigint, of_attempt integer)
-  returns penstock.envelope language plpgsql
+returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
@@ -190,7 +193,7 @@ end $$;
 
 -- Leases a message, claimed by id, and counts the attempt. Returns the token.
 create or replace function penstock._lease_by_id(m penstock.envelope, until timestamptz, worker text) returns bigint
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 declare
   started     timestamptz := clock_timestamp();

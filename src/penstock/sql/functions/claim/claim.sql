@@ -25,7 +25,7 @@ create or replace function penstock.claim(queue text, count integer default 1, l
   worker text default null)
 returns setof penstock.lease language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
-  set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   moves       boolean := claim.count < {hold_from};
@@ -40,14 +40,17 @@ declare
   number      bigint;  -- the number of the claim, if its messages move, with history_bit; else their hold
   tends       boolean; -- not the first claim of this session
   due         boolean;
+  quiet       boolean; -- no lease expires before the next sweep: see _any_lease_ends
+  empty       boolean; -- nothing was enqueued since the floor rose past everything
   places      tid[];   -- the rows that _pick has locked, if the claim is not alone in its transaction
   tokens_from bigint;
   n           integer;
   has_some    boolean;
 begin
   -- The short path, for a queue with one priority and no limits or groups: one look at the queue and its registers, and
-  -- one statement that takes and returns the messages. The first claim of a session leaves upkeep to others, unless it
-  -- is overdue by a second: planning the statements of upkeep takes longer than the claim.
+  -- one statement that takes and returns the messages. The first claim of a session leaves upkeep to others, because
+  -- planning its statements takes longer than the claim. If upkeep is overdue by a second, one first claim in 16 does
+  -- it. If it is overdue by ten seconds, every claim does.
   select q.id, q.priorities[1], pg_sequence_last_value(q.floors[1]), ({ring.current({ring.value})})::integer,
     started + interval '1 second' * coalesce(claim.lease_seconds, q.lease_seconds)::float8,
     case when moves then {token.new_number} else bigint '0' end + case when q.keep_history > 0 then {token.history_bit}
@@ -55,10 +58,13 @@ begin
     current_setting('penstock.alone', true) = 'on',
     -- Due, or further ahead than it is ever set, because the clock was set back.
     abs(date_part('epoch', started) * float8 '1e6' + float8 '5e5' - pg_sequence_last_value(q.sweep_register)::float8)
-      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' else float8 '1.5e6' end,
+      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' when random() < float8 '0.0625'
+        then float8 '1.5e6' else float8 '1.05e7' end,
     case when current_setting('penstock.tends', true) = 'on' then true
-      else set_config('penstock.tends', 'on', false) is null end
-  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends
+      else set_config('penstock.tends', 'on', false) is null end,
+    {sweep.is_quiet(pg_sequence_last_value(q.sweep_register))},
+      pg_sequence_last_value(q.floors[1]) > pg_sequence_last_value('penstock.position')
+  into lane_queue, lane_rank, lane_floor, slot, until, number, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '{lanes.priority_0}'
     and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
@@ -66,6 +72,8 @@ begin
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
       lane_floor := (select pg_sequence_last_value(q.floors[1]) from penstock.queue q where q.id = lane_queue);
+      quiet := false;
+      empty := false;
     end if;
     -- With a floor in the share of positions of the current segment, the older ones need not be looked at. Next to a
     -- queue with a backlog in all eight segments, that would be most of the cost.
@@ -78,6 +86,7 @@ begin
       tokens_from := penstock._held_from(penstock._hold_mark(number));
     end if;
     loop
+      exit when empty;
       if moves then
       --: branch on slot
       if alone is not true then
@@ -146,7 +155,7 @@ begin
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
         then
-        perform penstock._announce('leased', 'leased', null);
+        perform penstock._announce('leased ' || lane_queue, 'leased', lane_queue);
       end if;
       if n = count then
         return;
@@ -164,8 +173,14 @@ begin
     if has_some and not due then
       return;
     end if;
+    -- Most polls of an empty queue end here: no lease expires before the next sweep, nothing is scheduled, and this
+    -- transaction has enqueued nothing that only it can see.
+    if quiet and coalesce(current_setting('penstock.announced', true), '') = ''
+      and pg_relation_size('penstock.scheduled', 'main') = bigint '0' then
+      return;
+    end if;
     -- The queue may have got its first group, time to live or second priority since we looked at it.
-    if not penstock._look_again(lane_queue, count, has_some, tends)
+    if not penstock._look_again(lane_queue, count, has_some, tends, quiet)
        and exists (select from penstock.queue q where q.id = lane_queue and q.plain_out
          and pg_sequence_last_value(q.lanes_register) = bigint '{lanes.priority_0}') then
       return;

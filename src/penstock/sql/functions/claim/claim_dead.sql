@@ -5,7 +5,7 @@
 --:   penstock._claim_dead( => penstock._claim_dead_by_id(
 --:   _claim_dead. => _claim_dead_by_id.
 create or replace function penstock._claim_dead(dlq text, count integer, lease_seconds integer, worker text)
-  returns setof penstock.lease
+returns setof penstock.lease
 language plpgsql as $$
 #variable_conflict use_column
 declare

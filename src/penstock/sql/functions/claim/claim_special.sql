@@ -71,7 +71,7 @@ begin
     perform penstock._spend(q, -wanted);
   end if;
   if used <> '{}' and not penstock._alone() and penstock._in_block() then
-    perform penstock._announce('leased', 'leased', null);
+    perform penstock._announce('leased ' || q.id, 'leased', q.id);
   end if;
   if used <@ array[slot] then
     --: branch on slot

@@ -8,7 +8,7 @@ $$;
 -- taken. If the generation has changed meanwhile, a sweep may have found its lock free, so the transaction joins the
 -- new one as well.
 create or replace function penstock._join_generation(queue_id integer, generation_register regclass) returns void
-  language plpgsql as $$
+language plpgsql as $$
 declare
   generation integer;
 begin
@@ -31,7 +31,7 @@ $$;
 
 -- True if no transaction holds a generation.
 create or replace function penstock._has_ended(generation integer, queue_id integer) returns boolean
-  language sql volatile as $$
+language sql volatile as $$
   select case when pg_try_advisory_lock(penstock._generation_key(generation), queue_id)
               then pg_advisory_unlock(penstock._generation_key(generation), queue_id) else false end
 $$;

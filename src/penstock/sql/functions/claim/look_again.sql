@@ -3,15 +3,20 @@
 -- safety net (_rescan), at most once a second. True if something turned up.
 -- Locks: the rows it moves, with SKIP LOCKED. Uses scheduled_queue, leased_N_until and grant_N_until.
 create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  sweep_us constant bigint := pg_sequence_last_value(q.sweep_register);
 begin
-  return penstock._look_again(q.id, wanted, has_some, true);
+  return penstock._look_again(q.id, wanted, has_some, true,
+    {sweep.is_quiet(sweep_us)} and to_timestamp(sweep_us / 1e6) between clock_timestamp()
+      and clock_timestamp() + interval '1 second');
 end $$;
 
--- The same by the id of a queue. may_rescan: whether the safety net may run.
-create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean, may_rescan boolean)
-  returns boolean language plpgsql as $$
+-- The same by the id of a queue. tends: not the first claim of a session, which leaves upkeep to others. quiet: no
+-- lease can have expired.
+create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean, tends boolean,
+  quiet boolean) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
   started   timestamptz := clock_timestamp();
@@ -28,9 +33,7 @@ begin
     turned_up := exists (select from penstock.scheduled s where s.queue_id = _look_again.queue_id
       and s.due_at > due_after and s.due_at <= started);
   end if;
-  if turned_up or penstock._any_expired(_look_again.queue_id,
-    to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6'),
-                                        started, started) then
+  if turned_up or not quiet and penstock._any_lease_ends(_look_again.queue_id, started, tends) then
     turned_up := penstock._run_timers(_look_again.queue_id, wanted) > 0;
   end if;
   if not has_some and turned_up is not true then
@@ -38,7 +41,7 @@ begin
       -- A floor may have passed messages of this transaction, because no other session sees them yet.
       select penstock._rescan(penstock._with_lanes(q), false) into turned_up from penstock.queue q
         where q.id = _look_again.queue_id;
-    elsif may_rescan then
+    elsif tends and not quiet then
       select penstock._rescan(penstock._with_lanes(q), true) into turned_up from penstock.queue q
       -- Due, or further ahead than it is ever set.
       where q.id = _look_again.queue_id

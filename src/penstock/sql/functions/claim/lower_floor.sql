@@ -4,7 +4,7 @@
 -- to be released.
 -- Locks: the sweep lock of the queue for a moment. Indexes: none.
 create or replace function penstock._lower_floor(q penstock.queue, priority integer, to_position bigint) returns void
-  language plpgsql as $$
+language plpgsql as $$
 declare
   floor constant regclass := q.floors[array_position(q.priorities, priority::smallint)];
   below constant bigint := greatest(0, to_position - 1);

@@ -4,7 +4,7 @@
 -- not counted. sweeps: the caller may sweep, so the first row of the queue can be noted as well (read/first_row.sql).
 -- Locks: the sweep lock of the queue, tried for. Uses lane_N_order.
 create or replace function penstock._rescan(q penstock.queue, counted boolean, sweeps boolean default false)
-  returns boolean language plpgsql as $$
+returns boolean language plpgsql as $$
 declare
   found  boolean := false;
   locked boolean := false;
@@ -47,7 +47,9 @@ begin
     for i in 1 .. length(slots) loop
       slot := substr(slots, i, 1);
       first := penstock._first_in_lane(slot::integer, q.id, q.priorities[lane]);
-      first_row := least(first_row, first);
+      -- From the current segment's first position on, counts look into the current segment alone.
+      first_row := least(first_row, case when slot = right(ring, 1) then first when first is not null
+        then greatest(0, least(first, penstock._current_from())) end);
       if first is not null then
         first := penstock._first_live(slot::integer, q.id, q.priorities[lane], first);
       end if;
@@ -73,6 +75,6 @@ end $$;
 
 -- How often a rescan has found a message that no claim had seen.
 create or replace function penstock.rescans_that_found() returns bigint language sql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
   select pg_sequence_last_value('penstock.rescans_found')
 $$;

@@ -2,7 +2,7 @@
 -- next message of its group. Returns how many rows came to nothing. Locks: the messages it takes. Uses leased_N_token,
 -- grouped_order.
 create or replace function penstock._resolve(slot integer, lease_token bigint, until timestamptz, worker text)
-  returns integer language plpgsql
+returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -46,7 +46,7 @@ end $$;
 -- Takes the next visible message of a group whose group token we have. Expired messages go to history. Returns nothing
 -- if another transaction has locked that message: to skip it would break the order.
 create or replace function penstock._next_of_group(queue_id integer, group_key text, after bigint)
-  returns penstock.grouped language plpgsql
+returns penstock.grouped language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare

@@ -10,7 +10,7 @@
 -- session is a member of.
 -- Locks: none. Indexes: none.
 create or replace function penstock._is_admin() returns boolean language plpgsql stable security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   return has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
     'penstock.set_queue(text, jsonb)', 'execute');

@@ -31,7 +31,7 @@ $$;
 
 -- The token of a message that is leased in place.
 create or replace function penstock._held_token(slot integer, mark integer, place tid) returns bigint
-  language sql immutable as $$
+language sql immutable as $$
   select penstock._held_from(mark) + slot + penstock._held_at(place)
 $$;
 

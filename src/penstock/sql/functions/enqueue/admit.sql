@@ -1,7 +1,7 @@
 -- Puts a checked message where it belongs: its group, the schedule, or the current segment. Returns its id.
 -- Locks: as enqueue. Indexes: none.
 create or replace function penstock._admit(q penstock.queue, m penstock.envelope, due timestamptz) returns bigint
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if q.max_depth is not null then
     perform penstock._reserve_depth(q, 1);

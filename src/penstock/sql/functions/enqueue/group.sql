@@ -45,7 +45,7 @@ end $$;
 
 -- Ends a group that has no messages. False if it has some, or if another transaction has locked it.
 create or replace function penstock._end_group(queue_id integer, group_key text, after bigint) returns boolean
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin

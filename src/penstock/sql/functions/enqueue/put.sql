@@ -62,7 +62,7 @@ end $$;
 -- Messages were put into a segment that is not the current one any more. Claims look there only if the segment is in
 -- use and the floor of the lane is not in the share of positions of the current segment.
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if strpos({ring.in_use({ring.text})}, slot::text) = 0 then
     perform penstock._reopen(slot::text);
@@ -72,7 +72,7 @@ end $$;
 
 -- Announces a message that a transaction block has just put into a segment, whose lock it already has.
 create or replace function penstock._announce_here(slot integer, queue_id integer, priority integer, at_position bigint)
-  returns void language plpgsql as $$
+returns void language plpgsql as $$
 begin
   --: branch on slot
   insert into penstock.deferred_{slot} (announced_at, kind, queue_id, priority, position)

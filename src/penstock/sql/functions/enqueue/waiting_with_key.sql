@@ -21,7 +21,7 @@ end $$;
 
 -- Locks the waiting message with this id and key. False if another transaction has locked it, or it is not waiting.
 create or replace function penstock._try_waiting(queue_id integer, key text, waiting bigint) returns boolean
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
@@ -64,7 +64,7 @@ end $$;
 
 -- Gives the waiting message with this id and key the payload and headers of m. False if it is not waiting any more.
 create or replace function penstock._replace_waiting(queue_id integer, m penstock.envelope, waiting bigint)
-  returns boolean language plpgsql
+returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare

@@ -39,7 +39,7 @@ end $$;
 -- The same for all other ways to enqueue. due: when a message will be ready; if that is far off, waiters learn it in
 -- time from attend.
 create or replace function penstock._wake_waiters(q penstock.queue, due timestamptz default null) returns void
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if pg_sequence_last_value(q.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6
      and coalesce(due < clock_timestamp() + interval '10 seconds', true) then

@@ -3,7 +3,7 @@
 -- how many slots and how many bytes of disk were freed. Locks: the lock of history; ACCESS EXCLUSIVE (NOWAIT) on the
 -- slots. Indexes: none.
 create or replace function penstock.drop_landed(keep interval default '0', turn boolean default false)
-  returns table (slots integer, bytes bigint)
+returns table (slots integer, bytes bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare

@@ -1,7 +1,7 @@
 -- How much history a lake lacks: rows (counted up to a limit) and the oldest of them. Locks: ACCESS SHARE. Uses
 -- history_log_xid.
 create or replace function penstock.lake_lag(name text, most integer default 100000)
-  returns table (rows bigint, oldest_at timestamptz)
+returns table (rows bigint, oldest_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare

@@ -30,7 +30,7 @@ end $$;
 
 -- The numbers that a field stands for: lists of *, n, a-b, and these with /step.
 create or replace function penstock._cron_field(field text, spec text, low integer, high integer, names text[])
-  returns integer[]
+returns integer[]
 language plpgsql immutable as $$
 declare
   part  text;
@@ -64,7 +64,7 @@ end $$;
 
 -- A number in a field, or a name such as mon.
 create or replace function penstock._cron_number(word text, low integer, names text[]) returns integer
-  language sql immutable as $$
+language sql immutable as $$
   select case when word ~ '^\d+$' then word::integer else array_position(names, word) - 1 + low end
 $$;
 
@@ -140,7 +140,7 @@ end $$;
 
 -- The moments at which the local clock shows a time: one on most days.
 create or replace function penstock._instants(wall timestamp, time_zone text, all_of_them boolean)
-  returns setof timestamptz
+returns setof timestamptz
 language plpgsql stable as $$
 declare
   instant timestamptz := wall at time zone time_zone;

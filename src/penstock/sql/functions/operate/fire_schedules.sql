@@ -60,7 +60,7 @@ end $$;
 
 -- Enqueues one fire. A caller who may fire schedules need not be allowed to enqueue to their queue: an admin chose it.
 create or replace function penstock._enqueue_fire(s penstock.schedule, fire_at timestamptz) returns bigint
-  language plpgsql as $$
+language plpgsql as $$
 begin
   return penstock._enqueue_checked((select q.name from penstock.queue q where q.id = s.queue_id), s.payload, null,
     coalesce(s.headers, '{}') || jsonb_build_object('penstock-schedule', s.name, 'penstock-fire-at', fire_at), s.key,
@@ -70,7 +70,7 @@ end $$;
 
 -- Enqueues the message of a schedule now, even if it is paused. The next fire does not change. Returns the id.
 create or replace function penstock.fire_schedule(name text) returns bigint language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 declare
   s penstock.schedule := penstock._find_schedule(fire_schedule.name);
 begin

@@ -62,7 +62,7 @@ end $$;
 
 -- Puts a dead letter back into its queue.
 create or replace function penstock._revive(q penstock.queue, m penstock.envelope, due timestamptz) returns void
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 declare
   state text;

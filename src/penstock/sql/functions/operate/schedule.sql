@@ -81,7 +81,7 @@ end $$;
 
 -- The schedule with its settings changed and checked. Its queue must accept a message of it.
 create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
-  returns penstock.schedule language plpgsql as $$
+returns penstock.schedule language plpgsql as $$
 declare
   known   constant text[] := array['queue', 'cron', 'time_zone', 'payload', 'headers', 'key', 'priority', 'group_key',
     'ttl_seconds',
@@ -115,7 +115,7 @@ end $$;
 
 -- The schedule with one setting changed and checked.
 create or replace function penstock._with_schedule_setting(s penstock.schedule, setting text, value jsonb)
-  returns penstock.schedule language plpgsql as $$
+returns penstock.schedule language plpgsql as $$
 begin
   case setting
     when 'queue' then s.queue_id := penstock._queue_id(penstock._text_of(setting, value));
@@ -155,21 +155,21 @@ end $$;
 
 -- Stops a schedule.
 create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_schedule(name, '{"paused": true}');
 end $$;
 
 -- Starts a schedule again. Fires that were due while it was paused are skipped.
 create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_schedule(name, '{"paused": false}');
 end $$;
 
 -- Removes a schedule. The messages that it has enqueued stay.
 create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   s penstock.schedule := penstock._find_schedule(drop_schedule.name);

@@ -95,14 +95,14 @@ end $$;
 
 -- Stops claims of a queue.
 create or replace function penstock.pause(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_queue(name, '{"paused": true}');
 end $$;
 
 -- Allows claims of a queue again.
 create or replace function penstock.resume(name text) returns void language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_queue(name, '{"paused": false}');
 end $$;

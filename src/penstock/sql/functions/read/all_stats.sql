@@ -38,7 +38,7 @@ end $$;
 
 -- How much of each kind of table is looked at, in percent: lanes, leased, scheduled, grouped, dead.
 create or replace function penstock._shares() returns double precision[] language sql stable
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
   select array_agg(case when bytes <= 8000 * 8192 then 100 else 100.0 * 2000 * 8192 / bytes end
     order by kind)::double precision[]
   from (values
@@ -59,7 +59,7 @@ $$;
 -- they lie together, so that a sample would hit all of them or none.
 create or replace function penstock._sample(share double precision[], now_at timestamptz)
 returns table (queue_id integer, state text, n double precision, first timestamptz) language plpgsql stable
-  set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, pg_temp
 set enable_hashjoin = off set enable_mergejoin = off set enable_sort = off set plan_cache_mode = force_generic_plan
   as $$
 #variable_conflict use_column

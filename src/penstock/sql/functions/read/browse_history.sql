@@ -3,7 +3,7 @@ create or replace function penstock._browse_history(state text, queues text[],
   filter penstock.sight_filter, place text, page integer, look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off
-  set enable_mergejoin = off set jit = off as $$
+set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   from_xid xid8 := coalesce(split_part(place, ' ', 1)::xid8, '18446744073709551615'::xid8);

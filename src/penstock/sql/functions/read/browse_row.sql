@@ -10,7 +10,7 @@ $$;
 
 -- A message as a row of the list.
 create or replace function penstock._sighting(queue text, state text, m penstock.envelope, at timestamptz, place text)
-  returns penstock.sighting
+returns penstock.sighting
 language sql immutable as $$
   select (m.id, queue || case when m.dead_at is null then ''
     else '.dlq' end, state, m.priority, m.attempt, m.max_attempts, m.enqueued_at, at, m.key, m.group_key,

@@ -11,6 +11,6 @@ $$;
 
 -- The same in seconds, for `penstock doctor`.
 create or replace function penstock.clock_step() returns double precision language sql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
   select penstock._step_us((date_part('epoch', clock_timestamp()) * 1e6)::bigint) / 1e6
 $$;

@@ -5,7 +5,7 @@ returns table (original_queue text, error text, count bigint, first_id bigint, l
   first_dead_at timestamptz, last_dead_at timestamptz)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
-  set jit = off as $$
+set jit = off as $$
 #variable_conflict use_column
 declare
   chosen integer := (select q.id from penstock.queue q where q.name = regexp_replace(dead_errors.queue, '\.dlq$', ''));

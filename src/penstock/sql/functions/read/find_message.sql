@@ -6,9 +6,9 @@
 -- lane. Leased messages, and ready messages that came back, are found by a scan; without thorough, only if the tables
 -- are small. One snapshot for all of it, so that a message that moves meanwhile is not missed. Locks: ACCESS SHARE.
 create or replace function penstock._locate_in_lane(wanted bigint)
-  returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
+returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
-  set enable_mergejoin = off set jit = off as $$
+set enable_mergejoin = off set jit = off as $$
 begin
   --: for each segment
   return query select t.enqueued_at, null::timestamptz,

@@ -30,6 +30,6 @@ end $$;
 
 -- Seconds since a moment; 0 if the clock was set back since, null without a moment.
 create or replace function penstock._age(since timestamptz, now_at timestamptz) returns double precision
-  language sql immutable as $$
+language sql immutable as $$
   select case when since > now_at then 0 else date_part('epoch', now_at - since) end
 $$;

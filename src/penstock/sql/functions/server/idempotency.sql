@@ -17,7 +17,7 @@ end $$;
 
 -- Stores the answer of the call that has taken the key.
 create or replace function penstock.keep_answer(actor text, idempotency_key text, status smallint, body bytea)
-  returns void
+returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.idempotent_answer a set status = keep_answer.status, body = keep_answer.body
   where a.actor = keep_answer.actor and a.idempotency_key = keep_answer.idempotency_key;

@@ -40,7 +40,7 @@ end $$;
 
 -- Requests an enqueue, or stats, on an active queue.
 create or replace function penstock.request_task(service text, name text, kind text, request jsonb, created_by text)
-  returns uuid
+returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -58,7 +58,7 @@ end $$;
 
 -- Returns a queue of a service, or raises PS001.
 create or replace function penstock._service_queue(service text, name text) returns penstock.service_queue
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 declare
   s penstock.service := penstock._service(service);
@@ -76,7 +76,7 @@ end $$;
 
 -- The tasks of one queue form a group: they are carried out in the order of the requests.
 create or replace function penstock._request_task(queue_id uuid, kind text, request jsonb, created_by text) returns uuid
-  language plpgsql as $$
+language plpgsql as $$
 #variable_conflict use_column
 declare
   made uuid;
@@ -151,7 +151,7 @@ $$;
 -- On the service: enqueues the messages of a task. For a task that was carried out before, returns the result of that
 -- time.
 create or replace function penstock.apply_enqueue(task uuid, queue text, payloads jsonb[], delays interval[])
-  returns bigint[]
+returns bigint[]
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare

@@ -3,7 +3,7 @@
 -- year.
 -- Locks: the rows. Uses the indexes on the times.
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 declare
   answers integer; tasks integer; proofs integer; acts integer;
 begin
@@ -30,7 +30,7 @@ end $$;
 -- Deletes expired messages from the history. Returns how many. Scans the history and locks the rows it deletes. A
 -- second call at the same time returns 0.
 create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 declare
   n bigint;
 begin
@@ -44,7 +44,7 @@ end $$;
 
 -- Ends a session or a sign-in link of the HTTP server. True the first time.
 create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
-  set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp as $$
 begin
   insert into penstock.ended_token (id) values (end_token.id) on conflict do nothing;
   return found;

@@ -31,7 +31,7 @@ end $$;
 -- Settles a message as done. Raises PS007 if the lease is lost.
 create or replace function penstock.ack(id bigint, token bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off as $$
+set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   slot integer := {token.segment(ack.token)};

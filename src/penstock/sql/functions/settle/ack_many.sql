@@ -2,7 +2,7 @@
 -- Locks: the rows of the messages. Uses leased_N_token, or the places in the tokens.
 create or replace function penstock.ack_many(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off set jit = off
+set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
@@ -56,7 +56,7 @@ end $$;
 -- with what the planner took for few leases compared all pairs with each lease: 100 ms for 700 of them.
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
-  set enable_mergejoin = off as $$
+set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
   started timestamptz := clock_timestamp();

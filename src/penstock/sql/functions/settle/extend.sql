@@ -1,7 +1,7 @@
 -- extend makes a lease last lease_seconds from now (by default the lease_seconds of the queue). Returns the new end.
 -- Locks: the row of the message. Uses leased_N_token, or the place in the token.
 create or replace function penstock.extend(id bigint, token bigint, lease_seconds integer default null)
-  returns timestamptz
+returns timestamptz
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   until timestamptz;
@@ -32,7 +32,7 @@ end $$;
 
 -- Extends a lease. Returns the new end, or null if the lease is lost.
 create or replace function penstock._prolong(id bigint, token bigint, lease_seconds integer) returns timestamptz
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare

@@ -2,7 +2,7 @@
 -- is dead if that was its last attempt. Returns the state it reached. Locks: the row of the message. Uses
 -- leased_N_token.
 create or replace function penstock.nack(id bigint, token bigint, error text default null, delay interval default null)
-  returns text
+returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   l penstock.leased_0;

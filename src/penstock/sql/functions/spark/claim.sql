@@ -1,9 +1,9 @@
 -- Returns the messages of a slice: claimed now, or the same as before. Locks: the row of the slice, the row of the
 -- consumer (shared), the messages it takes. Uses leased_N_token and lane_N_order.
 create or replace function penstock.spark_claim(consumer text, generation bigint, tick bigint, slice integer)
-  returns setof penstock.spark_lease
+returns setof penstock.spark_lease
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off set jit = off as $$
+set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   s penstock.spark_slice;
@@ -103,7 +103,7 @@ end $$;
 
 -- The messages under these tokens, in the segments where they were claimed or in the overflow segment.
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
-  language plpgsql
+language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare

@@ -104,7 +104,7 @@ end $$;
 
 -- Begins a partition of a write. True if it was enqueued before. Locks: the row of the partition in spark_written.
 create or replace function penstock.spark_begin(job text, epoch bigint, part integer, count bigint, checksum bigint)
-  returns boolean
+returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare

@@ -22,7 +22,7 @@ end $$;
 -- only its next message can be claimed.
 create or replace function penstock.spark_ready(queue text, at_most integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-  set enable_bitmapscan = off set jit = off as $$
+set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   now_at timestamptz := clock_timestamp();

@@ -79,7 +79,7 @@ end $$;
 
 -- Deletes the old body of a message and stores the new one.
 create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
-  language plpgsql as $$
+language plpgsql as $$
 begin
   if old_body is not null then
     perform penstock._drop_body(old_body, m.id);

@@ -28,7 +28,7 @@ begin
       closing := closing || slot;
       live := replace(live, slot, '');
     end loop;
-    if penstock._is_oversized(right(live, 1)) then
+    if penstock._is_worn(right(live, 1)) then
       perform penstock._rotate(early => true);
       live := {ring.in_use({ring.text})};
     end if;
@@ -63,12 +63,15 @@ exception
   when lock_not_available then return true;
 end $$;
 
--- Is the current segment empty, but larger than its share of messages needs? A burst of two million messages leaves a
--- gigabyte, which would stay until the next 32,768 messages turn the ring.
-create or replace function penstock._is_oversized(slot text) returns boolean language plpgsql as $$
+-- Has the current segment no ready message, but more than 2 MB of dead rows? Counts and polls read over those. A burst
+-- of two million messages leaves a gigabyte, which would stay until the next 32,768 messages turn the ring. At most
+-- every 10 seconds: after a segment is truncated, every session plans its statements again.
+create or replace function penstock._is_worn(slot text) returns boolean language plpgsql as $$
 begin
-  return pg_relation_size(('penstock.lane_' || slot)::regclass)
-    + pg_relation_size(('penstock.leased_' || slot)::regclass)
-           + pg_total_relation_size(('penstock.body_' || slot)::regclass) > 33554432
+  return date_part('epoch', clock_timestamp()) * 1e6 - pg_sequence_last_value('penstock.ring_turned_at') not between 0
+    and 10000000
+         and pg_relation_size(('penstock.lane_' || slot)::regclass)
+           + pg_relation_size(('penstock.leased_' || slot)::regclass)
+           + pg_total_relation_size(('penstock.body_' || slot)::regclass) > 2097152
          and not penstock._any_ready(slot::integer);
 end $$;

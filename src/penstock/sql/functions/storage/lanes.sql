@@ -3,7 +3,7 @@
 -- (layout/register.sql) at once, and claims read it there. The row of the queue follows at the commit of a claim, in
 -- _adopt_lanes. _lane_bits returns the bits that a message needs. Locks: none. Indexes: none.
 create or replace function penstock._lane_bits(priority integer, stays_plain boolean) returns integer
-  language sql immutable as $$
+language sql immutable as $$
   select {lanes.priority(priority)} | case when stays_plain then 0 else {lanes.not_plain} end
 $$;
 

@@ -18,7 +18,8 @@ begin
       ring := {ring.text};
       free := left({ring.free(ring)}, 1);
       -- Always a full share: claims rely on it to know that a floor lies in the current segment.
-      perform setval('penstock.ring_until', high + share);
+      perform setval('penstock.ring_until', high + share),
+        setval('penstock.ring_turned_at', (date_part('epoch', clock_timestamp()) * 1e6)::bigint);
       if free <> '' then
         perform setval('penstock.ring', (ring || free)::bigint);
       end if;
