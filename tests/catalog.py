@@ -23,7 +23,8 @@ _QUERIES = {
         where c.relnamespace = any (%(schemas)s::regnamespace[])""",
     "columns": """
         select a.attrelid::regclass || '.' || a.attname, concat_ws(' ',
-          row_number() over (partition by a.attrelid order by a.attnum), format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
+          row_number() over (partition by a.attrelid order by a.attnum),
+          format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
           a.attstorage, a.attcollation::regcollation, a.attacl, a.attoptions,
           pg_get_expr(d.adbin, d.adrelid), col_description(a.attrelid, a.attnum))
         from pg_attribute a join pg_class c on c.oid = a.attrelid

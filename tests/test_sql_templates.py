@@ -174,6 +174,20 @@ def test_the_parameters_reach_the_functions() -> None:
     assert "clock_timestamp()" not in claim
 
 
+def test_a_clock_that_no_file_uses_is_an_error(copy: Path) -> None:
+    for file in (copy / "contracts" / "mdb_queue").glob("*.sql"):
+        file.write_text(file.read_text("utf-8").replace("clock_timestamp()", "now()"))
+    with pytest.raises(TemplateError, match=r"contracts/mdb_queue: no file uses clock_timestamp"):
+        Expander(copy, clock="penstock._clock()").folder("contracts/mdb_queue")
+
+
+def test_every_definition_of_the_layout_is_used() -> None:
+    text = "\n".join(f.read_text("utf-8") for d in SOURCES for f in (SQL / d).rglob("*.sql"))
+    for file in (SQL / "layout").glob("*.sql"):
+        for name in definitions(lines_of(file.name, file.read_text("utf-8"))):
+            assert re.search(rf"\{{{re.escape(name)}[(}}]", text), name
+
+
 def test_magic_numbers_stand_in_the_layout_only() -> None:
     """Bits of tokens and registers, lock keys, and the digits of the ring."""
     magic = re.compile(
