@@ -122,9 +122,8 @@ begin
   end if;
   raise log 'penstock: the clock was put back by % s', round(step_us / 1e6, 1);
   perform setval('penstock.clock_was_at', now_us + step_us), setval('penstock.tick_at', 0),
-    setval('penstock.ring_check_at', 0),
-    setval('penstock.upkeep_at', 0), setval('penstock.timer_rescan_at', 0), setval('penstock.due_floor', 0),
-      setval('penstock.lease_floor', 0);
+    setval('penstock.ring_check_at', 0), setval('penstock.upkeep_at', 0), setval('penstock.timer_rescan_at', 0),
+    setval('penstock.due_floor', 0), setval('penstock.lease_floor', 0);
   perform setval(q.sweep_register, 0), setval(q.rescan_register, 0) from penstock.queue q;
   perform setval(q.notify_register, 0) from penstock.queue q
   where pg_sequence_last_value(q.notify_register) between now_us + 1000000 and 9223372036854775807 - 1;
@@ -133,7 +132,7 @@ end $$;
 -- After a step back, moves the ends of leases, retries and schedules back that were written by the clock that ran
 -- ahead. They would last, or wait, that much longer otherwise. A message that is leased in place moves to leased_N, as
 -- if it were extended. Scans the tables of messages once. Locks the rows that it changes, with SKIP LOCKED.
--- from functions/background/clock.sql:27
+-- from functions/background/clock.sql:26
 create or replace function penstock._redate() returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -145,7 +144,7 @@ begin
     return;
   end if;
   step := greatest(to_timestamp(was_us / 1e6) - started, interval '0');
--- from functions/background/clock.sql:39, segment 0
+-- from functions/background/clock.sql:38, segment 0
   with gone as (
     delete from penstock.held_0 where place = any (array(
       select h.place from penstock.held_0 h where h.claimed_at > started and h.lease_until > started
@@ -157,7 +156,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_0 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:39, segment 1
+-- from functions/background/clock.sql:38, segment 1
   with gone as (
     delete from penstock.held_1 where place = any (array(
       select h.place from penstock.held_1 h where h.claimed_at > started and h.lease_until > started
@@ -169,7 +168,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_1 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:39, segment 2
+-- from functions/background/clock.sql:38, segment 2
   with gone as (
     delete from penstock.held_2 where place = any (array(
       select h.place from penstock.held_2 h where h.claimed_at > started and h.lease_until > started
@@ -181,7 +180,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_2 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:39, segment 3
+-- from functions/background/clock.sql:38, segment 3
   with gone as (
     delete from penstock.held_3 where place = any (array(
       select h.place from penstock.held_3 h where h.claimed_at > started and h.lease_until > started
@@ -193,7 +192,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_3 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:39, segment 4
+-- from functions/background/clock.sql:38, segment 4
   with gone as (
     delete from penstock.held_4 where place = any (array(
       select h.place from penstock.held_4 h where h.claimed_at > started and h.lease_until > started
@@ -205,7 +204,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_4 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:39, segment 5
+-- from functions/background/clock.sql:38, segment 5
   with gone as (
     delete from penstock.held_5 where place = any (array(
       select h.place from penstock.held_5 h where h.claimed_at > started and h.lease_until > started
@@ -217,7 +216,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_5 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:39, segment 6
+-- from functions/background/clock.sql:38, segment 6
   with gone as (
     delete from penstock.held_6 where place = any (array(
       select h.place from penstock.held_6 h where h.claimed_at > started and h.lease_until > started
@@ -229,7 +228,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_6 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:39, segment 7
+-- from functions/background/clock.sql:38, segment 7
   with gone as (
     delete from penstock.held_7 where place = any (array(
       select h.place from penstock.held_7 h where h.claimed_at > started and h.lease_until > started
@@ -241,7 +240,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_7 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:39, segment 8
+-- from functions/background/clock.sql:38, segment 8
   with gone as (
     delete from penstock.held_8 where place = any (array(
       select h.place from penstock.held_8 h where h.claimed_at > started and h.lease_until > started
@@ -253,7 +252,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_8 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:51
+-- from functions/background/clock.sql:50
   -- First the group tokens, then the messages that they lead to.
   update penstock.scheduled s set due_at = s.due_at - step
   where s.ctid = any (array(
@@ -332,8 +331,7 @@ begin
       pg_sequence_last_value(t.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6 as wakes
     into q
     from (select id, name, generation_register, mark_register, settled_register, first_row_register, notify_register,
-      waiting_register,
-            floors[array_position(priorities, _commit_put.priority::smallint)] as floor
+            waiting_register, floors[array_position(priorities, _commit_put.priority::smallint)] as floor
           from penstock.queue where id = _commit_put.queue_id) t;
     exit when pg_sequence_last_value('penstock.flips_begun') = over or q.name is null;
   end loop;
@@ -470,13 +468,12 @@ begin
     limit 100 for update skip locked));
   get diagnostics keys = row_count;
   return jsonb_build_object('expired', expired, 'segments_adopted', adopted, 'keys_forgotten', keys,
-    'history_slots_dropped', dropped,
-                            'schedules_fired', fired);
+                            'history_slots_dropped', dropped, 'schedules_fired', fired);
 end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry
 -- indexes.
--- from functions/background/maintain.sql:60
+-- from functions/background/maintain.sql:59
 create or replace function penstock._expire(piece integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -490,97 +487,88 @@ begin
   n := n + (select count(penstock._remove_waiting(m.id, 'expired')) from (
     select id from penstock.grouped t where t.expires_at <= now_at order by t.expires_at limit piece
       for update skip locked) m);
--- from functions/background/maintain.sql:74, segment 0
+-- from functions/background/maintain.sql:73, segment 0
   with gone as (
     delete from penstock.lane_0 where ctid = any (array(
       select t.ctid from penstock.lane_0 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:74, segment 1
+-- from functions/background/maintain.sql:73, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select t.ctid from penstock.lane_1 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:74, segment 2
+-- from functions/background/maintain.sql:73, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select t.ctid from penstock.lane_2 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:74, segment 3
+-- from functions/background/maintain.sql:73, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select t.ctid from penstock.lane_3 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:74, segment 4
+-- from functions/background/maintain.sql:73, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select t.ctid from penstock.lane_4 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:74, segment 5
+-- from functions/background/maintain.sql:73, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select t.ctid from penstock.lane_5 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:74, segment 6
+-- from functions/background/maintain.sql:73, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select t.ctid from penstock.lane_6 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:74, segment 7
+-- from functions/background/maintain.sql:73, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select t.ctid from penstock.lane_7 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:74, segment 8
+-- from functions/background/maintain.sql:73, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select t.ctid from penstock.lane_8 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:84
+-- from functions/background/maintain.sql:82
   return n;
 end $$;
 
@@ -1024,8 +1012,8 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
 -- from functions/claim/bury_again.sql:9, segment 1
   with gone as (
     delete from penstock.leased_1 where ctid = any (array(
@@ -1034,8 +1022,8 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
 -- from functions/claim/bury_again.sql:9, segment 2
   with gone as (
     delete from penstock.leased_2 where ctid = any (array(
@@ -1044,8 +1032,8 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
 -- from functions/claim/bury_again.sql:9, segment 3
   with gone as (
     delete from penstock.leased_3 where ctid = any (array(
@@ -1054,8 +1042,8 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
 -- from functions/claim/bury_again.sql:9, segment 4
   with gone as (
     delete from penstock.leased_4 where ctid = any (array(
@@ -1064,8 +1052,8 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
 -- from functions/claim/bury_again.sql:9, segment 5
   with gone as (
     delete from penstock.leased_5 where ctid = any (array(
@@ -1074,8 +1062,8 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
 -- from functions/claim/bury_again.sql:9, segment 6
   with gone as (
     delete from penstock.leased_6 where ctid = any (array(
@@ -1084,8 +1072,8 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
 -- from functions/claim/bury_again.sql:9, segment 7
   with gone as (
     delete from penstock.leased_7 where ctid = any (array(
@@ -1094,8 +1082,8 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
 -- from functions/claim/bury_again.sql:9, segment 8
   with gone as (
     delete from penstock.leased_8 where ctid = any (array(
@@ -1104,8 +1092,8 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
 -- from functions/claim/bury_again.sql:19
 end $$;
 
@@ -1498,8 +1486,7 @@ if slot <= 0 then
   end loop;
   with gone as (delete from penstock.leased_0 t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_0 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -1514,8 +1501,7 @@ else
   end loop;
   with gone as (delete from penstock.leased_1 t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_1 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -1532,8 +1518,7 @@ if slot <= 2 then
   end loop;
   with gone as (delete from penstock.leased_2 t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_2 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -1548,8 +1533,7 @@ else
   end loop;
   with gone as (delete from penstock.leased_3 t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_3 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -1568,8 +1552,7 @@ if slot <= 4 then
   end loop;
   with gone as (delete from penstock.leased_4 t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_4 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -1584,8 +1567,7 @@ else
   end loop;
   with gone as (delete from penstock.leased_5 t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_5 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -1602,8 +1584,7 @@ if slot <= 6 then
   end loop;
   with gone as (delete from penstock.leased_6 t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_6 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -1619,8 +1600,7 @@ if slot <= 7 then
   end loop;
   with gone as (delete from penstock.leased_7 t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_7 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -1635,8 +1615,7 @@ else
   end loop;
   with gone as (delete from penstock.leased_8 t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_8 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -1646,13 +1625,13 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:125
+-- from functions/claim/by_id.sql:124
 end $$;
 
 -- Takes a waiting message of a queue. Returns nothing if it does not exist or another transaction has locked it.
 -- Messages of groups are not taken, because that would break their order. Uses lane_N_order, scheduled_id and
 -- lane_N_back.
--- from functions/claim/by_id.sql:130
+-- from functions/claim/by_id.sql:129
 create or replace function penstock._pull_waiting(queue_id integer, id bigint, of_attempt integer default null)
 returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -1669,125 +1648,115 @@ begin
     where s.id = _pull_waiting.id and s.queue_id = _pull_waiting.queue_id and s.group_key is null
       and (of_attempt is null or s.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:152, segment 0
+-- from functions/claim/by_id.sql:150, segment 0
   delete from penstock.lane_0 where ctid = any (array(
     select r.ctid from penstock.lane_0 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:152, segment 1
+-- from functions/claim/by_id.sql:150, segment 1
   delete from penstock.lane_1 where ctid = any (array(
     select r.ctid from penstock.lane_1 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:152, segment 2
+-- from functions/claim/by_id.sql:150, segment 2
   delete from penstock.lane_2 where ctid = any (array(
     select r.ctid from penstock.lane_2 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:152, segment 3
+-- from functions/claim/by_id.sql:150, segment 3
   delete from penstock.lane_3 where ctid = any (array(
     select r.ctid from penstock.lane_3 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:152, segment 4
+-- from functions/claim/by_id.sql:150, segment 4
   delete from penstock.lane_4 where ctid = any (array(
     select r.ctid from penstock.lane_4 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:152, segment 5
+-- from functions/claim/by_id.sql:150, segment 5
   delete from penstock.lane_5 where ctid = any (array(
     select r.ctid from penstock.lane_5 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:152, segment 6
+-- from functions/claim/by_id.sql:150, segment 6
   delete from penstock.lane_6 where ctid = any (array(
     select r.ctid from penstock.lane_6 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:152, segment 7
+-- from functions/claim/by_id.sql:150, segment 7
   delete from penstock.lane_7 where ctid = any (array(
     select r.ctid from penstock.lane_7 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:152, segment 8
+-- from functions/claim/by_id.sql:150, segment 8
   delete from penstock.lane_8 where ctid = any (array(
     select r.ctid from penstock.lane_8 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:164
+-- from functions/claim/by_id.sql:161
   return null;
 end $$;
 
 -- Takes a ready message that never came back: its position is its id. Uses lane_N_order.
--- from functions/claim/by_id.sql:168
+-- from functions/claim/by_id.sql:165
 create or replace function penstock._pull_fresh(queue_id integer, id bigint, of_attempt integer)
 returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -1802,116 +1771,107 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:180, segment 0
+-- from functions/claim/by_id.sql:177, segment 0
     delete from penstock.lane_0 where ctid = any (array(
       select r.ctid from penstock.lane_0 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:180, segment 1
+-- from functions/claim/by_id.sql:177, segment 1
     delete from penstock.lane_1 where ctid = any (array(
       select r.ctid from penstock.lane_1 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:180, segment 2
+-- from functions/claim/by_id.sql:177, segment 2
     delete from penstock.lane_2 where ctid = any (array(
       select r.ctid from penstock.lane_2 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:180, segment 3
+-- from functions/claim/by_id.sql:177, segment 3
     delete from penstock.lane_3 where ctid = any (array(
       select r.ctid from penstock.lane_3 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:180, segment 4
+-- from functions/claim/by_id.sql:177, segment 4
     delete from penstock.lane_4 where ctid = any (array(
       select r.ctid from penstock.lane_4 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:180, segment 5
+-- from functions/claim/by_id.sql:177, segment 5
     delete from penstock.lane_5 where ctid = any (array(
       select r.ctid from penstock.lane_5 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:180, segment 6
+-- from functions/claim/by_id.sql:177, segment 6
     delete from penstock.lane_6 where ctid = any (array(
       select r.ctid from penstock.lane_6 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:180, segment 7
+-- from functions/claim/by_id.sql:177, segment 7
     delete from penstock.lane_7 where ctid = any (array(
       select r.ctid from penstock.lane_7 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:180, segment 8
+-- from functions/claim/by_id.sql:177, segment 8
     delete from penstock.lane_8 where ctid = any (array(
       select r.ctid from penstock.lane_8 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:189
+-- from functions/claim/by_id.sql:185
     exit when m.id is not null;
   end loop;
   return m;
 end $$;
 
 -- Leases a message, claimed by id, and counts the attempt. Returns the token.
--- from functions/claim/by_id.sql:195
+-- from functions/claim/by_id.sql:191
 create or replace function penstock._lease_by_id(m penstock.envelope, until timestamptz, worker text) returns bigint
 language plpgsql as $$
 #variable_conflict use_column
@@ -1927,20 +1887,20 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:208, segment 0
+-- from functions/claim/by_id.sql:204, segment 0
   insert into penstock.leased_0 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:208, segment 1
+-- from functions/claim/by_id.sql:204, segment 1
   insert into penstock.leased_1 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
@@ -1949,20 +1909,20 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:208, segment 2
+-- from functions/claim/by_id.sql:204, segment 2
   insert into penstock.leased_2 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:208, segment 3
+-- from functions/claim/by_id.sql:204, segment 3
   insert into penstock.leased_3 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
@@ -1973,20 +1933,20 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:208, segment 4
+-- from functions/claim/by_id.sql:204, segment 4
   insert into penstock.leased_4 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:208, segment 5
+-- from functions/claim/by_id.sql:204, segment 5
   insert into penstock.leased_5 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
@@ -1995,10 +1955,10 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:208, segment 6
+-- from functions/claim/by_id.sql:204, segment 6
   insert into penstock.leased_6 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
@@ -2006,20 +1966,20 @@ if slot <= 6 then
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:208, segment 7
+-- from functions/claim/by_id.sql:204, segment 7
   insert into penstock.leased_7 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:208, segment 8
+-- from functions/claim/by_id.sql:204, segment 8
   insert into penstock.leased_8 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
@@ -2029,7 +1989,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:217
+-- from functions/claim/by_id.sql:213
   return lease_token;
 end $$;
 
@@ -2137,20 +2097,17 @@ if slot <= 0 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_0 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 0, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -2170,20 +2127,17 @@ else
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_1 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 1, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 end if;
@@ -2205,20 +2159,17 @@ if slot <= 2 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_2 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 2, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -2238,20 +2189,17 @@ else
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_3 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 3, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 end if;
@@ -2275,20 +2223,17 @@ if slot <= 4 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_4 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 4, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -2308,20 +2253,17 @@ else
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_5 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 5, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 end if;
@@ -2343,20 +2285,17 @@ if slot <= 6 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_6 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 6, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -2377,20 +2316,17 @@ if slot <= 7 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_7 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 7, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -2410,32 +2346,29 @@ else
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_8 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 8, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:124
+-- from functions/claim/claim.sql:121
       else
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:126, segment 0
+-- from functions/claim/claim.sql:123, segment 0
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2464,7 +2397,7 @@ if slot <= 0 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:126, segment 1
+-- from functions/claim/claim.sql:123, segment 1
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2495,7 +2428,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:126, segment 2
+-- from functions/claim/claim.sql:123, segment 2
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2524,7 +2457,7 @@ if slot <= 2 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:126, segment 3
+-- from functions/claim/claim.sql:123, segment 3
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2557,7 +2490,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:126, segment 4
+-- from functions/claim/claim.sql:123, segment 4
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2586,7 +2519,7 @@ if slot <= 4 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:126, segment 5
+-- from functions/claim/claim.sql:123, segment 5
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2617,7 +2550,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:126, segment 6
+-- from functions/claim/claim.sql:123, segment 6
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2647,7 +2580,7 @@ if slot <= 6 then
       from held h order by h.position;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:126, segment 7
+-- from functions/claim/claim.sql:123, segment 7
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2676,7 +2609,7 @@ if slot <= 7 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:126, segment 8
+-- from functions/claim/claim.sql:123, segment 8
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -2708,7 +2641,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:154
+-- from functions/claim/claim.sql:151
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
@@ -2853,20 +2786,17 @@ if slot <= 0 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_0 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 0, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -2886,20 +2816,17 @@ else
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_1 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 1, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 end if;
@@ -2921,20 +2848,17 @@ if slot <= 2 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_2 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 2, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -2954,20 +2878,17 @@ else
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_3 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 3, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 end if;
@@ -2991,20 +2912,17 @@ if slot <= 4 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_4 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 4, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -3024,20 +2942,17 @@ else
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_5 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 5, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 end if;
@@ -3059,20 +2974,17 @@ if slot <= 6 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_6 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 6, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -3093,20 +3005,17 @@ if slot <= 7 then
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_7 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 7, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 else
@@ -3126,32 +3035,29 @@ else
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_8 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + 8, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:124
+-- from functions/claim/claim.sql:121
       else
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:126, segment 0
+-- from functions/claim/claim.sql:123, segment 0
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3180,7 +3086,7 @@ if slot <= 0 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:126, segment 1
+-- from functions/claim/claim.sql:123, segment 1
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3211,7 +3117,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:126, segment 2
+-- from functions/claim/claim.sql:123, segment 2
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3240,7 +3146,7 @@ if slot <= 2 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:126, segment 3
+-- from functions/claim/claim.sql:123, segment 3
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3273,7 +3179,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:126, segment 4
+-- from functions/claim/claim.sql:123, segment 4
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3302,7 +3208,7 @@ if slot <= 4 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:126, segment 5
+-- from functions/claim/claim.sql:123, segment 5
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3333,7 +3239,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:126, segment 6
+-- from functions/claim/claim.sql:123, segment 6
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3363,7 +3269,7 @@ if slot <= 6 then
       from held h order by h.position;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:126, segment 7
+-- from functions/claim/claim.sql:123, segment 7
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3392,7 +3298,7 @@ if slot <= 7 then
           h.last_error, null::text
       from held h order by h.position;
 else
--- from functions/claim/claim.sql:126, segment 8
+-- from functions/claim/claim.sql:123, segment 8
       if alone is not true then
         places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
                        then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
@@ -3424,7 +3330,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:154
+-- from functions/claim/claim.sql:151
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
@@ -3496,19 +3402,16 @@ if slot <= 0 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_0 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 0, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3519,19 +3422,16 @@ else
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_1 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 1, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 end if;
@@ -3544,19 +3444,16 @@ if slot <= 2 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_2 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 2, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3567,19 +3464,16 @@ else
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_3 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 3, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 end if;
@@ -3594,19 +3488,16 @@ if slot <= 4 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_4 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 4, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3617,19 +3508,16 @@ else
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_5 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 5, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 end if;
@@ -3642,19 +3530,16 @@ if slot <= 6 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_6 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 6, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3666,19 +3551,16 @@ if slot <= 7 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_7 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 7, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3689,26 +3571,23 @@ else
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_8 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 8, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim_dead.sql:47
+-- from functions/claim/claim_dead.sql:44
 end $$;
 -- Claims dead letters, from '<queue>.dlq'. Locks: ROW EXCLUSIVE on the current segment; the rows, with SKIP LOCKED.
 -- Uses dead_queue.
@@ -3740,19 +3619,16 @@ if slot <= 0 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_0 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 0, started + make_interval(secs => coalesce(_claim_dead_by_id.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead_by_id.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3763,19 +3639,16 @@ else
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_1 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 1, started + make_interval(secs => coalesce(_claim_dead_by_id.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead_by_id.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 end if;
@@ -3788,19 +3661,16 @@ if slot <= 2 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_2 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 2, started + make_interval(secs => coalesce(_claim_dead_by_id.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead_by_id.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3811,19 +3681,16 @@ else
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_3 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 3, started + make_interval(secs => coalesce(_claim_dead_by_id.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead_by_id.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 end if;
@@ -3838,19 +3705,16 @@ if slot <= 4 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_4 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 4, started + make_interval(secs => coalesce(_claim_dead_by_id.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead_by_id.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3861,19 +3725,16 @@ else
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_5 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 5, started + make_interval(secs => coalesce(_claim_dead_by_id.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead_by_id.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 end if;
@@ -3886,19 +3747,16 @@ if slot <= 6 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_6 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 6, started + make_interval(secs => coalesce(_claim_dead_by_id.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead_by_id.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3910,19 +3768,16 @@ if slot <= 7 then
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_7 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 7, started + make_interval(secs => coalesce(_claim_dead_by_id.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead_by_id.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 else
@@ -3933,26 +3788,23 @@ else
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_8 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + 8, started + make_interval(secs => coalesce(_claim_dead_by_id.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead_by_id.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim_dead.sql:47
+-- from functions/claim/claim_dead.sql:44
 end $$;
 
 -- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
@@ -4033,9 +3885,8 @@ if slot <= 0 then
 -- from functions/claim/claim_special.sql:78, segment 0
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_0 l where l.token = lease_base + 0 order by l.priority desc, l.position;
@@ -4043,9 +3894,8 @@ else
 -- from functions/claim/claim_special.sql:78, segment 1
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_1 l where l.token = lease_base + 1 order by l.priority desc, l.position;
@@ -4055,9 +3905,8 @@ if slot <= 2 then
 -- from functions/claim/claim_special.sql:78, segment 2
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_2 l where l.token = lease_base + 2 order by l.priority desc, l.position;
@@ -4065,9 +3914,8 @@ else
 -- from functions/claim/claim_special.sql:78, segment 3
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_3 l where l.token = lease_base + 3 order by l.priority desc, l.position;
@@ -4079,9 +3927,8 @@ if slot <= 4 then
 -- from functions/claim/claim_special.sql:78, segment 4
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_4 l where l.token = lease_base + 4 order by l.priority desc, l.position;
@@ -4089,9 +3936,8 @@ else
 -- from functions/claim/claim_special.sql:78, segment 5
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_5 l where l.token = lease_base + 5 order by l.priority desc, l.position;
@@ -4101,9 +3947,8 @@ if slot <= 6 then
 -- from functions/claim/claim_special.sql:78, segment 6
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_6 l where l.token = lease_base + 6 order by l.priority desc, l.position;
@@ -4112,9 +3957,8 @@ if slot <= 7 then
 -- from functions/claim/claim_special.sql:78, segment 7
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_7 l where l.token = lease_base + 7 order by l.priority desc, l.position;
@@ -4122,9 +3966,8 @@ else
 -- from functions/claim/claim_special.sql:78, segment 8
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_8 l where l.token = lease_base + 8 order by l.priority desc, l.position;
@@ -4132,37 +3975,36 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim_special.sql:87
+-- from functions/claim/claim_special.sql:86
     return;
   end if;
   return query
   select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, null::text
   from (
     select * from penstock.leased_0 where false
--- from functions/claim/claim_special.sql:99, segment 0
+-- from functions/claim/claim_special.sql:97, segment 0
     union all select * from penstock.leased_0 l where l.token = lease_base + 0
--- from functions/claim/claim_special.sql:99, segment 1
+-- from functions/claim/claim_special.sql:97, segment 1
     union all select * from penstock.leased_1 l where l.token = lease_base + 1
--- from functions/claim/claim_special.sql:99, segment 2
+-- from functions/claim/claim_special.sql:97, segment 2
     union all select * from penstock.leased_2 l where l.token = lease_base + 2
--- from functions/claim/claim_special.sql:99, segment 3
+-- from functions/claim/claim_special.sql:97, segment 3
     union all select * from penstock.leased_3 l where l.token = lease_base + 3
--- from functions/claim/claim_special.sql:99, segment 4
+-- from functions/claim/claim_special.sql:97, segment 4
     union all select * from penstock.leased_4 l where l.token = lease_base + 4
--- from functions/claim/claim_special.sql:99, segment 5
+-- from functions/claim/claim_special.sql:97, segment 5
     union all select * from penstock.leased_5 l where l.token = lease_base + 5
--- from functions/claim/claim_special.sql:99, segment 6
+-- from functions/claim/claim_special.sql:97, segment 6
     union all select * from penstock.leased_6 l where l.token = lease_base + 6
--- from functions/claim/claim_special.sql:99, segment 7
+-- from functions/claim/claim_special.sql:97, segment 7
     union all select * from penstock.leased_7 l where l.token = lease_base + 7
--- from functions/claim/claim_special.sql:99, segment 8
+-- from functions/claim/claim_special.sql:97, segment 8
     union all select * from penstock.leased_8 l where l.token = lease_base + 8
--- from functions/claim/claim_special.sql:101
+-- from functions/claim/claim_special.sql:99
   ) l order by l.priority desc, l.position;
 end $$;
 -- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
@@ -4243,9 +4085,8 @@ if slot <= 0 then
 -- from functions/claim/claim_special.sql:78, segment 0
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_0 l where l.token = lease_base + 0 order by l.priority desc, l.position;
@@ -4253,9 +4094,8 @@ else
 -- from functions/claim/claim_special.sql:78, segment 1
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_1 l where l.token = lease_base + 1 order by l.priority desc, l.position;
@@ -4265,9 +4105,8 @@ if slot <= 2 then
 -- from functions/claim/claim_special.sql:78, segment 2
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_2 l where l.token = lease_base + 2 order by l.priority desc, l.position;
@@ -4275,9 +4114,8 @@ else
 -- from functions/claim/claim_special.sql:78, segment 3
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_3 l where l.token = lease_base + 3 order by l.priority desc, l.position;
@@ -4289,9 +4127,8 @@ if slot <= 4 then
 -- from functions/claim/claim_special.sql:78, segment 4
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_4 l where l.token = lease_base + 4 order by l.priority desc, l.position;
@@ -4299,9 +4136,8 @@ else
 -- from functions/claim/claim_special.sql:78, segment 5
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_5 l where l.token = lease_base + 5 order by l.priority desc, l.position;
@@ -4311,9 +4147,8 @@ if slot <= 6 then
 -- from functions/claim/claim_special.sql:78, segment 6
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_6 l where l.token = lease_base + 6 order by l.priority desc, l.position;
@@ -4322,9 +4157,8 @@ if slot <= 7 then
 -- from functions/claim/claim_special.sql:78, segment 7
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_7 l where l.token = lease_base + 7 order by l.priority desc, l.position;
@@ -4332,9 +4166,8 @@ else
 -- from functions/claim/claim_special.sql:78, segment 8
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_8 l where l.token = lease_base + 8 order by l.priority desc, l.position;
@@ -4342,37 +4175,36 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim_special.sql:87
+-- from functions/claim/claim_special.sql:86
     return;
   end if;
   return query
   select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, null::text
   from (
     select * from penstock.leased_0 where false
--- from functions/claim/claim_special.sql:99, segment 0
+-- from functions/claim/claim_special.sql:97, segment 0
     union all select * from penstock.leased_0 l where l.token = lease_base + 0
--- from functions/claim/claim_special.sql:99, segment 1
+-- from functions/claim/claim_special.sql:97, segment 1
     union all select * from penstock.leased_1 l where l.token = lease_base + 1
--- from functions/claim/claim_special.sql:99, segment 2
+-- from functions/claim/claim_special.sql:97, segment 2
     union all select * from penstock.leased_2 l where l.token = lease_base + 2
--- from functions/claim/claim_special.sql:99, segment 3
+-- from functions/claim/claim_special.sql:97, segment 3
     union all select * from penstock.leased_3 l where l.token = lease_base + 3
--- from functions/claim/claim_special.sql:99, segment 4
+-- from functions/claim/claim_special.sql:97, segment 4
     union all select * from penstock.leased_4 l where l.token = lease_base + 4
--- from functions/claim/claim_special.sql:99, segment 5
+-- from functions/claim/claim_special.sql:97, segment 5
     union all select * from penstock.leased_5 l where l.token = lease_base + 5
--- from functions/claim/claim_special.sql:99, segment 6
+-- from functions/claim/claim_special.sql:97, segment 6
     union all select * from penstock.leased_6 l where l.token = lease_base + 6
--- from functions/claim/claim_special.sql:99, segment 7
+-- from functions/claim/claim_special.sql:97, segment 7
     union all select * from penstock.leased_7 l where l.token = lease_base + 7
--- from functions/claim/claim_special.sql:99, segment 8
+-- from functions/claim/claim_special.sql:97, segment 8
     union all select * from penstock.leased_8 l where l.token = lease_base + 8
--- from functions/claim/claim_special.sql:101
+-- from functions/claim/claim_special.sql:99
   ) l order by l.priority desc, l.position;
 end $$;
 
@@ -5643,12 +5475,11 @@ if slot <= 0 then
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
     insert into penstock.lane_0 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
+      last_error)
     select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5666,12 +5497,11 @@ else
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
     insert into penstock.lane_1 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
+      last_error)
     select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5691,12 +5521,11 @@ if slot <= 2 then
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
     insert into penstock.lane_2 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
+      last_error)
     select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5714,12 +5543,11 @@ else
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
     insert into penstock.lane_3 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
+      last_error)
     select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5741,12 +5569,11 @@ if slot <= 4 then
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
     insert into penstock.lane_4 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
+      last_error)
     select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5764,12 +5591,11 @@ else
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
     insert into penstock.lane_5 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
+      last_error)
     select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5789,12 +5615,11 @@ if slot <= 6 then
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
     insert into penstock.lane_6 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
+      last_error)
     select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5813,12 +5638,11 @@ if slot <= 7 then
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
     insert into penstock.lane_7 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
+      last_error)
     select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5836,12 +5660,11 @@ else
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
     insert into penstock.lane_8 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
+      last_error)
     select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority,
-      g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5854,7 +5677,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/release_due.sql:40
+-- from functions/claim/release_due.sql:39
   if pg_sequence_last_value('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
   end if;
@@ -5979,9 +5802,8 @@ if slot <= 0 then
         nothing := nothing + 1;
       else
         insert into penstock.leased_0 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,
@@ -6008,9 +5830,8 @@ else
         nothing := nothing + 1;
       else
         insert into penstock.leased_1 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,
@@ -6039,9 +5860,8 @@ if slot <= 2 then
         nothing := nothing + 1;
       else
         insert into penstock.leased_2 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,
@@ -6068,9 +5888,8 @@ else
         nothing := nothing + 1;
       else
         insert into penstock.leased_3 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,
@@ -6101,9 +5920,8 @@ if slot <= 4 then
         nothing := nothing + 1;
       else
         insert into penstock.leased_4 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,
@@ -6130,9 +5948,8 @@ else
         nothing := nothing + 1;
       else
         insert into penstock.leased_5 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,
@@ -6161,9 +5978,8 @@ if slot <= 6 then
         nothing := nothing + 1;
       else
         insert into penstock.leased_6 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,
@@ -6191,9 +6007,8 @@ if slot <= 7 then
         nothing := nothing + 1;
       else
         insert into penstock.leased_7 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,
@@ -6220,9 +6035,8 @@ else
         nothing := nothing + 1;
       else
         insert into penstock.leased_8 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,
@@ -6235,13 +6049,13 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/resolve.sql:43
+-- from functions/claim/resolve.sql:42
   return nothing;
 end $$;
 
 -- Takes the next visible message of a group whose group token we have. Expired messages go to history. Returns nothing
 -- if another transaction has locked that message: to skip it would break the order.
--- from functions/claim/resolve.sql:48
+-- from functions/claim/resolve.sql:47
 create or replace function penstock._next_of_group(queue_id integer, group_key text, after bigint)
 returns penstock.grouped language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -6421,152 +6235,124 @@ returns integer language plpgsql as $$
 declare
   started timestamptz := clock_timestamp();
   places  tid[] := penstock._pick(slot, q.id, q.priorities[lane], coalesce(pg_sequence_last_value(q.floors[lane]), 0),
-    wanted, false,
-    penstock._alone() or statement_timestamp() <= transaction_timestamp() + interval '10 microseconds');
+    wanted, false, penstock._alone() or statement_timestamp() <= transaction_timestamp() + interval '10 microseconds');
   n       integer;
 begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/take_special.sql:15, segment 0
+-- from functions/claim/take_special.sql:14, segment 0
   with taken as (
     delete from penstock.lane_0 where ctid = any (places) returning *)
   insert into penstock.leased_0 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at,
-    t.expires_at,
-    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-      _take_special.worker, t.key,
-    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+    t.expires_at, coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+    t.body_slot, _take_special.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t;
 else
--- from functions/claim/take_special.sql:15, segment 1
+-- from functions/claim/take_special.sql:14, segment 1
   with taken as (
     delete from penstock.lane_1 where ctid = any (places) returning *)
   insert into penstock.leased_1 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at,
-    t.expires_at,
-    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-      _take_special.worker, t.key,
-    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+    t.expires_at, coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+    t.body_slot, _take_special.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/take_special.sql:15, segment 2
+-- from functions/claim/take_special.sql:14, segment 2
   with taken as (
     delete from penstock.lane_2 where ctid = any (places) returning *)
   insert into penstock.leased_2 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at,
-    t.expires_at,
-    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-      _take_special.worker, t.key,
-    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+    t.expires_at, coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+    t.body_slot, _take_special.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t;
 else
--- from functions/claim/take_special.sql:15, segment 3
+-- from functions/claim/take_special.sql:14, segment 3
   with taken as (
     delete from penstock.lane_3 where ctid = any (places) returning *)
   insert into penstock.leased_3 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at,
-    t.expires_at,
-    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-      _take_special.worker, t.key,
-    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+    t.expires_at, coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+    t.body_slot, _take_special.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/take_special.sql:15, segment 4
+-- from functions/claim/take_special.sql:14, segment 4
   with taken as (
     delete from penstock.lane_4 where ctid = any (places) returning *)
   insert into penstock.leased_4 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at,
-    t.expires_at,
-    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-      _take_special.worker, t.key,
-    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+    t.expires_at, coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+    t.body_slot, _take_special.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t;
 else
--- from functions/claim/take_special.sql:15, segment 5
+-- from functions/claim/take_special.sql:14, segment 5
   with taken as (
     delete from penstock.lane_5 where ctid = any (places) returning *)
   insert into penstock.leased_5 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at,
-    t.expires_at,
-    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-      _take_special.worker, t.key,
-    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+    t.expires_at, coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+    t.body_slot, _take_special.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/take_special.sql:15, segment 6
+-- from functions/claim/take_special.sql:14, segment 6
   with taken as (
     delete from penstock.lane_6 where ctid = any (places) returning *)
   insert into penstock.leased_6 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at,
-    t.expires_at,
-    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-      _take_special.worker, t.key,
-    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+    t.expires_at, coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+    t.body_slot, _take_special.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t;
 else
 if slot <= 7 then
--- from functions/claim/take_special.sql:15, segment 7
+-- from functions/claim/take_special.sql:14, segment 7
   with taken as (
     delete from penstock.lane_7 where ctid = any (places) returning *)
   insert into penstock.leased_7 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at,
-    t.expires_at,
-    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-      _take_special.worker, t.key,
-    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+    t.expires_at, coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+    t.body_slot, _take_special.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t;
 else
--- from functions/claim/take_special.sql:15, segment 8
+-- from functions/claim/take_special.sql:14, segment 8
   with taken as (
     delete from penstock.lane_8 where ctid = any (places) returning *)
   insert into penstock.leased_8 (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   select lease_token, until, t.position, t.key is not null or q.max_in_flight is not null, t.id, t.enqueued_at,
-    t.expires_at,
-    coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-      _take_special.worker, t.key,
-    t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
+    t.expires_at, coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+    t.body_slot, _take_special.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/take_special.sql:28
+-- from functions/claim/take_special.sql:24
   get diagnostics n = row_count;
   return n;
 end $$;
@@ -6679,8 +6465,7 @@ begin
       'Dead letters come there by themselves; use a name that does not end in .dlq.');
   elsif queue !~ '^[a-z0-9._-]{1,128}$' or queue is null then
     perform penstock._fail('PS003', format('%L is not a queue name', left(queue, 200)),
-      jsonb_build_object('queue', left(queue, 200)),
-      'A name has 1 to 128 of: lowercase letters, digits, - _ and .');
+      jsonb_build_object('queue', left(queue, 200)), 'A name has 1 to 128 of: lowercase letters, digits, - _ and .');
   end if;
 end $$;
 
@@ -6799,9 +6584,8 @@ declare
   producers constant text[] := array['enqueue', 'enqueue_many', 'spark_enqueue', 'spark_begin', 'spark_put',
     'spark_complete', 'schema_version', 'wake_channel'];
   consumers constant text[] := array['claim', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
-    'snooze_many', 'extend',
-                                     'extend_many', 'stats', 'maintain', 'attend', 'wake_channel', 'beat', 'retire',
-                                       'fire_schedules', 'schema_version',
+                                     'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
+                                     'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
                                      'spark_settle', 'spark_release'];
@@ -6848,7 +6632,7 @@ begin
 end $$;
 
 -- The three roles.
--- from functions/common/grants.sql:61
+-- from functions/common/grants.sql:60
 create or replace function penstock._roles() returns text[] language sql immutable as $$
   select array['penstock_producer', 'penstock_consumer', 'penstock_operator']
 $$;
@@ -6856,7 +6640,7 @@ $$;
 -- What differs from _grants: roles that do not exist (with a null), grants that a role lacks, and privileges of PUBLIC.
 -- Roles may have been created after the schema, and a restored dump lacks the grants to roles that did not exist.
 -- `penstock migrate up` makes the missing grants; `penstock doctor` reports them.
--- from functions/common/grants.sql:68
+-- from functions/common/grants.sql:67
 create or replace function penstock.check_grants() returns table (role_name text, problem text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -7164,8 +6948,7 @@ begin
                      else octet_length(payload::text) end);
   if size > q.max_payload_bytes then
     perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
-      q.max_payload_bytes),
-      jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
+      q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
       'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
   end if;
   if priority not between -9 and 9 or priority is null then
@@ -7383,13 +7166,12 @@ begin
   -- waiters at commit: see background/run_deferred.sql. A statement in autocommit does both before it takes a position.
   -- It has joined the right generation if none has begun since.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at,
-    enqueue.ttl,
-      enqueue.max_attempts) is null
+      enqueue.ttl, enqueue.max_attempts) is null
      and pg_column_size(enqueue.payload) <= 1000 and on_conflict = 'replace' and unique_while = 'waiting' then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/enqueue.sql:35, segment 0
+-- from functions/enqueue/enqueue.sql:34, segment 0
     insert into penstock.lane_0 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7405,7 +7187,7 @@ if slot <= 0 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '0' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:35, segment 1
+-- from functions/enqueue/enqueue.sql:34, segment 1
     insert into penstock.lane_1 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7423,7 +7205,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/enqueue.sql:35, segment 2
+-- from functions/enqueue/enqueue.sql:34, segment 2
     insert into penstock.lane_2 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7439,7 +7221,7 @@ if slot <= 2 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '2' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:35, segment 3
+-- from functions/enqueue/enqueue.sql:34, segment 3
     insert into penstock.lane_3 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7459,7 +7241,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/enqueue.sql:35, segment 4
+-- from functions/enqueue/enqueue.sql:34, segment 4
     insert into penstock.lane_4 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7475,7 +7257,7 @@ if slot <= 4 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '4' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:35, segment 5
+-- from functions/enqueue/enqueue.sql:34, segment 5
     insert into penstock.lane_5 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7493,7 +7275,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/enqueue.sql:35, segment 6
+-- from functions/enqueue/enqueue.sql:34, segment 6
     insert into penstock.lane_6 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7510,7 +7292,7 @@ if slot <= 6 then
     into new_id, lane_queue, special;
 else
 if slot <= 7 then
--- from functions/enqueue/enqueue.sql:35, segment 7
+-- from functions/enqueue/enqueue.sql:34, segment 7
     insert into penstock.lane_7 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7526,7 +7308,7 @@ if slot <= 7 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '7' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:35, segment 8
+-- from functions/enqueue/enqueue.sql:34, segment 8
     insert into penstock.lane_8 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7545,14 +7327,13 @@ end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/enqueue.sql:50
+-- from functions/enqueue/enqueue.sql:49
   end if;
   if special is null then
     if enqueue.queue ^@ 'penstock.' then perform penstock._check_internal(enqueue.queue); end if;
     return penstock._enqueue_checked(enqueue.queue, enqueue.payload, enqueue.payload_bytes, enqueue.headers,
-      enqueue.key, enqueue.priority,
-      enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl, enqueue.max_attempts, on_conflict,
-        unique_while);
+      enqueue.key, enqueue.priority, enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl,
+      enqueue.max_attempts, on_conflict, unique_while);
   elsif special then
     perform penstock._put_special(slot, new_id, lane_queue, enqueue.priority, over < bigint '0');
   end if;
@@ -7802,8 +7583,8 @@ end if;
   end if;
   if n = 0 then
     return query select * from penstock._enqueue_each(enqueue_many.queue, payloads, payloads_bytes,
-      enqueue_many.headers, keys, enqueue_many.priorities,
-      group_keys, delays, visible_ats, ttls, enqueue_many.max_attempts, on_conflict, unique_while);
+      enqueue_many.headers, keys, enqueue_many.priorities, group_keys, delays, visible_ats, ttls,
+      enqueue_many.max_attempts, on_conflict, unique_while);
     return;
   end if;
   if pg_sequence_last_value('penstock.flips_begun') <> over then
@@ -7889,9 +7670,8 @@ begin
     perform penstock._fail_value('payloads', coalesce(n, 0) || ' messages', '1 to 10000 messages a call');
   end if;
   if exists (select from (values (cardinality(payloads)), (cardinality(payloads_bytes)), (cardinality(headers)),
-    (cardinality(keys)), (cardinality(priorities)),
-      (cardinality(group_keys)), (cardinality(delays)), (cardinality(visible_ats)), (cardinality(ttls)),
-        (cardinality(max_attempts))) c (size) where c.size <> n) then
+      (cardinality(keys)), (cardinality(priorities)), (cardinality(group_keys)), (cardinality(delays)),
+      (cardinality(visible_ats)), (cardinality(ttls)), (cardinality(max_attempts))) c (size) where c.size <> n) then
     perform penstock._fail_value('payloads', 'arrays of different lengths',
       format('arrays of equal length, here %s', n));
   end if;
@@ -7899,8 +7679,8 @@ begin
     ttls, max_attempts)
            u (payload, payload_bytes, headers, key, priority, group_key, delay, visible_at, ttl, max_attempts) loop
     return next penstock._enqueue_checked(queue, m.payload, m.payload_bytes, m.headers, m.key, coalesce(m.priority, 0),
-      m.group_key, m.delay,
-                                          m.visible_at, m.ttl, m.max_attempts, on_conflict, unique_while);
+                                          m.group_key, m.delay, m.visible_at, m.ttl, m.max_attempts, on_conflict,
+                                          unique_while);
   end loop;
 end $$;
 
@@ -8491,14 +8271,13 @@ end if;
 end if;
 -- from functions/enqueue/put.sql:56
   perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at,
-    m.queue_id, m.priority, m.attempt,
-    m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes,
-      m.last_error)::penstock.envelope, m.position);
+    m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload,
+    m.payload_bytes, m.last_error)::penstock.envelope, m.position);
 end $$;
 
 -- Messages were put into a segment that is not the current one any more. Claims look there only if the segment is in
 -- use and the floor of the lane is not in the share of positions of the current segment.
--- from functions/enqueue/put.sql:64
+-- from functions/enqueue/put.sql:63
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
 language plpgsql as $$
 begin
@@ -8509,21 +8288,21 @@ begin
 end $$;
 
 -- Announces a message that a transaction block has just put into a segment, whose lock it already has.
--- from functions/enqueue/put.sql:74
+-- from functions/enqueue/put.sql:73
 create or replace function penstock._announce_here(slot integer, queue_id integer, priority integer, at_position bigint)
 returns void language plpgsql as $$
 begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/put.sql:78, segment 0
+-- from functions/enqueue/put.sql:77, segment 0
   insert into penstock.deferred_0 (announced_at, kind, queue_id, priority, position)
   select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
   where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
     || _announce_here.queue_id || '/'
                    || _announce_here.priority || ' ', true) <> '';
 else
--- from functions/enqueue/put.sql:78, segment 1
+-- from functions/enqueue/put.sql:77, segment 1
   insert into penstock.deferred_1 (announced_at, kind, queue_id, priority, position)
   select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
   where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
@@ -8532,14 +8311,14 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/put.sql:78, segment 2
+-- from functions/enqueue/put.sql:77, segment 2
   insert into penstock.deferred_2 (announced_at, kind, queue_id, priority, position)
   select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
   where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
     || _announce_here.queue_id || '/'
                    || _announce_here.priority || ' ', true) <> '';
 else
--- from functions/enqueue/put.sql:78, segment 3
+-- from functions/enqueue/put.sql:77, segment 3
   insert into penstock.deferred_3 (announced_at, kind, queue_id, priority, position)
   select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
   where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
@@ -8550,14 +8329,14 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/put.sql:78, segment 4
+-- from functions/enqueue/put.sql:77, segment 4
   insert into penstock.deferred_4 (announced_at, kind, queue_id, priority, position)
   select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
   where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
     || _announce_here.queue_id || '/'
                    || _announce_here.priority || ' ', true) <> '';
 else
--- from functions/enqueue/put.sql:78, segment 5
+-- from functions/enqueue/put.sql:77, segment 5
   insert into penstock.deferred_5 (announced_at, kind, queue_id, priority, position)
   select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
   where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
@@ -8566,7 +8345,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/put.sql:78, segment 6
+-- from functions/enqueue/put.sql:77, segment 6
   insert into penstock.deferred_6 (announced_at, kind, queue_id, priority, position)
   select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
   where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
@@ -8574,14 +8353,14 @@ if slot <= 6 then
                    || _announce_here.priority || ' ', true) <> '';
 else
 if slot <= 7 then
--- from functions/enqueue/put.sql:78, segment 7
+-- from functions/enqueue/put.sql:77, segment 7
   insert into penstock.deferred_7 (announced_at, kind, queue_id, priority, position)
   select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
   where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
     || _announce_here.queue_id || '/'
                    || _announce_here.priority || ' ', true) <> '';
 else
--- from functions/enqueue/put.sql:78, segment 8
+-- from functions/enqueue/put.sql:77, segment 8
   insert into penstock.deferred_8 (announced_at, kind, queue_id, priority, position)
   select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
   where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
@@ -8591,7 +8370,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/put.sql:84
+-- from functions/enqueue/put.sql:83
 end $$;
 
 -- Schedules a message, or a group token, for later. Locks: none but the new row. Indexes: none.
@@ -8603,8 +8382,7 @@ begin
   if penstock._in_block() then
     -- Messages that are due soon wake waiters, and are announced separately.
     perform penstock._announce(case when due < clock_timestamp() + interval '10 seconds' then 'soon '
-      else 'later ' end || m.queue_id, 'scheduled', m.queue_id,
-      at_position => (date_part('epoch', due) * 1e6)::bigint);
+      else 'later ' end || m.queue_id, 'scheduled', m.queue_id, at_position => (date_part('epoch', due) * 1e6)::bigint);
   end if;
 end $$;
 
@@ -9189,22 +8967,19 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('penstock gold', 0));
   insert into penstock.queue_quarter
   select m.queue, c.quarter, sum(m.finished), sum(m.done), sum(m.dead), sum(m.expired + m.cancelled + m.superseded),
-    sum(m.failed_attempts),
-    sum(m.wait_seconds_p50 * m.finished) / nullif(sum(m.finished), 0), max(m.wait_seconds_p95), max(m.wait_seconds_p99),
-    sum(m.work_seconds_p50 * m.finished) / nullif(sum(m.finished), 0), max(m.work_seconds_p95), max(m.work_seconds_p99),
-    max(m.backlog_age_seconds), sum(m.payload_bytes)
+    sum(m.failed_attempts), sum(m.wait_seconds_p50 * m.finished) / nullif(sum(m.finished), 0), max(m.wait_seconds_p95),
+    max(m.wait_seconds_p99), sum(m.work_seconds_p50 * m.finished) / nullif(sum(m.finished), 0), max(m.work_seconds_p95),
+    max(m.work_seconds_p99), max(m.backlog_age_seconds), sum(m.payload_bytes)
   from (select distinct queue, date_bin('15 min', minute, 'epoch') as quarter from changed) c
   join penstock.queue_minute m on m.queue = c.queue and m.minute >= c.quarter
     and m.minute < c.quarter + interval '15 min'
   group by m.queue, c.quarter
   on conflict (queue, quarter) do update set (finished, done, dead, others, failed_attempts, wait_seconds_p50,
-    wait_seconds_p95, wait_seconds_p99,
-      work_seconds_p50, work_seconds_p95, work_seconds_p99, backlog_age_seconds, payload_bytes)
+      wait_seconds_p95, wait_seconds_p99, work_seconds_p50, work_seconds_p95, work_seconds_p99, backlog_age_seconds,
+      payload_bytes)
     = row (excluded.finished, excluded.done, excluded.dead, excluded.others, excluded.failed_attempts,
-      excluded.wait_seconds_p50,
-      excluded.wait_seconds_p95, excluded.wait_seconds_p99, excluded.work_seconds_p50, excluded.work_seconds_p95,
-        excluded.work_seconds_p99,
-      excluded.backlog_age_seconds, excluded.payload_bytes);
+      excluded.wait_seconds_p50, excluded.wait_seconds_p95, excluded.wait_seconds_p99, excluded.work_seconds_p50,
+      excluded.work_seconds_p95, excluded.work_seconds_p99, excluded.backlog_age_seconds, excluded.payload_bytes);
   return null;
 end $$;
 
@@ -9267,20 +9042,19 @@ create or replace function penstock.lake_landed(name text, history pg_snapshot, 
   bytes bigint) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.lake l set database = penstock._database(), history_snapshot = history, attempts_snapshot = attempts,
-    landed_at = clock_timestamp(),
-    landed_rows = l.landed_rows + rows, landed_bytes = l.landed_bytes + bytes
+    landed_at = clock_timestamp(), landed_rows = l.landed_rows + rows, landed_bytes = l.landed_bytes + bytes
   where l.name = lake_landed.name
 $$;
 
 -- Notes that the lake was verified now.
--- from functions/lake/register.sql:31
+-- from functions/lake/register.sql:30
 create or replace function penstock.lake_verified(name text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.lake l set verified_at = clock_timestamp() where l.name = lake_verified.name
 $$;
 
 -- Notes which version of the lake is in the gold tables.
--- from functions/lake/register.sql:37
+-- from functions/lake/register.sql:36
 create or replace function penstock.lake_published(name text, version bigint) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.queue_minute where minute < now() - interval '35 days';
@@ -9366,9 +9140,8 @@ begin
   delete from penstock.scheduled t where t.id = _remove_waiting.id and t.group_key is null returning * into s;
   if found then
     perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at,
-      s.queue_id, s.priority, s.attempt, s.max_attempts,
-      s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes,
-        s.last_error)::penstock.envelope, final_state, null);
+      s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers,
+      s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
     return case when s.due_at > now_at then 'scheduled' else 'ready' end;
   end if;
   delete from penstock.grouped t where t.id = _remove_waiting.id returning * into g;
@@ -9380,97 +9153,87 @@ begin
   delete from penstock.dead t where t.id = _remove_waiting.id returning * into d;
   if found then
     perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at,
-      d.queue_id, d.priority, d.attempt, d.max_attempts,
-      d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes,
-        d.last_error)::penstock.envelope, final_state, null);
+      d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers,
+      d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
     return 'dead';
   end if;
   if penstock._remove_fresh(_remove_waiting.id, final_state) then
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:65, segment 0
+-- from functions/operate/cancel.sql:63, segment 0
   delete from penstock.ready_0 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:65, segment 1
+-- from functions/operate/cancel.sql:63, segment 1
   delete from penstock.ready_1 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:65, segment 2
+-- from functions/operate/cancel.sql:63, segment 2
   delete from penstock.ready_2 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:65, segment 3
+-- from functions/operate/cancel.sql:63, segment 3
   delete from penstock.ready_3 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:65, segment 4
+-- from functions/operate/cancel.sql:63, segment 4
   delete from penstock.ready_4 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:65, segment 5
+-- from functions/operate/cancel.sql:63, segment 5
   delete from penstock.ready_5 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:65, segment 6
+-- from functions/operate/cancel.sql:63, segment 6
   delete from penstock.ready_6 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:65, segment 7
+-- from functions/operate/cancel.sql:63, segment 7
   delete from penstock.ready_7 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:65, segment 8
+-- from functions/operate/cancel.sql:63, segment 8
   delete from penstock.ready_8 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:74
--- from functions/operate/cancel.sql:75, segment 0
+-- from functions/operate/cancel.sql:71
+-- from functions/operate/cancel.sql:72, segment 0
   delete from penstock.held_0 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_0 t where t.id = _remove_waiting.id returning * into l;
@@ -9482,7 +9245,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:75, segment 1
+-- from functions/operate/cancel.sql:72, segment 1
   delete from penstock.held_1 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_1 t where t.id = _remove_waiting.id returning * into l;
@@ -9494,7 +9257,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:75, segment 2
+-- from functions/operate/cancel.sql:72, segment 2
   delete from penstock.held_2 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_2 t where t.id = _remove_waiting.id returning * into l;
@@ -9506,7 +9269,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:75, segment 3
+-- from functions/operate/cancel.sql:72, segment 3
   delete from penstock.held_3 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_3 t where t.id = _remove_waiting.id returning * into l;
@@ -9518,7 +9281,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:75, segment 4
+-- from functions/operate/cancel.sql:72, segment 4
   delete from penstock.held_4 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_4 t where t.id = _remove_waiting.id returning * into l;
@@ -9530,7 +9293,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:75, segment 5
+-- from functions/operate/cancel.sql:72, segment 5
   delete from penstock.held_5 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_5 t where t.id = _remove_waiting.id returning * into l;
@@ -9542,7 +9305,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:75, segment 6
+-- from functions/operate/cancel.sql:72, segment 6
   delete from penstock.held_6 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_6 t where t.id = _remove_waiting.id returning * into l;
@@ -9554,7 +9317,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:75, segment 7
+-- from functions/operate/cancel.sql:72, segment 7
   delete from penstock.held_7 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_7 t where t.id = _remove_waiting.id returning * into l;
@@ -9566,7 +9329,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:75, segment 8
+-- from functions/operate/cancel.sql:72, segment 8
   delete from penstock.held_8 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_8 t where t.id = _remove_waiting.id returning * into l;
@@ -9578,12 +9341,12 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:87
+-- from functions/operate/cancel.sql:84
   return null;
 end $$;
 
 -- Ends a ready message that never came back: its position is its id. Uses lane_N_order, in every lane.
--- from functions/operate/cancel.sql:91
+-- from functions/operate/cancel.sql:88
 create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -9591,115 +9354,106 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/cancel.sql:99, segment 0
+-- from functions/operate/cancel.sql:96, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:99, segment 1
+-- from functions/operate/cancel.sql:96, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:99, segment 2
+-- from functions/operate/cancel.sql:96, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:99, segment 3
+-- from functions/operate/cancel.sql:96, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:99, segment 4
+-- from functions/operate/cancel.sql:96, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:99, segment 5
+-- from functions/operate/cancel.sql:96, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:99, segment 6
+-- from functions/operate/cancel.sql:96, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:99, segment 7
+-- from functions/operate/cancel.sql:96, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:99, segment 8
+-- from functions/operate/cancel.sql:96, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts,
-      r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-        r.last_error)::penstock.envelope, final_state, null);
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:111
+-- from functions/operate/cancel.sql:107
   return false;
 end $$;
 
@@ -9726,12 +9480,10 @@ begin
   end if;
   new_id := nextval(pg_get_serial_sequence('penstock.queue', 'id'));
   insert into penstock.queue (id, name, floors, sweep_register, rescan_register, generation_register, mark_register,
-    settled_register,
-    lanes_register, first_row_register, first_row_xid_register) overriding system value
+    settled_register, lanes_register, first_row_register, first_row_xid_register) overriding system value
   values (new_id, create_queue.name, array[penstock._register('floor_' || new_id || '_0')],
-    penstock._register('sweep_' || new_id),
-          penstock._register('rescan_' || new_id), penstock._register('generation_' || new_id),
-            penstock._register('mark_' || new_id),
+          penstock._register('sweep_' || new_id), penstock._register('rescan_' || new_id),
+          penstock._register('generation_' || new_id), penstock._register('mark_' || new_id),
           penstock._register('settled_' || new_id), penstock._register('lanes_' || new_id, 512),
           penstock._register('first_row_' || new_id), penstock._register('first_row_xid_' || new_id));
   if settings <> '{}' then
@@ -9837,15 +9589,14 @@ begin
         return instant;
       end if;
       return penstock._next_fire_near_turn(rule.minutes, rule.hours, rule.days, rule.months, rule.weekdays,
-        rule.either_day, rule.every_hour,
-                                           time_zone, after);
+                                           rule.either_day, rule.every_hour, time_zone, after);
     end if;
   end loop;
   return null;
 end $$;
 
 -- The days on which a rule fires, from a day on. No two are more than eight years apart (29 February across a century).
--- from functions/operate/cron.sql:102
+-- from functions/operate/cron.sql:101
 create or replace function penstock._cron_days(months integer[], days integer[], weekdays integer[], either_day boolean,
   first date) returns setof date
 language sql immutable as $$
@@ -9856,7 +9607,7 @@ language sql immutable as $$
 $$;
 
 -- Is the local clock not changed within three hours of a moment?
--- from functions/operate/cron.sql:112
+-- from functions/operate/cron.sql:111
 create or replace function penstock._is_steady(instant timestamptz, time_zone text) returns boolean language sql stable
   as $$
   select (instant - interval '3 hours') at time zone time_zone = (instant at time zone time_zone) - interval '3 hours'
@@ -9864,7 +9615,7 @@ create or replace function penstock._is_steady(instant timestamptz, time_zone te
 $$;
 
 -- The same near a change of the local clock: looks at every minute of the next hours.
--- from functions/operate/cron.sql:119
+-- from functions/operate/cron.sql:118
 create or replace function penstock._next_fire_near_turn(
   minutes integer[], hours integer[], days integer[], months integer[], weekdays integer[], either_day boolean,
     every_hour boolean,
@@ -9888,7 +9639,7 @@ begin
 end $$;
 
 -- The moments at which the local clock shows a time: one on most days.
--- from functions/operate/cron.sql:142
+-- from functions/operate/cron.sql:141
 create or replace function penstock._instants(wall timestamp, time_zone text, all_of_them boolean)
 returns setof timestamptz
 language plpgsql stable as $$
@@ -9910,7 +9661,7 @@ begin
 end $$;
 
 -- The next times at which a rule fires, to check a rule before it is used.
--- from functions/operate/cron.sql:163
+-- from functions/operate/cron.sql:162
 create or replace function penstock.next_fires(cron text, time_zone text default 'UTC', count integer default 5,
   after timestamptz default null)
 returns setof timestamptz language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -9930,7 +9681,7 @@ end $$;
 
 -- The time zone as the tz database spells it. Names only: PostgreSQL takes any text with a number in it for a POSIX
 -- rule, and so a misspelled name for UTC.
--- from functions/operate/cron.sql:182
+-- from functions/operate/cron.sql:181
 create or replace function penstock._checked_time_zone(time_zone text) returns text language plpgsql stable as $$
 declare
   found text := (select z.name from pg_catalog.pg_timezone_names z where lower(z.name) = lower(time_zone)
@@ -9962,8 +9713,7 @@ begin
     + (select count(*) from penstock._dead_leases(q.id));
   if n > 0 and not force then
     perform penstock._fail('PS011', format('queue %L holds %s messages', q.name, n),
-      jsonb_build_object('queue', q.name, 'count', n),
-      'Purge it first, or drop it with force => true.');
+      jsonb_build_object('queue', q.name, 'count', n), 'Purge it first, or drop it with force => true.');
   end if;
   if exists (select from penstock.schedule s where s.queue_id = q.id) and not force then
     perform penstock._fail('PS011', format('queue %L has schedules: %s', q.name,
@@ -9977,61 +9727,61 @@ begin
   delete from penstock.message_group t where t.queue_id = q.id;
   delete from penstock.message_key t where t.queue_id = q.id;
   delete from penstock.dead t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 0
+-- from functions/operate/drop_queue.sql:35, segment 0
   delete from penstock.body_0 b where b.id in (
     select id from penstock.lane_0 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_0 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_0 t where t.queue_id = q.id;
   delete from penstock.leased_0 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 1
+-- from functions/operate/drop_queue.sql:35, segment 1
   delete from penstock.body_1 b where b.id in (
     select id from penstock.lane_1 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_1 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_1 t where t.queue_id = q.id;
   delete from penstock.leased_1 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 2
+-- from functions/operate/drop_queue.sql:35, segment 2
   delete from penstock.body_2 b where b.id in (
     select id from penstock.lane_2 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_2 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_2 t where t.queue_id = q.id;
   delete from penstock.leased_2 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 3
+-- from functions/operate/drop_queue.sql:35, segment 3
   delete from penstock.body_3 b where b.id in (
     select id from penstock.lane_3 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_3 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_3 t where t.queue_id = q.id;
   delete from penstock.leased_3 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 4
+-- from functions/operate/drop_queue.sql:35, segment 4
   delete from penstock.body_4 b where b.id in (
     select id from penstock.lane_4 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_4 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_4 t where t.queue_id = q.id;
   delete from penstock.leased_4 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 5
+-- from functions/operate/drop_queue.sql:35, segment 5
   delete from penstock.body_5 b where b.id in (
     select id from penstock.lane_5 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_5 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_5 t where t.queue_id = q.id;
   delete from penstock.leased_5 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 6
+-- from functions/operate/drop_queue.sql:35, segment 6
   delete from penstock.body_6 b where b.id in (
     select id from penstock.lane_6 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_6 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_6 t where t.queue_id = q.id;
   delete from penstock.leased_6 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 7
+-- from functions/operate/drop_queue.sql:35, segment 7
   delete from penstock.body_7 b where b.id in (
     select id from penstock.lane_7 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_7 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_7 t where t.queue_id = q.id;
   delete from penstock.leased_7 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 8
+-- from functions/operate/drop_queue.sql:35, segment 8
   delete from penstock.body_8 b where b.id in (
     select id from penstock.lane_8 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_8 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_8 t where t.queue_id = q.id;
   delete from penstock.leased_8 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:42
+-- from functions/operate/drop_queue.sql:41
   -- After the leases: a transaction that archives one of them has ended by now.
   delete from penstock.pgmq_archive t where t.queue_id = q.id;
   delete from penstock.queue t where t.id = q.id;
@@ -10047,38 +9797,38 @@ begin
 end $$;
 
 -- How many dead letters of a queue are leased.
--- from functions/operate/drop_queue.sql:57
+-- from functions/operate/drop_queue.sql:56
 create or replace function penstock._dead_leases(queue_id integer) returns setof bigint language plpgsql as $$
 #variable_conflict use_column
 begin
--- from functions/operate/drop_queue.sql:61, segment 0
+-- from functions/operate/drop_queue.sql:60, segment 0
   return query select id from penstock.leased_0 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 1
+-- from functions/operate/drop_queue.sql:60, segment 1
   return query select id from penstock.leased_1 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 2
+-- from functions/operate/drop_queue.sql:60, segment 2
   return query select id from penstock.leased_2 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 3
+-- from functions/operate/drop_queue.sql:60, segment 3
   return query select id from penstock.leased_3 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 4
+-- from functions/operate/drop_queue.sql:60, segment 4
   return query select id from penstock.leased_4 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 5
+-- from functions/operate/drop_queue.sql:60, segment 5
   return query select id from penstock.leased_5 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 6
+-- from functions/operate/drop_queue.sql:60, segment 6
   return query select id from penstock.leased_6 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 7
+-- from functions/operate/drop_queue.sql:60, segment 7
   return query select id from penstock.leased_7 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 8
+-- from functions/operate/drop_queue.sql:60, segment 8
   return query select id from penstock.leased_8 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:64
+-- from functions/operate/drop_queue.sql:63
 end $$;
 
 -- Enqueues a message for every schedule that is due. Returns how many messages, and when the next schedule is due.
@@ -10191,9 +9941,8 @@ begin
       delete from penstock.dead where ctid = any (array(
         select m.ctid from penstock.dead m where m.queue_id = q.id limit max_count - n)) returning *),
     ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
     select count(*) into n from ended;
     return n;
   end if;
@@ -10202,22 +9951,20 @@ begin
       select m.ctid from penstock.scheduled m where m.queue_id = q.id and m.group_key is null limit max_count - n))
         returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select count(*) into n from ended;
   with gone as (
     delete from penstock.grouped where ctid = any (array(
       select m.ctid from penstock.grouped m where m.queue_id = q.id limit max_count - n)) returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
   -- a group token may wait for a delayed message that is gone: it looks again.
   update penstock.scheduled m set due_at = now_at where m.queue_id = q.id and m.group_key is not null
     and m.due_at > now_at;
--- from functions/operate/purge.sql:54, segment 0
+-- from functions/operate/purge.sql:51, segment 0
   with gone as (
     delete from penstock.lane_0 where ctid = any (array(
       select m.ctid from penstock.lane_0 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -10225,11 +9972,10 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:54, segment 1
+-- from functions/operate/purge.sql:51, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select m.ctid from penstock.lane_1 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -10237,11 +9983,10 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:54, segment 2
+-- from functions/operate/purge.sql:51, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select m.ctid from penstock.lane_2 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -10249,11 +9994,10 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:54, segment 3
+-- from functions/operate/purge.sql:51, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select m.ctid from penstock.lane_3 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -10261,11 +10005,10 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:54, segment 4
+-- from functions/operate/purge.sql:51, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select m.ctid from penstock.lane_4 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -10273,11 +10016,10 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:54, segment 5
+-- from functions/operate/purge.sql:51, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select m.ctid from penstock.lane_5 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -10285,11 +10027,10 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:54, segment 6
+-- from functions/operate/purge.sql:51, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select m.ctid from penstock.lane_6 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -10297,11 +10038,10 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:54, segment 7
+-- from functions/operate/purge.sql:51, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select m.ctid from penstock.lane_7 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -10309,11 +10049,10 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:54, segment 8
+-- from functions/operate/purge.sql:51, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select m.ctid from penstock.lane_8 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -10321,13 +10060,12 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:66
+-- from functions/operate/purge.sql:62
   if include_leased then
--- from functions/operate/purge.sql:68, segment 0
+-- from functions/operate/purge.sql:64, segment 0
     for l in delete from penstock.held_0 where place = any (array(
         select t.place from penstock.held_0 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10343,7 +10081,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:68, segment 1
+-- from functions/operate/purge.sql:64, segment 1
     for l in delete from penstock.held_1 where place = any (array(
         select t.place from penstock.held_1 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10359,7 +10097,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:68, segment 2
+-- from functions/operate/purge.sql:64, segment 2
     for l in delete from penstock.held_2 where place = any (array(
         select t.place from penstock.held_2 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10375,7 +10113,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:68, segment 3
+-- from functions/operate/purge.sql:64, segment 3
     for l in delete from penstock.held_3 where place = any (array(
         select t.place from penstock.held_3 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10391,7 +10129,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:68, segment 4
+-- from functions/operate/purge.sql:64, segment 4
     for l in delete from penstock.held_4 where place = any (array(
         select t.place from penstock.held_4 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10407,7 +10145,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:68, segment 5
+-- from functions/operate/purge.sql:64, segment 5
     for l in delete from penstock.held_5 where place = any (array(
         select t.place from penstock.held_5 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10423,7 +10161,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:68, segment 6
+-- from functions/operate/purge.sql:64, segment 6
     for l in delete from penstock.held_6 where place = any (array(
         select t.place from penstock.held_6 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10439,7 +10177,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:68, segment 7
+-- from functions/operate/purge.sql:64, segment 7
     for l in delete from penstock.held_7 where place = any (array(
         select t.place from penstock.held_7 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10455,7 +10193,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:68, segment 8
+-- from functions/operate/purge.sql:64, segment 8
     for l in delete from penstock.held_8 where place = any (array(
         select t.place from penstock.held_8 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10471,7 +10209,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:84
+-- from functions/operate/purge.sql:80
   end if;
   return n;
 end $$;
@@ -10526,8 +10264,8 @@ begin
   loop
     delete from penstock.dead t where t.id = d.id;
     m := (d.id, d.enqueued_at, null, d.first_claimed_at, d.claimed_at, null, d.queue_id, d.priority, 0, d.max_attempts,
-      d.body_slot, d.worker,
-          d.key, d.group_key, d.headers, d.payload, d.payload_bytes, d.last_error)::penstock.envelope;
+          d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes,
+          d.last_error)::penstock.envelope;
     due := case when per_second is not null and n > 0
       then started + make_interval(secs => n / per_second::double precision) end;
     n := n + 1;
@@ -10580,13 +10318,11 @@ begin
   end if;
   if not exists (select from penstock.queue q where q.name = coalesce(replay.queue, h.queue)) then
     perform penstock._fail('PS012', format('message %s cannot be replayed: queue %L does not exist', replay.id,
-      coalesce(replay.queue, h.queue)),
-      jsonb_build_object('id', replay.id, 'queue', coalesce(replay.queue, h.queue)),
-        'Create the queue, or replay into another one.');
+      coalesce(replay.queue, h.queue)), jsonb_build_object('id', replay.id, 'queue', coalesce(replay.queue, h.queue)),
+      'Create the queue, or replay into another one.');
   end if;
   return penstock.enqueue(coalesce(replay.queue, h.queue), h.payload, h.payload_bytes, h.headers, h.key, h.priority,
-    h.group_key,
-                          max_attempts => h.max_attempts);
+                          h.group_key, max_attempts => h.max_attempts);
 end $$;
 
 -- Schedules: create, change, pause, remove. _find_schedule returns a schedule by name.
@@ -10633,8 +10369,7 @@ begin
   -- They are arguments. In the settings they would override what the caller named, and what a server has checked.
   if settings ?| array['queue', 'cron', 'payload'] then
     perform penstock._fail_value('settings', (select k from unnest(array['queue', 'cron', 'payload']) k
-      where settings ? k limit 1),
-      'settings other than queue, cron and payload, which are arguments of their own');
+      where settings ? k limit 1), 'settings other than queue, cron and payload, which are arguments of their own');
   end if;
   s.name := create_schedule.name;
   s.time_zone := 'UTC';
@@ -10652,7 +10387,7 @@ end $$;
 
 -- Changes settings of a schedule. A JSON null resets one to its default. All changes are made, or none. A fire that is
 -- due stays due, unless the rule or the time zone changes: then the next fire is computed from now.
--- from functions/operate/schedule.sql:62
+-- from functions/operate/schedule.sql:61
 create or replace function penstock.set_schedule(name text, settings jsonb) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10664,23 +10399,21 @@ begin
   if n is distinct from s then
     update penstock.schedule t
     set queue_id = n.queue_id, cron = n.cron, time_zone = n.time_zone, payload = n.payload, headers = n.headers,
-      key = n.key, priority = n.priority,
-        group_key = n.group_key, ttl_seconds = n.ttl_seconds, max_attempts = n.max_attempts, missed = n.missed,
-        missed_after_seconds = n.missed_after_seconds, paused = n.paused, next_fire_at = n.next_fire_at,
-          last_error = null,
+        key = n.key, priority = n.priority, group_key = n.group_key, ttl_seconds = n.ttl_seconds,
+        max_attempts = n.max_attempts, missed = n.missed, missed_after_seconds = n.missed_after_seconds,
+        paused = n.paused, next_fire_at = n.next_fire_at, last_error = null,
         updated_at = clock_timestamp()
     where t.id = s.id;
   end if;
 end $$;
 
 -- The schedule with its settings changed and checked. Its queue must accept a message of it.
--- from functions/operate/schedule.sql:83
+-- from functions/operate/schedule.sql:81
 create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
 returns penstock.schedule language plpgsql as $$
 declare
   known   constant text[] := array['queue', 'cron', 'time_zone', 'payload', 'headers', 'key', 'priority', 'group_key',
-    'ttl_seconds',
-                                   'max_attempts', 'missed', 'missed_after_seconds', 'paused'];
+                                   'ttl_seconds', 'max_attempts', 'missed', 'missed_after_seconds', 'paused'];
   before  constant penstock.schedule := s;
   q       penstock.queue;
   setting record;
@@ -10709,7 +10442,7 @@ begin
 end $$;
 
 -- The schedule with one setting changed and checked.
--- from functions/operate/schedule.sql:117
+-- from functions/operate/schedule.sql:114
 create or replace function penstock._with_schedule_setting(s penstock.schedule, setting text, value jsonb)
 returns penstock.schedule language plpgsql as $$
 begin
@@ -10739,7 +10472,7 @@ begin
 end $$;
 
 -- Returns the id of a queue, or raises PS001.
--- from functions/operate/schedule.sql:146
+-- from functions/operate/schedule.sql:143
 create or replace function penstock._queue_id(queue text) returns integer language plpgsql stable as $$
 declare
   found integer := (select q.id from penstock.queue q where q.name = _queue_id.queue);
@@ -10751,7 +10484,7 @@ begin
 end $$;
 
 -- Stops a schedule.
--- from functions/operate/schedule.sql:157
+-- from functions/operate/schedule.sql:154
 create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -10759,7 +10492,7 @@ begin
 end $$;
 
 -- Starts a schedule again. Fires that were due while it was paused are skipped.
--- from functions/operate/schedule.sql:164
+-- from functions/operate/schedule.sql:161
 create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -10767,7 +10500,7 @@ begin
 end $$;
 
 -- Removes a schedule. The messages that it has enqueued stay.
--- from functions/operate/schedule.sql:171
+-- from functions/operate/schedule.sql:168
 create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10785,8 +10518,8 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   known   constant text[] := array['lease_seconds', 'max_attempts', 'backoff', 'dlq_enabled', 'message_ttl_seconds',
-    'max_depth',
-                                   'throughput_limit', 'max_in_flight', 'max_payload_bytes', 'keep_history', 'paused'];
+                                   'max_depth', 'throughput_limit', 'max_in_flight', 'max_payload_bytes',
+                                   'keep_history', 'paused'];
   q       penstock.queue;
   setting record;
 begin
@@ -11018,8 +10751,8 @@ if slot <= 0 then
           from penstock.lane_0 r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_0 g cross join lateral (
       select r.enqueued_at from penstock.lane_0 r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -11027,8 +10760,8 @@ if slot <= 0 then
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_0 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
 -- from functions/read/all_stats.sql:83, segment 1
@@ -11039,8 +10772,8 @@ else
           from penstock.lane_1 r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_1 g cross join lateral (
       select r.enqueued_at from penstock.lane_1 r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -11048,8 +10781,8 @@ else
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_1 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 end if;
 else
@@ -11062,8 +10795,8 @@ if slot <= 2 then
           from penstock.lane_2 r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_2 g cross join lateral (
       select r.enqueued_at from penstock.lane_2 r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -11071,8 +10804,8 @@ if slot <= 2 then
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_2 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
 -- from functions/read/all_stats.sql:83, segment 3
@@ -11083,8 +10816,8 @@ else
           from penstock.lane_3 r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_3 g cross join lateral (
       select r.enqueued_at from penstock.lane_3 r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -11092,8 +10825,8 @@ else
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_3 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 end if;
 end if;
@@ -11108,8 +10841,8 @@ if slot <= 4 then
           from penstock.lane_4 r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_4 g cross join lateral (
       select r.enqueued_at from penstock.lane_4 r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -11117,8 +10850,8 @@ if slot <= 4 then
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_4 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
 -- from functions/read/all_stats.sql:83, segment 5
@@ -11129,8 +10862,8 @@ else
           from penstock.lane_5 r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_5 g cross join lateral (
       select r.enqueued_at from penstock.lane_5 r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -11138,8 +10871,8 @@ else
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_5 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 end if;
 else
@@ -11152,8 +10885,8 @@ if slot <= 6 then
           from penstock.lane_6 r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_6 g cross join lateral (
       select r.enqueued_at from penstock.lane_6 r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -11161,8 +10894,8 @@ if slot <= 6 then
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_6 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
 if slot <= 7 then
@@ -11174,8 +10907,8 @@ if slot <= 7 then
           from penstock.lane_7 r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_7 g cross join lateral (
       select r.enqueued_at from penstock.lane_7 r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -11183,8 +10916,8 @@ if slot <= 7 then
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_7 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
 -- from functions/read/all_stats.sql:83, segment 8
@@ -11195,8 +10928,8 @@ else
           from penstock.lane_8 r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_8 g cross join lateral (
       select r.enqueued_at from penstock.lane_8 r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -11204,8 +10937,8 @@ else
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_8 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 end if;
 end if;
@@ -11377,15 +11110,15 @@ begin
     when 'leased', 'lapsed', 'dead and claimed' then return query select *
       from penstock._browse_leases(part, ids, queues is null, filter, place, page, look);
     when 'dead' then return query select * from penstock._browse_dead(ids, queues is null, filter, place, page, look);
-    when 'finished' then return query select * from penstock._browse_history(nullif(state, 'finished'), queues,
-      filter, place, page, look);
+    when 'finished' then return query select * from penstock._browse_history(nullif(state, 'finished'), queues, filter,
+      place, page, look);
   end case;
 end $$;
 
 -- Dead letters, the newest messages first. place: id. Locks: ACCESS SHARE. Uses dead_pkey; for one queue dead_queue.
 -- from functions/read/browse_dead.sql:2
-create or replace function penstock._browse_dead(ids integer[], everywhere boolean,
-  filter penstock.sight_filter, place text, page integer, look integer)
+create or replace function penstock._browse_dead(ids integer[], everywhere boolean, filter penstock.sight_filter,
+  place text, page integer, look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
@@ -11399,8 +11132,8 @@ begin
     select t.dead_at, (everywhere or t.queue_id = any (ids))
       and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at) as fits,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-        t.attempt, t.max_attempts, t.body_slot,
-       t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m,
+       t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+       t.last_error)::penstock.envelope as m,
       (select q.name from penstock.queue q where q.id = t.queue_id) as queue
     from penstock.dead t where t.id < from_id and (one is null or t.queue_id = one) order by t.id desc
   loop
@@ -11440,8 +11173,8 @@ begin
     select t.due_at, (everywhere or t.queue_id = any (ids))
       and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at) as fits,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-        t.attempt, t.max_attempts, t.body_slot,
-       t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m,
+       t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+       t.last_error)::penstock.envelope as m,
       (select q.name from penstock.queue q where q.id = t.queue_id) as queue
     from penstock.scheduled t
     where t.due_at >= from_time and t.due_at <= to_time and (t.due_at, t.id) > (from_time, from_id)
@@ -11466,8 +11199,8 @@ end $$;
 -- Waiting messages of groups, in the order of each group, queue by queue. place: queue, position, group. Locks: ACCESS
 -- SHARE. Uses grouped_order.
 -- from functions/read/browse_groups.sql:3
-create or replace function penstock._browse_groups(due boolean, queues text[],
-  filter penstock.sight_filter, place text, page integer, look integer)
+create or replace function penstock._browse_groups(due boolean, queues text[], filter penstock.sight_filter, place text,
+  page integer, look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
@@ -11509,8 +11242,8 @@ end $$;
 
 -- Finished messages, the last finished first. place: xid, id. Locks: ACCESS SHARE. Uses history_log_xid.
 -- from functions/read/browse_history.sql:2
-create or replace function penstock._browse_history(state text, queues text[],
-  filter penstock.sight_filter, place text, page integer, look integer)
+create or replace function penstock._browse_history(state text, queues text[], filter penstock.sight_filter, place text,
+  page integer, look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
@@ -11531,9 +11264,8 @@ begin
     place := r.xid || ' ' || r.id;
     if r.fits then
       return next (r.id, r.queue, r.state, r.priority, r.attempts, r.max_attempts, r.enqueued_at, r.finished_at, r.key,
-        r.group_key, r.worker, left(r.last_error, 300),
-        case when r.payload is not null then left(r.payload::text, 160)
-          else octet_length(r.payload_bytes) || ' bytes' end, place, null)::penstock.sighting;
+        r.group_key, r.worker, left(r.last_error, 300), case when r.payload is not null then left(r.payload::text, 160)
+        else octet_length(r.payload_bytes) || ' bytes' end, place, null)::penstock.sighting;
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
@@ -11547,8 +11279,8 @@ end $$;
 -- Waiting messages with a key: at most a few in each queue. place: queue, id. Locks: ACCESS SHARE. Uses lane_N_key,
 -- scheduled_key and grouped_key.
 -- from functions/read/browse_keys.sql:3
-create or replace function penstock._browse_keys(state text, queues text[],
-  filter penstock.sight_filter, place text, page integer, look integer)
+create or replace function penstock._browse_keys(state text, queues text[], filter penstock.sight_filter, place text,
+  page integer, look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -11569,8 +11301,8 @@ begin
            t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
         from penstock.scheduled t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
         union all
-        select t.visible_at, penstock._envelope(t) from penstock.grouped t where t.queue_id = q.id and t.key =
-          filter.key
+        select t.visible_at, penstock._envelope(t) from penstock.grouped t where t.queue_id = q.id
+          and t.key = filter.key
 -- from functions/read/browse_keys.sql:28, segment 0
         union all
         select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
@@ -11648,8 +11380,8 @@ end $$;
 -- Ready messages, in the order of claims, queue by queue. place: queue, priority, position. Begins at the floors, which
 -- skips dead rows. Locks: ACCESS SHARE. Uses lane_N_order.
 -- from functions/read/browse_lanes.sql:3
-create or replace function penstock._browse_lanes(queues text[],
-  filter penstock.sight_filter, place text, page integer, look integer)
+create or replace function penstock._browse_lanes(queues text[], filter penstock.sight_filter, place text, page integer,
+  look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
@@ -11676,72 +11408,72 @@ begin
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_0 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 1
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_1 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 2
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_2 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 3
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_3 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 4
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_4 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 5
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_5 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 6
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_6 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 7
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_7 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 8
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_8 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:36
@@ -11786,180 +11518,180 @@ begin
       select now() as lease_until, 0::bigint as id, null::boolean as fits, null::penstock.envelope as m where false
 -- from functions/read/browse_leases.sql:22, segment 0
       union all
-      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids))
-        and (t.dead_at is not null) = (part = 'dead and claimed')
+      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
+        = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.leased_0 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.grant_0 g join penstock.held_0 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
       where g.lease_until >= from_time and g.lease_until <= to_time and (g.lease_until, t.id) > (from_time, from_id)
 -- from functions/read/browse_leases.sql:22, segment 1
       union all
-      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids))
-        and (t.dead_at is not null) = (part = 'dead and claimed')
+      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
+        = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.leased_1 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.grant_1 g join penstock.held_1 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
       where g.lease_until >= from_time and g.lease_until <= to_time and (g.lease_until, t.id) > (from_time, from_id)
 -- from functions/read/browse_leases.sql:22, segment 2
       union all
-      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids))
-        and (t.dead_at is not null) = (part = 'dead and claimed')
+      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
+        = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.leased_2 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.grant_2 g join penstock.held_2 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
       where g.lease_until >= from_time and g.lease_until <= to_time and (g.lease_until, t.id) > (from_time, from_id)
 -- from functions/read/browse_leases.sql:22, segment 3
       union all
-      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids))
-        and (t.dead_at is not null) = (part = 'dead and claimed')
+      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
+        = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.leased_3 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.grant_3 g join penstock.held_3 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
       where g.lease_until >= from_time and g.lease_until <= to_time and (g.lease_until, t.id) > (from_time, from_id)
 -- from functions/read/browse_leases.sql:22, segment 4
       union all
-      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids))
-        and (t.dead_at is not null) = (part = 'dead and claimed')
+      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
+        = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.leased_4 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.grant_4 g join penstock.held_4 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
       where g.lease_until >= from_time and g.lease_until <= to_time and (g.lease_until, t.id) > (from_time, from_id)
 -- from functions/read/browse_leases.sql:22, segment 5
       union all
-      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids))
-        and (t.dead_at is not null) = (part = 'dead and claimed')
+      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
+        = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.leased_5 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.grant_5 g join penstock.held_5 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
       where g.lease_until >= from_time and g.lease_until <= to_time and (g.lease_until, t.id) > (from_time, from_id)
 -- from functions/read/browse_leases.sql:22, segment 6
       union all
-      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids))
-        and (t.dead_at is not null) = (part = 'dead and claimed')
+      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
+        = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.leased_6 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.grant_6 g join penstock.held_6 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
       where g.lease_until >= from_time and g.lease_until <= to_time and (g.lease_until, t.id) > (from_time, from_id)
 -- from functions/read/browse_leases.sql:22, segment 7
       union all
-      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids))
-        and (t.dead_at is not null) = (part = 'dead and claimed')
+      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
+        = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.leased_7 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.grant_7 g join penstock.held_7 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
       where g.lease_until >= from_time and g.lease_until <= to_time and (g.lease_until, t.id) > (from_time, from_id)
 -- from functions/read/browse_leases.sql:22, segment 8
       union all
-      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids))
-        and (t.dead_at is not null) = (part = 'dead and claimed')
+      select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
+        = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.leased_8 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
         (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          t.attempt, t.max_attempts, t.body_slot,
-         t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+         t.last_error)::penstock.envelope as m
       from penstock.grant_8 g join penstock.held_8 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
@@ -11971,8 +11703,7 @@ begin
     place := penstock._stamp(r.lease_until) || ' ' || (r.m).id;
     if r.fits then
       return next penstock._sighting(r.queue, case when r.lease_until > now_at then 'leased' when (r.m).dead_at is null
-        then 'ready' else 'dead' end,
-                                     r.m, r.lease_until, place);
+                                     then 'ready' else 'dead' end, r.m, r.lease_until, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
@@ -12028,9 +11759,9 @@ $$;
 create or replace function penstock._step_us(now_us bigint) returns bigint language sql volatile as $$
   select case when s.us > 1000000 then s.us else 0 end
   from (select greatest(pg_sequence_last_value('penstock.tick_at') - 50000,
-    pg_sequence_last_value('penstock.upkeep_at') - 60000000,
+                        pg_sequence_last_value('penstock.upkeep_at') - 60000000,
                         pg_sequence_last_value('penstock.due_floor'),
-                          pg_sequence_last_value('penstock.lease_floor')) - now_us as us) s
+                        pg_sequence_last_value('penstock.lease_floor')) - now_us as us) s
 $$;
 
 -- The same in seconds, for `penstock doctor`.
@@ -12054,9 +11785,8 @@ $$;
 -- Locks: ACCESS SHARE. Uses scheduled_queue, grouped_order, dead_queue, lane_N_order and leased_N_until.
 -- from functions/read/count.sql:13
 create or replace function penstock._count(q penstock.queue, now_at timestamptz, out ready bigint, out scheduled bigint,
-  out leased bigint, out dead bigint,
-  out dead_leased bigint, out oldest_ready timestamptz, out oldest timestamptz, out newest timestamptz,
-    out oldest_dead timestamptz, out estimated boolean)
+  out leased bigint, out dead bigint, out dead_leased bigint, out oldest_ready timestamptz, out oldest timestamptz,
+  out newest timestamptz, out oldest_dead timestamptz, out estimated boolean)
 language plpgsql stable set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -12082,8 +11812,8 @@ begin
   bytes := pg_relation_size('penstock.scheduled', 'main');
   if bytes > 0 then
     few := 20000 + bytes / 65536;
-    select count(*) as total, count(*) filter (where c.at <= now_at) as ready, min(c.enqueued_at)
-      filter (where c.at <= now_at) as oldest_ready,
+    select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
+      min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
     from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = q.id and t.group_key is null
       limit few) c;
@@ -12091,21 +11821,21 @@ begin
       n := penstock._count_table('scheduled', mine || ' and t.group_key is null', format('t.due_at <= %L', now_at));
     end if;
     ready := n.ready; scheduled := n.total - n.ready; oldest_ready := n.oldest_ready; oldest := n.oldest;
-      newest := n.newest; estimated := n.estimated;
+    newest := n.newest; estimated := n.estimated;
   end if;
 
   bytes := pg_relation_size('penstock.grouped', 'main');
   if bytes > 0 then
     few := 20000 + bytes / 65536;
-    select count(*) as total, count(*) filter (where c.at <= now_at) as ready, min(c.enqueued_at)
-      filter (where c.at <= now_at) as oldest_ready,
+    select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
+      min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
     from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = q.id limit few) c;
     if n.total >= few then
       n := penstock._count_table('grouped', mine, format('t.visible_at <= %L', now_at));
     end if;
     ready := ready + n.ready; scheduled := scheduled + n.total - n.ready;
-      oldest_ready := least(oldest_ready, n.oldest_ready);
+    oldest_ready := least(oldest_ready, n.oldest_ready);
     oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
   end if;
 
@@ -12126,19 +11856,19 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/count.sql:84, segment 0
+-- from functions/read/count.sql:83, segment 0
       few := 20000 + pg_relation_size('penstock.lane_0', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_0 t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
               limit few) c;
 else
--- from functions/read/count.sql:84, segment 1
+-- from functions/read/count.sql:83, segment 1
       few := 20000 + pg_relation_size('penstock.lane_1', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_1 t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
@@ -12146,19 +11876,19 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/read/count.sql:84, segment 2
+-- from functions/read/count.sql:83, segment 2
       few := 20000 + pg_relation_size('penstock.lane_2', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_2 t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
               limit few) c;
 else
--- from functions/read/count.sql:84, segment 3
+-- from functions/read/count.sql:83, segment 3
       few := 20000 + pg_relation_size('penstock.lane_3', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_3 t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
@@ -12168,19 +11898,19 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/count.sql:84, segment 4
+-- from functions/read/count.sql:83, segment 4
       few := 20000 + pg_relation_size('penstock.lane_4', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_4 t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
               limit few) c;
 else
--- from functions/read/count.sql:84, segment 5
+-- from functions/read/count.sql:83, segment 5
       few := 20000 + pg_relation_size('penstock.lane_5', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_5 t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
@@ -12188,29 +11918,29 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/read/count.sql:84, segment 6
+-- from functions/read/count.sql:83, segment 6
       few := 20000 + pg_relation_size('penstock.lane_6', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_6 t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
               limit few) c;
 else
 if slot <= 7 then
--- from functions/read/count.sql:84, segment 7
+-- from functions/read/count.sql:83, segment 7
       few := 20000 + pg_relation_size('penstock.lane_7', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_7 t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
               limit few) c;
 else
--- from functions/read/count.sql:84, segment 8
+-- from functions/read/count.sql:83, segment 8
       few := 20000 + pg_relation_size('penstock.lane_8', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_8 t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
@@ -12219,19 +11949,19 @@ end if;
 end if;
 end if;
 end if;
--- from functions/read/count.sql:92
+-- from functions/read/count.sql:91
       if n.total >= few then
         n := penstock._count_table('lane_' || slot, mine || ' and t.group_key is null', format('t.hold <= %s', past));
       end if;
       ready := ready + n.ready; leased := leased + n.total - n.ready;
-        oldest_ready := least(oldest_ready, n.oldest_ready);
+      oldest_ready := least(oldest_ready, n.oldest_ready);
       oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
     end if;
 
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/count.sql:101, segment 0
+-- from functions/read/count.sql:100, segment 0
     bytes := pg_relation_size('penstock.leased_0', 'main');
     continue when bytes = 0;
     few := 20000 + bytes / 65536;
@@ -12245,7 +11975,7 @@ if slot <= 0 then
     from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_0 t
       where t.lease_until >= '-infinity' limit few) c;
 else
--- from functions/read/count.sql:101, segment 1
+-- from functions/read/count.sql:100, segment 1
     bytes := pg_relation_size('penstock.leased_1', 'main');
     continue when bytes = 0;
     few := 20000 + bytes / 65536;
@@ -12261,7 +11991,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/read/count.sql:101, segment 2
+-- from functions/read/count.sql:100, segment 2
     bytes := pg_relation_size('penstock.leased_2', 'main');
     continue when bytes = 0;
     few := 20000 + bytes / 65536;
@@ -12275,7 +12005,7 @@ if slot <= 2 then
     from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_2 t
       where t.lease_until >= '-infinity' limit few) c;
 else
--- from functions/read/count.sql:101, segment 3
+-- from functions/read/count.sql:100, segment 3
     bytes := pg_relation_size('penstock.leased_3', 'main');
     continue when bytes = 0;
     few := 20000 + bytes / 65536;
@@ -12293,7 +12023,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/count.sql:101, segment 4
+-- from functions/read/count.sql:100, segment 4
     bytes := pg_relation_size('penstock.leased_4', 'main');
     continue when bytes = 0;
     few := 20000 + bytes / 65536;
@@ -12307,7 +12037,7 @@ if slot <= 4 then
     from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_4 t
       where t.lease_until >= '-infinity' limit few) c;
 else
--- from functions/read/count.sql:101, segment 5
+-- from functions/read/count.sql:100, segment 5
     bytes := pg_relation_size('penstock.leased_5', 'main');
     continue when bytes = 0;
     few := 20000 + bytes / 65536;
@@ -12323,7 +12053,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/read/count.sql:101, segment 6
+-- from functions/read/count.sql:100, segment 6
     bytes := pg_relation_size('penstock.leased_6', 'main');
     continue when bytes = 0;
     few := 20000 + bytes / 65536;
@@ -12338,7 +12068,7 @@ if slot <= 6 then
       where t.lease_until >= '-infinity' limit few) c;
 else
 if slot <= 7 then
--- from functions/read/count.sql:101, segment 7
+-- from functions/read/count.sql:100, segment 7
     bytes := pg_relation_size('penstock.leased_7', 'main');
     continue when bytes = 0;
     few := 20000 + bytes / 65536;
@@ -12352,7 +12082,7 @@ if slot <= 7 then
     from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_7 t
       where t.lease_until >= '-infinity' limit few) c;
 else
--- from functions/read/count.sql:101, segment 8
+-- from functions/read/count.sql:100, segment 8
     bytes := pg_relation_size('penstock.leased_8', 'main');
     continue when bytes = 0;
     few := 20000 + bytes / 65536;
@@ -12369,7 +12099,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/read/count.sql:114
+-- from functions/read/count.sql:113
     if n.read >= few then
       n := penstock._count_table('leased_' || slot, mine || ' and t.dead_at is not null', 'false');
       dead_leased := dead_leased + n.total; estimated := estimated or n.estimated;
@@ -12387,10 +12117,9 @@ end $$;
 -- 0.1 us a message, less with parallel workers. That needs a plan for the current size of the table, hence the dynamic
 -- statement. A table of more than 2 GB is estimated from 4,000 of its blocks, always the same ones, so that two counts
 -- of the same messages agree.
--- from functions/read/count.sql:131
+-- from functions/read/count.sql:130
 create or replace function penstock._count_table(relation text, mine text, ready_when text,
-  born text default 't.enqueued_at',
-  exact_blocks bigint default 262144, out total bigint, out ready bigint,
+  born text default 't.enqueued_at', exact_blocks bigint default 262144, out total bigint, out ready bigint,
   out oldest_ready timestamptz, out oldest timestamptz, out newest timestamptz, out estimated boolean)
 language plpgsql stable set search_path = pg_catalog, pg_temp
 set enable_seqscan = on set enable_bitmapscan = off set enable_indexscan = off set jit = off as $$
@@ -12401,8 +12130,8 @@ declare
 begin
   estimated := share is not null;
   execute format('select count(*), count(*) filter (where %2$s), min(%3$s) filter (where %2$s), min(%3$s), max(%3$s)
-    from penstock.%1$I t %4$s where %5$s',
-                 relation, ready_when, born, 'tablesample system (' || share || ') repeatable (1)', mine)
+                 from penstock.%1$I t %4$s where %5$s', relation, ready_when, born,
+                 'tablesample system (' || share || ') repeatable (1)', mine)
   into total, ready, oldest_ready, oldest, newest;
   if estimated then
     total := total * 100 / share;
@@ -12761,8 +12490,8 @@ begin
 -- from functions/read/find_message.sql:14, segment 0
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_0 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12770,8 +12499,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_0 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12780,8 +12509,8 @@ begin
 -- from functions/read/find_message.sql:14, segment 1
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_1 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12789,8 +12518,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_1 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12799,8 +12528,8 @@ begin
 -- from functions/read/find_message.sql:14, segment 2
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_2 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12808,8 +12537,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_2 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12818,8 +12547,8 @@ begin
 -- from functions/read/find_message.sql:14, segment 3
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_3 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12827,8 +12556,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_3 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12837,8 +12566,8 @@ begin
 -- from functions/read/find_message.sql:14, segment 4
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_4 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12846,8 +12575,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_4 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12856,8 +12585,8 @@ begin
 -- from functions/read/find_message.sql:14, segment 5
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_5 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12865,8 +12594,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_5 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12875,8 +12604,8 @@ begin
 -- from functions/read/find_message.sql:14, segment 6
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_6 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12884,8 +12613,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_6 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12894,8 +12623,8 @@ begin
 -- from functions/read/find_message.sql:14, segment 7
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_7 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12903,8 +12632,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_7 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12913,8 +12642,8 @@ begin
 -- from functions/read/find_message.sql:14, segment 8
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_8 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12922,8 +12651,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_8 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -12942,8 +12671,8 @@ declare
 begin
   return query select t.due_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.scheduled t where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.visible_at, null::timestamptz, penstock._envelope(t) from penstock.grouped t
@@ -12951,8 +12680,8 @@ begin
   if found then return; end if;
   return query select t.dead_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.dead t where t.id = wanted;
   if found then return; end if;
   return query select t.visible_at, t.lease_until, t.m from penstock._locate_in_lane(wanted) t;
@@ -12981,237 +12710,217 @@ begin
 -- from functions/read/find_message.sql:65, segment 0
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_0 t where t.id = wanted;
     if found then return; end if;
 -- from functions/read/find_message.sql:65, segment 1
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_1 t where t.id = wanted;
     if found then return; end if;
 -- from functions/read/find_message.sql:65, segment 2
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_2 t where t.id = wanted;
     if found then return; end if;
 -- from functions/read/find_message.sql:65, segment 3
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_3 t where t.id = wanted;
     if found then return; end if;
 -- from functions/read/find_message.sql:65, segment 4
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_4 t where t.id = wanted;
     if found then return; end if;
 -- from functions/read/find_message.sql:65, segment 5
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_5 t where t.id = wanted;
     if found then return; end if;
 -- from functions/read/find_message.sql:65, segment 6
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_6 t where t.id = wanted;
     if found then return; end if;
 -- from functions/read/find_message.sql:65, segment 7
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_7 t where t.id = wanted;
     if found then return; end if;
 -- from functions/read/find_message.sql:65, segment 8
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_8 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:73
+-- from functions/read/find_message.sql:72
   end if;
   if thorough or 0
--- from functions/read/find_message.sql:76, segment 0
+-- from functions/read/find_message.sql:75, segment 0
     + pg_relation_size('penstock.lane_0')
--- from functions/read/find_message.sql:76, segment 1
+-- from functions/read/find_message.sql:75, segment 1
     + pg_relation_size('penstock.lane_1')
--- from functions/read/find_message.sql:76, segment 2
+-- from functions/read/find_message.sql:75, segment 2
     + pg_relation_size('penstock.lane_2')
--- from functions/read/find_message.sql:76, segment 3
+-- from functions/read/find_message.sql:75, segment 3
     + pg_relation_size('penstock.lane_3')
--- from functions/read/find_message.sql:76, segment 4
+-- from functions/read/find_message.sql:75, segment 4
     + pg_relation_size('penstock.lane_4')
--- from functions/read/find_message.sql:76, segment 5
+-- from functions/read/find_message.sql:75, segment 5
     + pg_relation_size('penstock.lane_5')
--- from functions/read/find_message.sql:76, segment 6
+-- from functions/read/find_message.sql:75, segment 6
     + pg_relation_size('penstock.lane_6')
--- from functions/read/find_message.sql:76, segment 7
+-- from functions/read/find_message.sql:75, segment 7
     + pg_relation_size('penstock.lane_7')
--- from functions/read/find_message.sql:76, segment 8
+-- from functions/read/find_message.sql:75, segment 8
     + pg_relation_size('penstock.lane_8')
--- from functions/read/find_message.sql:78
+-- from functions/read/find_message.sql:77
     < short then
--- from functions/read/find_message.sql:80, segment 0
+-- from functions/read/find_message.sql:79, segment 0
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_0 t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_0 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:80, segment 1
+-- from functions/read/find_message.sql:79, segment 1
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_1 t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_1 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:80, segment 2
+-- from functions/read/find_message.sql:79, segment 2
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_2 t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_2 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:80, segment 3
+-- from functions/read/find_message.sql:79, segment 3
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_3 t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_3 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:80, segment 4
+-- from functions/read/find_message.sql:79, segment 4
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_4 t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_4 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:80, segment 5
+-- from functions/read/find_message.sql:79, segment 5
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_5 t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_5 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:80, segment 6
+-- from functions/read/find_message.sql:79, segment 6
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_6 t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_6 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:80, segment 7
+-- from functions/read/find_message.sql:79, segment 7
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_7 t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_7 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:80, segment 8
+-- from functions/read/find_message.sql:79, segment 8
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_8 t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_8 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:94
+-- from functions/read/find_message.sql:92
   end if;
 end $$;
 
 -- See above. Locks: ACCESS SHARE.
--- from functions/read/find_message.sql:98
+-- from functions/read/find_message.sql:96
 create or replace function penstock.find_message(id bigint, thorough boolean default true)
 returns table (id bigint, queue text, state text, payload jsonb, payload_bytes bytea, headers jsonb, key text,
-  priority integer, group_key text,
-               attempt integer, max_attempts integer, enqueued_at timestamptz, visible_at timestamptz,
-                 expires_at timestamptz,
-               first_claimed_at timestamptz, claimed_at timestamptz, lease_until timestamptz, worker text,
-                 last_error text, dead_at timestamptz,
+               priority integer, group_key text, attempt integer, max_attempts integer, enqueued_at timestamptz,
+               visible_at timestamptz, expires_at timestamptz, first_claimed_at timestamptz, claimed_at timestamptz,
+               lease_until timestamptz, worker text, last_error text, dead_at timestamptz,
                original_queue text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select m.id, q.name || case when m.dead_at is null then '' else '.dlq' end,
@@ -13329,8 +13038,8 @@ $$;
 -- Records what an operator did. Locks: none but the new row. Uses no index.
 -- from functions/server/activity.sql:2
 create or replace function penstock.record_activity(actor text, act text, target text default null,
-  details jsonb default null,
-                                                    request_id text default null, address text default null)
+                                                    details jsonb default null, request_id text default null,
+                                                    address text default null)
 returns bigint language sql security definer set search_path = pg_catalog, pg_temp as $$
   insert into penstock.activity_log (actor, act, target, details, request_id, address)
   values (actor, act, target, details, request_id, address) returning id;
@@ -13340,8 +13049,7 @@ $$;
 -- create_key creates a key. The name of a live key is refused. Locks: the row of the key. Uses api_key_name.
 -- from functions/server/api_keys.sql:3
 create or replace function penstock.create_key(id text, name text, secret_hash text, grants text[],
-  created_by text default null,
-                                               expires_at timestamptz default null)
+                                               created_by text default null, expires_at timestamptz default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
@@ -13352,8 +13060,7 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('penstock key ' || create_key.name, 0));
   if exists (select from penstock.api_key k where k.name = create_key.name and k.revoked_at is null) then
     perform penstock._fail('PS020', format('a key named %L exists already', create_key.name),
-      jsonb_build_object('name', create_key.name),
-      'Give the new key another name, or revoke the old one.');
+      jsonb_build_object('name', create_key.name), 'Give the new key another name, or revoke the old one.');
   end if;
   insert into penstock.api_key (id, name, secret_hash, grants, created_by, expires_at)
   values (create_key.id, create_key.name, create_key.secret_hash, create_key.grants, create_key.created_by,
@@ -13362,7 +13069,7 @@ begin
 end $$;
 
 -- Ends a live key, by its name or id.
--- from functions/server/api_keys.sql:26
+-- from functions/server/api_keys.sql:24
 create or replace function penstock.revoke_key(key text, revoked_by text default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -13371,15 +13078,14 @@ begin
   where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
   if not found then
     perform penstock._fail('PS021', format('no live key is named %L', left(revoke_key.key, 200)),
-      jsonb_build_object('key', left(revoke_key.key, 200)),
-      'See penstock.api_keys for those there are.');
+      jsonb_build_object('key', left(revoke_key.key, 200)), 'See penstock.api_keys for those there are.');
   end if;
   notify penstock_keys;
 end $$;
 
 -- The secret with which the servers on this database sign. The first server to ask creates it. Later calls write
 -- nothing, so that servers also start on a read-only database.
--- from functions/server/api_keys.sql:42
+-- from functions/server/api_keys.sql:39
 create or replace function penstock._server_secret(proposed bytea) returns bytea
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -13435,14 +13141,13 @@ begin
   on conflict (name) where removed_at is null do nothing returning s.id into made;
   if made is null then
     perform penstock._fail('PS023', format('a service named %L exists already', add_service.name),
-      jsonb_build_object('service', add_service.name),
-      'Give the new service another name, or remove the old one.');
+      jsonb_build_object('service', add_service.name), 'Give the new service another name, or remove the old one.');
   end if;
   return made;
 end $$;
 
 -- Forgets a service and its queues, by name or id. The databases of the service are not changed.
--- from functions/server/services.sql:25
+-- from functions/server/services.sql:24
 create or replace function penstock.remove_service(service text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -13458,7 +13163,7 @@ begin
 end $$;
 
 -- Returns a service by its name or id, or raises an error.
--- from functions/server/services.sql:40
+-- from functions/server/services.sql:39
 create or replace function penstock._service(service text) returns penstock.service language plpgsql stable as $$
 #variable_conflict use_column
 declare
@@ -13475,7 +13180,7 @@ end $$;
 
 -- Records queues that were created or dropped without a task: adds those that exist on the service but not here,
 -- removes those that exist here only, and updates settings.
--- from functions/server/services.sql:56
+-- from functions/server/services.sql:55
 create or replace function penstock.adopt_queues(
   service text, database_name text, names text[], visibility_timeouts integer[], max_attempts integer[],
     dlq_enabled boolean[]) returns void
@@ -13519,8 +13224,7 @@ begin
   insert into penstock.service_queue as q (service_id, name, database_name, visibility_timeout_seconds, max_attempts,
     dlq_enabled, status)
   values (s.id, request_queue.name, request_queue.database_name, request_queue.visibility_timeout_seconds,
-    request_queue.max_attempts,
-          request_queue.dlq_enabled, 'Pending')
+          request_queue.max_attempts, request_queue.dlq_enabled, 'Pending')
   on conflict (service_id, name) where deleted_at is null do nothing returning q.id into made;
   if made is null then
     perform penstock._fail('PS002', format('queue %L exists already on service %L', request_queue.name, s.name),
@@ -13531,7 +13235,7 @@ begin
 end $$;
 
 -- Requests the removal of a queue. A second request while the first is under way changes nothing.
--- from functions/server/tasks.sql:27
+-- from functions/server/tasks.sql:26
 create or replace function penstock.request_removal(service text, name text, created_by text) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -13547,7 +13251,7 @@ begin
 end $$;
 
 -- Requests an enqueue, or stats, on an active queue.
--- from functions/server/tasks.sql:42
+-- from functions/server/tasks.sql:41
 create or replace function penstock.request_task(service text, name text, kind text, request jsonb, created_by text)
 returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -13557,8 +13261,8 @@ declare
 begin
   if q.status <> 'Active' then
     perform penstock._fail('PS024', format('queue %L is %s, not Active', q.name, q.status),
-      jsonb_build_object('queue', q.name, 'status', q.status),
-      case q.status when 'Failed' then 'See its error_message.' else 'Wait until it is Active.' end);
+      jsonb_build_object('queue', q.name, 'status', q.status), case q.status when 'Failed' then 'See its error_message.'
+      else 'Wait until it is Active.' end);
   end if;
   -- A payload that PostgreSQL does not accept as JSON is refused now, not when the task is carried out.
   perform (payload #>> '{}')::jsonb from jsonb_array_elements(request -> 'payloads') payload;
@@ -13566,7 +13270,7 @@ begin
 end $$;
 
 -- Returns a queue of a service, or raises PS001.
--- from functions/server/tasks.sql:60
+-- from functions/server/tasks.sql:59
 create or replace function penstock._service_queue(service text, name text) returns penstock.service_queue
 language plpgsql as $$
 #variable_conflict use_column
@@ -13578,14 +13282,13 @@ begin
     and t.deleted_at is null for update;
   if not found then
     perform penstock._fail('PS001', format('there is no queue %L on service %L', left(_service_queue.name, 200),
-      s.name),
-      jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
+      s.name), jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
   end if;
   return q;
 end $$;
 
 -- The tasks of one queue form a group: they are carried out in the order of the requests.
--- from functions/server/tasks.sql:78
+-- from functions/server/tasks.sql:76
 create or replace function penstock._request_task(queue_id uuid, kind text, request jsonb, created_by text) returns uuid
 language plpgsql as $$
 #variable_conflict use_column
@@ -13605,11 +13308,10 @@ begin
 end $$;
 
 -- A server begins a task. Returns nothing if the task was finished before; then its message is left over.
--- from functions/server/tasks.sql:97
+-- from functions/server/tasks.sql:95
 create or replace function penstock.begin_task(task uuid)
 returns table (kind text, name text, service text, dsn text, database_name text, visibility_timeout_seconds integer,
-  max_attempts integer,
-               dlq_enabled boolean, request jsonb, failures integer)
+               max_attempts integer, dlq_enabled boolean, request jsonb, failures integer)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
@@ -13630,7 +13332,7 @@ begin
 end $$;
 
 -- A task ends, with a result or with an error.
--- from functions/server/tasks.sql:121
+-- from functions/server/tasks.sql:118
 create or replace function penstock.finish_task(task uuid, result jsonb, error_message text default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -13639,14 +13341,13 @@ declare
 begin
   update penstock.service_task t
   set status = case when finish_task.error_message is null then 'completed' else 'failed' end,
-    result = finish_task.result,
-      error_message = finish_task.error_message, request = null, finished_at = clock_timestamp()
+      result = finish_task.result, error_message = finish_task.error_message, request = null,
+      finished_at = clock_timestamp()
   where t.id = finish_task.task and t.status in ('pending', 'running') returning * into done;
   if done.kind in ('create', 'delete') then
     update penstock.service_queue q
     set status = case when done.status = 'failed' then 'Failed' when done.kind = 'create' then 'Active'
-      else q.status end,
-        error_message = done.error_message, updated_at = clock_timestamp(),
+        else q.status end, error_message = done.error_message, updated_at = clock_timestamp(),
         deleted_at = case when done.status = 'completed' and done.kind = 'delete' then clock_timestamp()
           else q.deleted_at end
     -- A queue whose removal was requested in the meantime is still removed.
@@ -13655,7 +13356,7 @@ begin
 end $$;
 
 -- A failure that may be temporary. The task is tried again.
--- from functions/server/tasks.sql:145
+-- from functions/server/tasks.sql:141
 create or replace function penstock.note_task_failure(task uuid, error_message text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.service_task set failures = failures + 1, error_message = note_task_failure.error_message
@@ -13664,7 +13365,7 @@ $$;
 
 -- On the service: enqueues the messages of a task. For a task that was carried out before, returns the result of that
 -- time.
--- from functions/server/tasks.sql:153
+-- from functions/server/tasks.sql:149
 create or replace function penstock.apply_enqueue(task uuid, queue text, payloads jsonb[], delays interval[])
 returns bigint[]
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -13755,12 +13456,11 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
@@ -13780,12 +13480,11 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
@@ -13805,12 +13504,11 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
@@ -13830,12 +13528,11 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
@@ -13855,12 +13552,11 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
@@ -13880,12 +13576,11 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
@@ -13905,12 +13600,11 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
@@ -13930,12 +13624,11 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
@@ -13955,21 +13648,20 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
   return settled is not null;
 end $$;
--- from functions/settle/ack.sql:30
+-- from functions/settle/ack.sql:29
 
 -- Settles a message as done. Raises PS007 if the lease is lost.
--- from functions/settle/ack.sql:32
+-- from functions/settle/ack.sql:31
 create or replace function penstock.ack(id bigint, token bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off as $$
@@ -13983,24 +13675,24 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack.sql:43, segment 0
+-- from functions/settle/ack.sql:42, segment 0
     delete from penstock.leased_0 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:43, segment 1
+-- from functions/settle/ack.sql:42, segment 1
     delete from penstock.leased_1 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack.sql:43, segment 2
+-- from functions/settle/ack.sql:42, segment 2
     delete from penstock.leased_2 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:43, segment 3
+-- from functions/settle/ack.sql:42, segment 3
     delete from penstock.leased_3 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
@@ -14009,30 +13701,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack.sql:43, segment 4
+-- from functions/settle/ack.sql:42, segment 4
     delete from penstock.leased_4 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:43, segment 5
+-- from functions/settle/ack.sql:42, segment 5
     delete from penstock.leased_5 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack.sql:43, segment 6
+-- from functions/settle/ack.sql:42, segment 6
     delete from penstock.leased_6 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
 if slot <= 7 then
--- from functions/settle/ack.sql:43, segment 7
+-- from functions/settle/ack.sql:42, segment 7
     delete from penstock.leased_7 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:43, segment 8
+-- from functions/settle/ack.sql:42, segment 8
     delete from penstock.leased_8 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
@@ -14040,7 +13732,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack.sql:47
+-- from functions/settle/ack.sql:46
     if found then
       return;
     end if;
@@ -14048,24 +13740,24 @@ end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack.sql:52, segment 0
+-- from functions/settle/ack.sql:51, segment 0
     delete from penstock.lane_0 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:52, segment 1
+-- from functions/settle/ack.sql:51, segment 1
     delete from penstock.lane_1 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack.sql:52, segment 2
+-- from functions/settle/ack.sql:51, segment 2
     delete from penstock.lane_2 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:52, segment 3
+-- from functions/settle/ack.sql:51, segment 3
     delete from penstock.lane_3 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
@@ -14074,30 +13766,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack.sql:52, segment 4
+-- from functions/settle/ack.sql:51, segment 4
     delete from penstock.lane_4 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:52, segment 5
+-- from functions/settle/ack.sql:51, segment 5
     delete from penstock.lane_5 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack.sql:52, segment 6
+-- from functions/settle/ack.sql:51, segment 6
     delete from penstock.lane_6 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
 if slot <= 7 then
--- from functions/settle/ack.sql:52, segment 7
+-- from functions/settle/ack.sql:51, segment 7
     delete from penstock.lane_7 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:52, segment 8
+-- from functions/settle/ack.sql:51, segment 8
     delete from penstock.lane_8 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
@@ -14105,7 +13797,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack.sql:56
+-- from functions/settle/ack.sql:55
     if found then
       return;
     end if;
@@ -14113,24 +13805,24 @@ end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack.sql:61, segment 0
+-- from functions/settle/ack.sql:60, segment 0
     if penstock._ack_logged_0(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:61, segment 1
+-- from functions/settle/ack.sql:60, segment 1
     if penstock._ack_logged_1(ack.id, ack.token) then
       return;
     end if;
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack.sql:61, segment 2
+-- from functions/settle/ack.sql:60, segment 2
     if penstock._ack_logged_2(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:61, segment 3
+-- from functions/settle/ack.sql:60, segment 3
     if penstock._ack_logged_3(ack.id, ack.token) then
       return;
     end if;
@@ -14139,30 +13831,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack.sql:61, segment 4
+-- from functions/settle/ack.sql:60, segment 4
     if penstock._ack_logged_4(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:61, segment 5
+-- from functions/settle/ack.sql:60, segment 5
     if penstock._ack_logged_5(ack.id, ack.token) then
       return;
     end if;
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack.sql:61, segment 6
+-- from functions/settle/ack.sql:60, segment 6
     if penstock._ack_logged_6(ack.id, ack.token) then
       return;
     end if;
 else
 if slot <= 7 then
--- from functions/settle/ack.sql:61, segment 7
+-- from functions/settle/ack.sql:60, segment 7
     if penstock._ack_logged_7(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:61, segment 8
+-- from functions/settle/ack.sql:60, segment 8
     if penstock._ack_logged_8(ack.id, ack.token) then
       return;
     end if;
@@ -14170,13 +13862,13 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack.sql:65
+-- from functions/settle/ack.sql:64
   end if;
   perform penstock._ack_special(ack.id, ack.token);
 end $$;
 
 -- The long path of ack: for messages with history, a key, a group or a body, and for lost leases.
--- from functions/settle/ack.sql:70
+-- from functions/settle/ack.sql:69
 create or replace function penstock._ack_special(id bigint, token bigint) returns void language plpgsql as $$
 declare
   l penstock.leased_0 := penstock._pull(id, token);
@@ -14448,19 +14140,18 @@ if slot <= 0 then
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint,
-          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
+          l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_0 g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts,
-          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-            payload_bytes)
+          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+          headers, payload, payload_bytes)
         select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started,
-          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
           coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
@@ -14489,19 +14180,18 @@ else
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint,
-          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
+          l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_1 g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts,
-          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-            payload_bytes)
+          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+          headers, payload, payload_bytes)
         select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started,
-          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
           coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
@@ -14532,19 +14222,18 @@ if slot <= 2 then
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint,
-          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
+          l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_2 g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts,
-          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-            payload_bytes)
+          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+          headers, payload, payload_bytes)
         select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started,
-          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
           coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
@@ -14573,19 +14262,18 @@ else
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint,
-          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
+          l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_3 g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts,
-          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-            payload_bytes)
+          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+          headers, payload, payload_bytes)
         select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started,
-          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
           coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
@@ -14618,19 +14306,18 @@ if slot <= 4 then
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint,
-          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
+          l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_4 g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts,
-          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-            payload_bytes)
+          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+          headers, payload, payload_bytes)
         select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started,
-          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
           coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
@@ -14659,19 +14346,18 @@ else
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint,
-          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
+          l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_5 g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts,
-          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-            payload_bytes)
+          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+          headers, payload, payload_bytes)
         select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started,
-          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
           coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
@@ -14702,19 +14388,18 @@ if slot <= 6 then
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint,
-          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
+          l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_6 g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts,
-          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-            payload_bytes)
+          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+          headers, payload, payload_bytes)
         select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started,
-          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
           coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
@@ -14744,19 +14429,18 @@ if slot <= 7 then
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint,
-          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
+          l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_7 g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts,
-          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-            payload_bytes)
+          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+          headers, payload, payload_bytes)
         select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started,
-          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
           coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
@@ -14785,19 +14469,18 @@ else
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint,
-          l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes, l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
+          l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_8 g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
         insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts,
-          max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-            payload_bytes)
+          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+          headers, payload, payload_bytes)
         select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started,
-          g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
           coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
@@ -14805,12 +14488,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:114
+-- from functions/settle/ack_many.sql:113
     else
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack_many.sql:116, segment 0
+-- from functions/settle/ack_many.sql:115, segment 0
       return query
       with moved as (
         delete from penstock.leased_0 l where l.ctid = any (array(
@@ -14830,7 +14513,7 @@ if slot <= 0 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:116, segment 1
+-- from functions/settle/ack_many.sql:115, segment 1
       return query
       with moved as (
         delete from penstock.leased_1 l where l.ctid = any (array(
@@ -14852,7 +14535,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack_many.sql:116, segment 2
+-- from functions/settle/ack_many.sql:115, segment 2
       return query
       with moved as (
         delete from penstock.leased_2 l where l.ctid = any (array(
@@ -14872,7 +14555,7 @@ if slot <= 2 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:116, segment 3
+-- from functions/settle/ack_many.sql:115, segment 3
       return query
       with moved as (
         delete from penstock.leased_3 l where l.ctid = any (array(
@@ -14896,7 +14579,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack_many.sql:116, segment 4
+-- from functions/settle/ack_many.sql:115, segment 4
       return query
       with moved as (
         delete from penstock.leased_4 l where l.ctid = any (array(
@@ -14916,7 +14599,7 @@ if slot <= 4 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:116, segment 5
+-- from functions/settle/ack_many.sql:115, segment 5
       return query
       with moved as (
         delete from penstock.leased_5 l where l.ctid = any (array(
@@ -14938,7 +14621,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack_many.sql:116, segment 6
+-- from functions/settle/ack_many.sql:115, segment 6
       return query
       with moved as (
         delete from penstock.leased_6 l where l.ctid = any (array(
@@ -14959,7 +14642,7 @@ if slot <= 6 then
       select id from moved union all select id from let_go;
 else
 if slot <= 7 then
--- from functions/settle/ack_many.sql:116, segment 7
+-- from functions/settle/ack_many.sql:115, segment 7
       return query
       with moved as (
         delete from penstock.leased_7 l where l.ctid = any (array(
@@ -14979,7 +14662,7 @@ if slot <= 7 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:116, segment 8
+-- from functions/settle/ack_many.sql:115, segment 8
       return query
       with moved as (
         delete from penstock.leased_8 l where l.ctid = any (array(
@@ -15002,7 +14685,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:135
+-- from functions/settle/ack_many.sql:134
     end if;
     get diagnostics n = row_count;
     settled := settled + n;
@@ -15255,14 +14938,13 @@ begin
       m.payload_bytes := penstock._body_bytes(m.body_slot, m.id);
     end if;
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts, max_attempts,
-      priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key,
+      last_error, headers, payload, payload_bytes)
     values (pg_sequence_last_value('penstock.history_current'), m.id, q.name, state, m.enqueued_at, m.first_claimed_at,
-      m.claimed_at, clock_timestamp(),
-      m.attempt, m.max_attempts, m.priority, coalesce(octet_length(m.payload_bytes), octet_length(m.payload::text)),
-        coalesce(octet_length(m.headers::text), 0),
-      m.worker, m.key, m.group_key, coalesce(reason, m.last_error), m.headers, m.payload, m.payload_bytes);
+      m.claimed_at, clock_timestamp(), m.attempt, m.max_attempts, m.priority,
+      coalesce(octet_length(m.payload_bytes), octet_length(m.payload::text)),
+      coalesce(octet_length(m.headers::text), 0), m.worker, m.key, m.group_key, coalesce(reason, m.last_error),
+      m.headers, m.payload, m.payload_bytes);
   end if;
   if m.body_slot is not null then
     perform penstock._drop_body(m.body_slot, m.id);
@@ -15575,15 +15257,14 @@ begin
   perform from penstock.spark_consumer c where c.name = consumer and c.generation = _spark_check.generation for share;
   if not found then
     perform penstock._fail('PS007', format('consumer %L was taken over by another run of the stream, or released',
-      consumer),
-      jsonb_build_object('consumer', consumer, 'generation', generation),
+      consumer), jsonb_build_object('consumer', consumer, 'generation', generation),
       'Run each stream once, and give each its own checkpoint and its own name in option consumer. '
       'Nothing was changed.');
   end if;
 end $$;
 
 -- The stream reports that it is alive, once every few seconds.
--- from functions/spark/attach.sql:37
+-- from functions/spark/attach.sql:36
 create or replace function penstock.spark_seen(consumer text, generation bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -15610,21 +15291,19 @@ begin
   if s.consumer is null then
     perform penstock._fail('PS010',
       format('batch %s of consumer %L is not known any more: the checkpoint is older than what was acked', tick,
-      consumer),
-      jsonb_build_object('consumer', consumer, 'tick', tick), 'Use a new checkpoint, and a consumer of another name.');
+      consumer), jsonb_build_object('consumer', consumer, 'tick', tick),
+      'Use a new checkpoint, and a consumer of another name.');
   elsif s.settled_xid is not null then
     -- Spark has lost its note of the batch, and asks for it again.
     return query
     select h.id, h.queue, h.payload::text, h.payload_bytes, h.headers::text, h.key, h.priority, h.group_key, h.attempts,
-      h.max_attempts,
-      h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
+      h.max_attempts, h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
     from penstock.history_feed h where h.xid = s.settled_xid and h.queue = s.queue order by h.id;
     if not found and s.taken > 0 then
       perform penstock._fail('PS010',
         format('batch %s of consumer %L was acked, and queue %L keeps no history to read it from again', tick, consumer,
-        s.queue),
-        jsonb_build_object('consumer', consumer, 'tick', tick),
-          'It is in the sink. Use a new checkpoint, and a consumer of another name.');
+        s.queue), jsonb_build_object('consumer', consumer, 'tick', tick),
+        'It is in the sink. Use a new checkpoint, and a consumer of another name.');
     end if;
     return;
   elsif s.tokens is null then
@@ -15640,7 +15319,7 @@ end $$;
 
 -- Takes up to wanted messages, or fewer if their payloads are large: a task holds them in memory. Returns the tokens of
 -- their leases. Like penstock._claim_special, without returning the messages.
--- from functions/spark/claim.sql:49
+-- from functions/spark/claim.sql:47
 create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[],
   out taken integer) language plpgsql as $$
 declare
@@ -15686,7 +15365,7 @@ begin
 end $$;
 
 -- The size of the large payloads under a token. Small ones do not count.
--- from functions/spark/claim.sql:94
+-- from functions/spark/claim.sql:92
 create or replace function penstock._spark_bytes(slot integer, token bigint) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -15694,21 +15373,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:99, segment 0
+-- from functions/spark/claim.sql:97, segment 0
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_0 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 1
+-- from functions/spark/claim.sql:97, segment 1
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_1 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:99, segment 2
+-- from functions/spark/claim.sql:97, segment 2
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_2 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 3
+-- from functions/spark/claim.sql:97, segment 3
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_3 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
@@ -15716,37 +15395,37 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:99, segment 4
+-- from functions/spark/claim.sql:97, segment 4
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_4 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 5
+-- from functions/spark/claim.sql:97, segment 5
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_5 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:99, segment 6
+-- from functions/spark/claim.sql:97, segment 6
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_6 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:99, segment 7
+-- from functions/spark/claim.sql:97, segment 7
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_7 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 8
+-- from functions/spark/claim.sql:97, segment 8
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_8 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:102
+-- from functions/spark/claim.sql:100
 end $$;
 
 -- The messages under these tokens, in the segments where they were claimed or in the overflow segment.
--- from functions/spark/claim.sql:105
+-- from functions/spark/claim.sql:103
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -15759,44 +15438,40 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:115, segment 0
+-- from functions/spark/claim.sql:113, segment 0
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_0 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:115, segment 1
+-- from functions/spark/claim.sql:113, segment 1
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_1 l where l.token = any (tokens);
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:115, segment 2
+-- from functions/spark/claim.sql:113, segment 2
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_2 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:115, segment 3
+-- from functions/spark/claim.sql:113, segment 3
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_3 l where l.token = any (tokens);
@@ -15805,55 +15480,50 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:115, segment 4
+-- from functions/spark/claim.sql:113, segment 4
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_4 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:115, segment 5
+-- from functions/spark/claim.sql:113, segment 5
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_5 l where l.token = any (tokens);
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:115, segment 6
+-- from functions/spark/claim.sql:113, segment 6
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_6 l where l.token = any (tokens);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:115, segment 7
+-- from functions/spark/claim.sql:113, segment 7
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_7 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:115, segment 8
+-- from functions/spark/claim.sql:113, segment 8
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_8 l where l.token = any (tokens);
@@ -15861,7 +15531,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:124
+-- from functions/spark/claim.sql:121
   end loop;
 end $$;
 
@@ -15891,15 +15561,14 @@ begin
     coalesce(jsonb_agg(to_jsonb(c)), '[]')
   into enqueued, sum_of_hashes, came
   from (
-    select coalesce(i.queue, spark_enqueue.queue) as queue, count(*) as total, count(*)
-      filter (where i.key is null and i.group_key is null) as plain,
+    select coalesce(i.queue, spark_enqueue.queue) as queue, count(*) as total,
+      count(*) filter (where i.key is null and i.group_key is null) as plain,
       sum(case when (i.queue, i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay_seconds, i.visible_at,
         i.ttl_seconds, i.max_attempts) is null
                then jsonb_hash_extended(i.payload, 0)
                else hash_record_extended((i.queue, i.payload_bytes, i.headers, i.key, i.priority, i.group_key,
-                 i.delay_seconds, i.visible_at, i.ttl_seconds,
-                                          i.max_attempts), coalesce(jsonb_hash_extended(i.payload, 0),
-                                            0)) end) as hashes,
+                                          i.delay_seconds, i.visible_at, i.ttl_seconds, i.max_attempts),
+                                          coalesce(jsonb_hash_extended(i.payload, 0), 0)) end) as hashes,
       max(coalesce(pg_column_size(i.payload), octet_length(i.payload_bytes))) as largest,
         avg(coalesce(pg_column_size(i.payload), octet_length(i.payload_bytes))) as usual
     from pg_temp.penstock_incoming i group by 1) c;
@@ -15919,7 +15588,7 @@ end $$;
 
 -- Hands on the messages for one queue, in order, in pieces of at_once, so that the ring can turn in between.
 -- is_default: includes messages without a queue. Runs with the rights of its caller.
--- from functions/spark/enqueue.sql:54
+-- from functions/spark/enqueue.sql:53
 create or replace function penstock._spark_hand_on(
   queue text, is_default boolean, has_plain boolean, has_keys boolean, at_once integer, on_conflict text,
     unique_while text)
@@ -15953,10 +15622,10 @@ begin
   after := '(0,0)';
   while has_keys loop
     select max(n.place) as last, array_agg(n.payload) as payloads, array_agg(n.payload_bytes) as payloads_bytes,
-      array_agg(n.headers) as headers,
-      array_agg(n.key) as keys, array_agg(n.priority) as priorities, array_agg(n.group_key) as group_keys,
-      array_agg(make_interval(secs => n.delay_seconds)) as delays, array_agg(n.visible_at) as visible_ats,
-      array_agg(make_interval(secs => n.ttl_seconds)) as ttls, array_agg(n.max_attempts) as max_attempts
+      array_agg(n.headers) as headers, array_agg(n.key) as keys, array_agg(n.priority) as priorities,
+      array_agg(n.group_key) as group_keys, array_agg(make_interval(secs => n.delay_seconds)) as delays,
+      array_agg(n.visible_at) as visible_ats, array_agg(make_interval(secs => n.ttl_seconds)) as ttls,
+      array_agg(n.max_attempts) as max_attempts
     into p
     from (
       select i.ctid as place, i.* from pg_temp.penstock_incoming i
@@ -15965,14 +15634,13 @@ begin
       limit at_once) n;
     exit when p.last is null;
     perform from penstock.enqueue_many(_spark_hand_on.queue, p.payloads, p.payloads_bytes, p.headers, p.keys,
-      p.priorities, p.group_keys, p.delays, p.visible_ats,
-      p.ttls, p.max_attempts, on_conflict, unique_while);
+      p.priorities, p.group_keys, p.delays, p.visible_ats, p.ttls, p.max_attempts, on_conflict, unique_while);
     after := p.last;
   end loop;
 end $$;
 
 -- Begins a partition of a write. True if it was enqueued before. Locks: the row of the partition in spark_written.
--- from functions/spark/enqueue.sql:106
+-- from functions/spark/enqueue.sql:104
 create or replace function penstock.spark_begin(job text, epoch bigint, part integer, count bigint, checksum bigint)
 returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -15995,8 +15663,7 @@ begin
   if (before.count, before.checksum) is distinct from (spark_begin.count, spark_begin.checksum) then
     perform penstock._fail('PS004',
       format('partition %s of write %L (epoch %s) was enqueued before, with other rows: %s then, %s now', part, job,
-      epoch,
-        before.count, spark_begin.count),
+        epoch, before.count, spark_begin.count),
       jsonb_build_object('field', 'job', 'value', job, 'part', part),
       'Nothing was enqueued now. A write that is repeated has to have the same rows in the same partitions: '
       'sort or save them first, or use another job.');
@@ -16006,7 +15673,7 @@ end $$;
 
 -- The write is complete: from now on all of it counts as enqueued before. Only the last few writes of a stream are
 -- kept.
--- from functions/spark/enqueue.sql:139
+-- from functions/spark/enqueue.sql:136
 create or replace function penstock.spark_complete(job text, epoch bigint) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   insert into penstock.spark_written (job, epoch, part, count, checksum)
@@ -16018,7 +15685,7 @@ $$;
 
 -- Puts up to ten thousand messages without key and group into a queue, with a few statements for all of them. Parallel
 -- arrays. A null array, or a NULL in an array, means the default. Locks: as enqueue.
--- from functions/spark/enqueue.sql:150
+-- from functions/spark/enqueue.sql:147
 create or replace function penstock.spark_put(
   queue text, payloads jsonb[], payloads_bytes bytea[] default null, headers jsonb[] default null,
     priorities integer[] default null,
@@ -16084,24 +15751,22 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/enqueue.sql:213, segment 0
+-- from functions/spark/enqueue.sql:210, segment 0
     insert into penstock.ready_0 (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)
            i (payload, payload_bytes, headers, priority, ttl, max_attempts)
       offset 0) n;
 else
--- from functions/spark/enqueue.sql:213, segment 1
+-- from functions/spark/enqueue.sql:210, segment 1
     insert into penstock.ready_1 (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)
@@ -16110,24 +15775,22 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/enqueue.sql:213, segment 2
+-- from functions/spark/enqueue.sql:210, segment 2
     insert into penstock.ready_2 (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)
            i (payload, payload_bytes, headers, priority, ttl, max_attempts)
       offset 0) n;
 else
--- from functions/spark/enqueue.sql:213, segment 3
+-- from functions/spark/enqueue.sql:210, segment 3
     insert into penstock.ready_3 (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)
@@ -16138,24 +15801,22 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/enqueue.sql:213, segment 4
+-- from functions/spark/enqueue.sql:210, segment 4
     insert into penstock.ready_4 (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)
            i (payload, payload_bytes, headers, priority, ttl, max_attempts)
       offset 0) n;
 else
--- from functions/spark/enqueue.sql:213, segment 5
+-- from functions/spark/enqueue.sql:210, segment 5
     insert into penstock.ready_5 (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)
@@ -16164,12 +15825,11 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/enqueue.sql:213, segment 6
+-- from functions/spark/enqueue.sql:210, segment 6
     insert into penstock.ready_6 (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)
@@ -16177,24 +15837,22 @@ if slot <= 6 then
       offset 0) n;
 else
 if slot <= 7 then
--- from functions/spark/enqueue.sql:213, segment 7
+-- from functions/spark/enqueue.sql:210, segment 7
     insert into penstock.ready_7 (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)
            i (payload, payload_bytes, headers, priority, ttl, max_attempts)
       offset 0) n;
 else
--- from functions/spark/enqueue.sql:213, segment 8
+-- from functions/spark/enqueue.sql:210, segment 8
     insert into penstock.ready_8 (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)
@@ -16204,12 +15862,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/enqueue.sql:224
+-- from functions/spark/enqueue.sql:220
   else
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/enqueue.sql:226, segment 0
+-- from functions/spark/enqueue.sql:222, segment 0
     with incoming as materialized (
       select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes,
         coalesce(i.priority, 0)::smallint as priority,
@@ -16237,7 +15895,7 @@ if slot <= 0 then
       case when i.body_slot is null then i.payload end, case when i.body_slot is null then i.payload_bytes end
     from incoming i where i.due_at is null;
 else
--- from functions/spark/enqueue.sql:226, segment 1
+-- from functions/spark/enqueue.sql:222, segment 1
     with incoming as materialized (
       select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes,
         coalesce(i.priority, 0)::smallint as priority,
@@ -16267,7 +15925,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/enqueue.sql:226, segment 2
+-- from functions/spark/enqueue.sql:222, segment 2
     with incoming as materialized (
       select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes,
         coalesce(i.priority, 0)::smallint as priority,
@@ -16295,7 +15953,7 @@ if slot <= 2 then
       case when i.body_slot is null then i.payload end, case when i.body_slot is null then i.payload_bytes end
     from incoming i where i.due_at is null;
 else
--- from functions/spark/enqueue.sql:226, segment 3
+-- from functions/spark/enqueue.sql:222, segment 3
     with incoming as materialized (
       select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes,
         coalesce(i.priority, 0)::smallint as priority,
@@ -16327,7 +15985,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/enqueue.sql:226, segment 4
+-- from functions/spark/enqueue.sql:222, segment 4
     with incoming as materialized (
       select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes,
         coalesce(i.priority, 0)::smallint as priority,
@@ -16355,7 +16013,7 @@ if slot <= 4 then
       case when i.body_slot is null then i.payload end, case when i.body_slot is null then i.payload_bytes end
     from incoming i where i.due_at is null;
 else
--- from functions/spark/enqueue.sql:226, segment 5
+-- from functions/spark/enqueue.sql:222, segment 5
     with incoming as materialized (
       select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes,
         coalesce(i.priority, 0)::smallint as priority,
@@ -16385,7 +16043,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/enqueue.sql:226, segment 6
+-- from functions/spark/enqueue.sql:222, segment 6
     with incoming as materialized (
       select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes,
         coalesce(i.priority, 0)::smallint as priority,
@@ -16414,7 +16072,7 @@ if slot <= 6 then
     from incoming i where i.due_at is null;
 else
 if slot <= 7 then
--- from functions/spark/enqueue.sql:226, segment 7
+-- from functions/spark/enqueue.sql:222, segment 7
     with incoming as materialized (
       select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes,
         coalesce(i.priority, 0)::smallint as priority,
@@ -16442,7 +16100,7 @@ if slot <= 7 then
       case when i.body_slot is null then i.payload end, case when i.body_slot is null then i.payload_bytes end
     from incoming i where i.due_at is null;
 else
--- from functions/spark/enqueue.sql:226, segment 8
+-- from functions/spark/enqueue.sql:222, segment 8
     with incoming as materialized (
       select nextval('penstock.position') as id, i.headers, i.payload, i.payload_bytes,
         coalesce(i.priority, 0)::smallint as priority,
@@ -16473,7 +16131,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/enqueue.sql:253
+-- from functions/spark/enqueue.sql:249
   end if;
   if (pg_sequence_last_value('penstock.ring') % bigint '10') <> slot then
     perform penstock._put_beside(slot, q.id, p) from unnest((penstock._with_lanes(q)).priorities) p;
@@ -16732,12 +16390,11 @@ if slot <= 0 then
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
@@ -16753,12 +16410,11 @@ else
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
@@ -16776,12 +16432,11 @@ if slot <= 2 then
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
@@ -16797,12 +16452,11 @@ else
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
@@ -16822,12 +16476,11 @@ if slot <= 4 then
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
@@ -16843,12 +16496,11 @@ else
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
@@ -16866,12 +16518,11 @@ if slot <= 6 then
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
@@ -16888,12 +16539,11 @@ if slot <= 7 then
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
@@ -16909,12 +16559,11 @@ else
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
@@ -16927,13 +16576,13 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:106
+-- from functions/spark/settle.sql:105
   end loop;
   return settled;
 end $$;
 
 -- Gives back the messages under these tokens without counting the attempt. Returns how many.
--- from functions/spark/settle.sql:111
+-- from functions/spark/settle.sql:110
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -16947,13 +16596,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:122, segment 0
+-- from functions/spark/settle.sql:121, segment 0
     for l in delete from penstock.leased_0 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:122, segment 1
+-- from functions/spark/settle.sql:121, segment 1
     for l in delete from penstock.leased_1 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -16961,13 +16610,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:122, segment 2
+-- from functions/spark/settle.sql:121, segment 2
     for l in delete from penstock.leased_2 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:122, segment 3
+-- from functions/spark/settle.sql:121, segment 3
     for l in delete from penstock.leased_3 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -16977,13 +16626,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:122, segment 4
+-- from functions/spark/settle.sql:121, segment 4
     for l in delete from penstock.leased_4 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:122, segment 5
+-- from functions/spark/settle.sql:121, segment 5
     for l in delete from penstock.leased_5 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -16991,20 +16640,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:122, segment 6
+-- from functions/spark/settle.sql:121, segment 6
     for l in delete from penstock.leased_6 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:122, segment 7
+-- from functions/spark/settle.sql:121, segment 7
     for l in delete from penstock.leased_7 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:122, segment 8
+-- from functions/spark/settle.sql:121, segment 8
     for l in delete from penstock.leased_8 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -17013,7 +16662,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:127
+-- from functions/spark/settle.sql:126
   end loop;
   return returned;
 end $$;
@@ -17496,16 +17145,16 @@ end $$;
 create or replace function penstock._envelope(l penstock.leased_0) returns penstock.envelope language sql immutable
   as $$
   select l.id, l.enqueued_at, l.expires_at, l.first_claimed_at, l.claimed_at, l.dead_at, l.queue_id, l.priority,
-    l.attempt, l.max_attempts,
-         l.body_slot, l.worker, l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error
+         l.attempt, l.max_attempts, l.body_slot, l.worker, l.key, l.group_key, l.headers, l.payload, l.payload_bytes,
+         l.last_error
 $$;
 
 -- The same for a row of grouped.
 -- from functions/storage/envelope.sql:10
 create or replace function penstock._envelope(g penstock.grouped) returns penstock.envelope language sql immutable as $$
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-         g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
+         g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+         g.last_error
 $$;
 
 -- Truncates a segment if no other session uses it and it is empty. The lock proves that no open transaction could still

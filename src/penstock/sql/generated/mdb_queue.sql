@@ -134,15 +134,15 @@ if slot <= 0 then
 -- from contracts/mdb_queue/20_rows.sql:93, segment 0
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_0 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
 -- from contracts/mdb_queue/20_rows.sql:93, segment 1
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_1 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 end if;
 else
@@ -150,15 +150,15 @@ if slot <= 2 then
 -- from contracts/mdb_queue/20_rows.sql:93, segment 2
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_2 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
 -- from contracts/mdb_queue/20_rows.sql:93, segment 3
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_3 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 end if;
 end if;
@@ -168,15 +168,15 @@ if slot <= 4 then
 -- from contracts/mdb_queue/20_rows.sql:93, segment 4
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_4 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
 -- from contracts/mdb_queue/20_rows.sql:93, segment 5
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_5 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 end if;
 else
@@ -184,23 +184,23 @@ if slot <= 6 then
 -- from contracts/mdb_queue/20_rows.sql:93, segment 6
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_6 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
 if slot <= 7 then
 -- from contracts/mdb_queue/20_rows.sql:93, segment 7
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_7 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
 -- from contracts/mdb_queue/20_rows.sql:93, segment 8
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_8 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 end if;
 end if;
@@ -232,8 +232,8 @@ declare
 begin
   return query
   select w.id, case when w.body_slot is null then coalesce(w.payload, to_jsonb(encode(w.payload_bytes, 'base64')))
-    else mdb_queue._body(w.body_slot, w.id) end,
-    w.attempt::integer, w.max_attempts::integer, w.visible_at, w.last_error, w.enqueued_at
+    else mdb_queue._body(w.body_slot, w.id) end, w.attempt::integer, w.max_attempts::integer, w.visible_at,
+    w.last_error, w.enqueued_at
   from (
     select s.id, s.body_slot, s.payload, s.payload_bytes, s.attempt, s.max_attempts, s.due_at as visible_at,
       s.last_error, s.enqueued_at
@@ -554,15 +554,14 @@ begin
           or abs(split_part(terms, ' ', 1)::double precision - date_part('epoch', clock_timestamp())
                  - coalesce(mdb_queue._setting('lease'), '30')::integer) >= 1) then
     perform mdb_queue._settle_claim(string_to_array(current_setting('mdb_queue.held'), ' ')::bigint[],
-      current_setting('mdb_queue.given')::integer,
-      current_setting('mdb_queue.taken')::integer, terms);
+      current_setting('mdb_queue.given')::integer, current_setting('mdb_queue.taken')::integer, terms);
   end if;
   act := set_config('mdb_queue.act', '', true) || set_config('mdb_queue.lane', '', true);
   return null;
 end $$;
 
 -- What a claim took gets its terms, if they were not guessed; what it did not take goes back.
--- from contracts/mdb_queue/40_acts.sql:99
+-- from contracts/mdb_queue/40_acts.sql:98
 create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, taken integer, terms text)
 returns void language plpgsql as $$
 declare
@@ -595,7 +594,7 @@ end $$;
 
 -- What the session's next claim will most likely ask for. A LIMIT that is a parameter shows when fewer were taken than
 -- there were; while all are taken it may be more, and is felt for in steps that double.
--- from contracts/mdb_queue/40_acts.sql:131
+-- from contracts/mdb_queue/40_acts.sql:130
 create or replace function mdb_queue._guess(taken integer, given integer, lease double precision, worker text)
 returns void language plpgsql as $$
 declare
@@ -620,7 +619,7 @@ end $$;
 
 -- One message, by another statement than the contract's claim: a claim of that message, a nack, an extension, another
 -- time to become visible. Null, so that the statement does not count it, if somebody else was quicker.
--- from contracts/mdb_queue/40_acts.sql:155
+-- from contracts/mdb_queue/40_acts.sql:154
 create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages)
 returns mdb_queue.messages language plpgsql as $$
 declare
@@ -667,7 +666,7 @@ begin
   return new;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:201
+-- from contracts/mdb_queue/40_acts.sql:200
 create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void
 language plpgsql as $$
 begin
@@ -683,7 +682,7 @@ begin
   end if;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:216
+-- from contracts/mdb_queue/40_acts.sql:215
 create or replace function mdb_queue._delete() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -708,7 +707,7 @@ begin
   return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:240
+-- from contracts/mdb_queue/40_acts.sql:239
 create or replace function mdb_queue._insert() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -729,28 +728,28 @@ begin
   return new;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:260
+-- from contracts/mdb_queue/40_acts.sql:259
 create or replace function mdb_queue._delete_dead() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:266
+-- from contracts/mdb_queue/40_acts.sql:265
 create or replace trigger begin_act before update or delete on mdb_queue.messages for each statement
   execute function mdb_queue._begin();
--- from contracts/mdb_queue/40_acts.sql:268
+-- from contracts/mdb_queue/40_acts.sql:267
 create or replace trigger insert_one instead of insert on mdb_queue.messages for each row
   execute function mdb_queue._insert();
--- from contracts/mdb_queue/40_acts.sql:270
+-- from contracts/mdb_queue/40_acts.sql:269
 create or replace trigger update_one instead of update on mdb_queue.messages for each row
   execute function mdb_queue._update();
--- from contracts/mdb_queue/40_acts.sql:272
+-- from contracts/mdb_queue/40_acts.sql:271
 create or replace trigger delete_one instead of delete on mdb_queue.messages for each row
   execute function mdb_queue._delete();
--- from contracts/mdb_queue/40_acts.sql:274
+-- from contracts/mdb_queue/40_acts.sql:273
 create or replace trigger end_act after update or delete on mdb_queue.messages for each statement
   execute function mdb_queue._end();
--- from contracts/mdb_queue/40_acts.sql:276
+-- from contracts/mdb_queue/40_acts.sql:275
 create or replace trigger delete_one instead of delete on mdb_queue.dead_messages for each row
   execute function mdb_queue._delete_dead();

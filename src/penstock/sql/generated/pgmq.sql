@@ -65,13 +65,12 @@ begin
   select * into q from penstock.queue t where t.name = lower(queue_name) and not t.name ^@ 'penstock.';
   if not found then
     perform penstock._fail('PS001', format('queue %L does not exist', queue_name),
-      jsonb_build_object('queue', queue_name),
-      format('Create it with: select pgmq.create(%L)', queue_name));
+      jsonb_build_object('queue', queue_name), format('Create it with: select pgmq.create(%L)', queue_name));
   end if;
   return q;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:17
+-- from contracts/pgmq/10_queues.sql:16
 create or replace function pgmq.validate_queue_name(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -80,7 +79,7 @@ begin
   end if;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:25
+-- from contracts/pgmq/10_queues.sql:24
 create or replace function pgmq.format_table_name(queue_name text, prefix text) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -90,7 +89,7 @@ begin
   return lower(prefix || '_' || queue_name);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:34
+-- from contracts/pgmq/10_queues.sql:33
 create or replace function pgmq.acquire_queue_lock(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -99,7 +98,7 @@ end $$;
 
 -- Makes a queue unless it is there, and what PGMQ has beside it: the views q_<queue> and a_<queue>. A queue of its own
 -- takes any message and tries it without end, and leaves no history: as PGMQ's do.
--- from contracts/pgmq/10_queues.sql:42
+-- from contracts/pgmq/10_queues.sql:41
 create or replace function pgmq._create(queue_name text, partitioned boolean, unlogged boolean) returns void
 language plpgsql as $$
 declare
@@ -119,7 +118,7 @@ begin
   perform pgmq._make_views(q.id, queue);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:61
+-- from contracts/pgmq/10_queues.sql:60
 create or replace function pgmq._make_views(queue_id integer, queue text) returns void language plpgsql as $$
 begin
   execute format('create or replace view pgmq.%I as
@@ -137,7 +136,7 @@ begin
 end $$;
 
 -- Whichever way a queue is dropped, its views and its register go with it.
--- from contracts/pgmq/10_queues.sql:78
+-- from contracts/pgmq/10_queues.sql:77
 create or replace function penstock._forget_pgmq_queue() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -148,18 +147,18 @@ begin
   end if;
   return null;
 end $$;
--- from contracts/pgmq/10_queues.sql:88
+-- from contracts/pgmq/10_queues.sql:87
 create or replace trigger forget after delete on penstock.pgmq_queue for each row
   execute function penstock._forget_pgmq_queue();
 
--- from contracts/pgmq/10_queues.sql:91
+-- from contracts/pgmq/10_queues.sql:90
 create or replace function pgmq.create(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq._create(queue_name, false, false);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:97
+-- from contracts/pgmq/10_queues.sql:96
 create or replace function pgmq.create_non_partitioned(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -167,7 +166,7 @@ begin
 end $$;
 
 -- As durable as any other: there is nothing to gain here by being less.
--- from contracts/pgmq/10_queues.sql:104
+-- from contracts/pgmq/10_queues.sql:103
 create or replace function pgmq.create_unlogged(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -176,7 +175,7 @@ end $$;
 
 -- Every queue here lies in segments that are truncated when they are drained, so there is nothing to partition. What
 -- the intervals would have dropped, read or not, stays.
--- from contracts/pgmq/10_queues.sql:112
+-- from contracts/pgmq/10_queues.sql:111
 create or replace function pgmq.create_partitioned(
   queue_name text, partition_interval text default '10000', retention_interval text default '100000',
     premake integer default 4)
@@ -190,7 +189,7 @@ begin
   perform pgmq._create(queue_name, true, false);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:125
+-- from contracts/pgmq/10_queues.sql:124
 create or replace function pgmq._check_interval(field text, value text) returns void language plpgsql as $$
 begin
   if value !~ '^\d+$' or value is null then
@@ -204,14 +203,14 @@ exception when invalid_text_representation or invalid_datetime_format or datetim
 end $$;
 
 -- The name that tembo-pgmq-python calls create_partitioned by.
--- from contracts/pgmq/10_queues.sql:138
+-- from contracts/pgmq/10_queues.sql:137
 create or replace function pgmq.create(queue_name text, partition_interval text, retention_interval text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq.create_partitioned(queue_name, partition_interval, retention_interval);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:144
+-- from contracts/pgmq/10_queues.sql:143
 create or replace function pgmq.convert_archive_partitioned(
   table_name text, partition_interval text default '10000', retention_interval text default '100000',
     leading_partition integer default 10)
@@ -221,7 +220,7 @@ begin
     pgmq._check_interval('retention_interval', retention_interval);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:153
+-- from contracts/pgmq/10_queues.sql:152
 create or replace function pgmq.detach_archive(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -229,21 +228,21 @@ begin
 end $$;
 
 -- Reads by group look at the messages themselves: there is no index to make.
--- from contracts/pgmq/10_queues.sql:160
+-- from contracts/pgmq/10_queues.sql:159
 create or replace function pgmq.create_fifo_index(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq._queue(queue_name);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:166
+-- from contracts/pgmq/10_queues.sql:165
 create or replace function pgmq.create_fifo_indexes_all() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   null;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:172
+-- from contracts/pgmq/10_queues.sql:171
 create or replace function pgmq.drop_queue(queue_name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -256,7 +255,7 @@ begin
   return true;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:184
+-- from contracts/pgmq/10_queues.sql:183
 create or replace function pgmq.drop_queue(queue_name text, partitioned boolean) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -265,7 +264,7 @@ begin
   return true;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:192
+-- from contracts/pgmq/10_queues.sql:191
 create or replace function pgmq.purge_queue(queue_name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -273,14 +272,13 @@ begin
 end $$;
 
 -- All queues are PGMQ's too, however they were made.
--- from contracts/pgmq/10_queues.sql:199
+-- from contracts/pgmq/10_queues.sql:198
 create or replace view pgmq.meta as
 select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned,
-  coalesce(p.is_unlogged, false) as is_unlogged,
-       coalesce(p.created_at, q.created_at) as created_at
+       coalesce(p.is_unlogged, false) as is_unlogged, coalesce(p.created_at, q.created_at) as created_at
 from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id where not q.name ^@ 'penstock.';
 
--- from contracts/pgmq/10_queues.sql:205
+-- from contracts/pgmq/10_queues.sql:203
 create or replace function pgmq.list_queues() returns setof pgmq.queue_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -295,7 +293,7 @@ end $$;
 -- returned, and most callers count. By lane_N_order from the first row of the queue on, grouped_order and
 -- scheduled_queue, and leased_N by leased_N_until. Tables without blocks are not read, nor are older lanes if the first
 -- row is in the current one.
--- from contracts/pgmq/10_queues.sql:219
+-- from contracts/pgmq/10_queues.sql:217
 create or replace function pgmq._rows(queue_id integer) returns table (
   msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb,
     headers jsonb,
@@ -336,7 +334,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:257, segment 0
+-- from contracts/pgmq/10_queues.sql:255, segment 0
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -357,7 +355,7 @@ if slot <= 0 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:257, segment 1
+-- from contracts/pgmq/10_queues.sql:255, segment 1
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -380,7 +378,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:257, segment 2
+-- from contracts/pgmq/10_queues.sql:255, segment 2
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -401,7 +399,7 @@ if slot <= 2 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:257, segment 3
+-- from contracts/pgmq/10_queues.sql:255, segment 3
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -426,7 +424,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:257, segment 4
+-- from contracts/pgmq/10_queues.sql:255, segment 4
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -447,7 +445,7 @@ if slot <= 4 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:257, segment 5
+-- from contracts/pgmq/10_queues.sql:255, segment 5
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -470,7 +468,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:257, segment 6
+-- from contracts/pgmq/10_queues.sql:255, segment 6
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -492,7 +490,7 @@ if slot <= 6 then
     end if;
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:257, segment 7
+-- from contracts/pgmq/10_queues.sql:255, segment 7
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -513,7 +511,7 @@ if slot <= 7 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:257, segment 8
+-- from contracts/pgmq/10_queues.sql:255, segment 8
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -537,12 +535,12 @@ end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:277
+-- from contracts/pgmq/10_queues.sql:275
   end loop;
 end $$;
 
 -- The payload of a row of _rows that came without it.
--- from contracts/pgmq/10_queues.sql:281
+-- from contracts/pgmq/10_queues.sql:279
 create or replace function pgmq._payload(lane smallint, place tid, body_slot smallint, id bigint) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -555,21 +553,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:291, segment 0
+-- from contracts/pgmq/10_queues.sql:289, segment 0
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_0 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:291, segment 1
+-- from contracts/pgmq/10_queues.sql:289, segment 1
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_1 t
     where t.ctid = place);
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:291, segment 2
+-- from contracts/pgmq/10_queues.sql:289, segment 2
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_2 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:291, segment 3
+-- from contracts/pgmq/10_queues.sql:289, segment 3
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_3 t
     where t.ctid = place);
 end if;
@@ -577,33 +575,33 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:291, segment 4
+-- from contracts/pgmq/10_queues.sql:289, segment 4
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_4 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:291, segment 5
+-- from contracts/pgmq/10_queues.sql:289, segment 5
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_5 t
     where t.ctid = place);
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:291, segment 6
+-- from contracts/pgmq/10_queues.sql:289, segment 6
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_6 t
     where t.ctid = place);
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:291, segment 7
+-- from contracts/pgmq/10_queues.sql:289, segment 7
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_7 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:291, segment 8
+-- from contracts/pgmq/10_queues.sql:289, segment 8
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_8 t
     where t.ctid = place);
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:294
+-- from contracts/pgmq/10_queues.sql:292
 end $$;
 
 -- Sending. Every overload is written out, since each function called within another costs some microseconds.
@@ -853,8 +851,7 @@ begin
   if read.vt between 1 and 43200 and qty between 1 and 10000 and (conditional = '{}' or conditional is null) then
     return query
     select l.id, case when l.attempt >= 100 and l.max_attempts = 100 then pgmq._lift_limit(l.id, l.token, l.attempt)
-      else l.attempt end,
-      l.enqueued_at, l.lease_until - held, l.lease_until,
+      else l.attempt end, l.enqueued_at, l.lease_until - held, l.lease_until,
       case when l.payload is null then to_jsonb(encode(l.payload_bytes, 'base64')) else l.payload end, l.headers
     from penstock._claim_by_id(lower(queue_name), qty, read.vt) l;
   else
@@ -864,7 +861,7 @@ end $$;
 
 -- With a condition, for longer than a lease may last or for no time at all, or for more messages than one claim hands
 -- out.
--- from contracts/pgmq/30_read.sql:39
+-- from contracts/pgmq/30_read.sql:38
 create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -894,7 +891,7 @@ begin
 end $$;
 
 -- Gives messages that were just claimed by id the end that the caller wants.
--- from contracts/pgmq/30_read.sql:68
+-- from contracts/pgmq/30_read.sql:67
 create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record
 language plpgsql as $$
 declare
@@ -916,7 +913,7 @@ begin
 end $$;
 
 -- Takes messages out of the middle of a queue, by their ids and in their order, as many as are wanted and can be had.
--- from contracts/pgmq/30_read.sql:89
+-- from contracts/pgmq/30_read.sql:88
 create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -941,7 +938,7 @@ begin
   end if;
 end $$;
 
--- from contracts/pgmq/30_read.sql:113
+-- from contracts/pgmq/30_read.sql:112
 create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record
 language plpgsql as $$
 declare
@@ -958,42 +955,42 @@ begin
 end $$;
 
 -- The messages of a queue that can be read now, with what they say. All of them are looked at.
--- from contracts/pgmq/30_read.sql:129
+-- from contracts/pgmq/30_read.sql:128
 create or replace function pgmq._visible(queue_id integer) returns table (id bigint, message jsonb) language plpgsql
   as $$
 #variable_conflict use_column
 begin
--- from contracts/pgmq/30_read.sql:134, segment 0
+-- from contracts/pgmq/30_read.sql:133, segment 0
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_0 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:134, segment 1
+-- from contracts/pgmq/30_read.sql:133, segment 1
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_1 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:134, segment 2
+-- from contracts/pgmq/30_read.sql:133, segment 2
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_2 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:134, segment 3
+-- from contracts/pgmq/30_read.sql:133, segment 3
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_3 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:134, segment 4
+-- from contracts/pgmq/30_read.sql:133, segment 4
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_4 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:134, segment 5
+-- from contracts/pgmq/30_read.sql:133, segment 5
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_5 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:134, segment 6
+-- from contracts/pgmq/30_read.sql:133, segment 6
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_6 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:134, segment 7
+-- from contracts/pgmq/30_read.sql:133, segment 7
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_7 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:134, segment 8
+-- from contracts/pgmq/30_read.sql:133, segment 8
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_8 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:137
+-- from contracts/pgmq/30_read.sql:136
 end $$;
 
--- from contracts/pgmq/30_read.sql:139
+-- from contracts/pgmq/30_read.sql:138
 create or replace function pgmq.read_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100,
     conditional jsonb default '{}')

@@ -4,12 +4,11 @@
 -- from views/feeds.sql:3
 create or replace view penstock.history_feed as
 select h.xid, h.id, h.queue, h.state, h.enqueued_at, h.first_claimed_at, h.last_claimed_at, h.finished_at,
-  h.attempts::integer, h.max_attempts::integer,
-       h.priority::integer, h.worker, h.key, h.group_key, h.last_error, h.payload_bytes_count, h.headers_bytes_count,
-         h.headers, h.payload, h.payload_bytes
+       h.attempts::integer, h.max_attempts::integer, h.priority::integer, h.worker, h.key, h.group_key, h.last_error,
+       h.payload_bytes_count, h.headers_bytes_count, h.headers, h.payload, h.payload_bytes
 from penstock.history_log h;
 
--- from views/feeds.sql:10
+-- from views/feeds.sql:9
 create or replace view penstock.attempts_feed as
 select a.xid, a.message_id, a.queue, a.attempt::integer, a.worker, a.started_at, a.ended_at, a.error, a.state
 from penstock.attempt_log a;
@@ -29,13 +28,12 @@ from penstock.heartbeat h;
 -- from views/history.sql:2
 create or replace view penstock.history as
 select h.id, h.queue, h.state, h.enqueued_at, h.first_claimed_at, h.last_claimed_at, h.finished_at, h.attempts::integer,
-  h.max_attempts::integer, h.worker,
-       h.last_error, h.payload_bytes_count, h.headers_bytes_count, h.headers, h.payload, h.payload_bytes, h.key,
-         h.priority::integer, h.group_key, h.xid
+       h.max_attempts::integer, h.worker, h.last_error, h.payload_bytes_count, h.headers_bytes_count, h.headers,
+       h.payload, h.payload_bytes, h.key, h.priority::integer, h.group_key, h.xid
 from penstock.history_log h left join penstock.queue q on q.name = h.queue
 where h.finished_at > clock_timestamp() - make_interval(days => coalesce(nullif(q.keep_history, 0), 3650));
 
--- from views/history.sql:10
+-- from views/history.sql:9
 create or replace view penstock.attempts as
 select a.message_id, a.queue, a.attempt::integer, a.worker, a.started_at, a.ended_at, a.error, a.xid, a.state
 from penstock.attempt_log a;
@@ -44,21 +42,20 @@ from penstock.attempt_log a;
 -- from views/lakes.sql:2
 create or replace view penstock.lakes as
 select l.name, l.path, l.format, l.registered_at, l.landed_at, l.landed_rows, l.landed_bytes, l.published_version,
-  l.published_at, l.verified_at,
-       lag.rows as lag_rows, coalesce(extract(epoch from clock_timestamp() - lag.oldest_at), 0)::double precision
-         as lag_seconds
+       l.published_at, l.verified_at, lag.rows as lag_rows,
+       coalesce(extract(epoch from clock_timestamp() - lag.oldest_at), 0)::double precision as lag_seconds
 from penstock.lake l cross join lateral penstock.lake_lag(l.name) lag;
 
 -- Gold, as the lake published it last.
--- from views/lakes.sql:10
+-- from views/lakes.sql:9
 create or replace view penstock.gold_queue_minute as select * from penstock.queue_minute;
--- from views/lakes.sql:11
+-- from views/lakes.sql:10
 create or replace view penstock.gold_queue_quarter as select * from penstock.queue_quarter;
--- from views/lakes.sql:12
+-- from views/lakes.sql:11
 create or replace view penstock.gold_queue_day as select * from penstock.queue_day;
--- from views/lakes.sql:13
+-- from views/lakes.sql:12
 create or replace view penstock.gold_error_day as select * from penstock.error_day;
--- from views/lakes.sql:14
+-- from views/lakes.sql:13
 create or replace view penstock.gold_worker_minute as select * from penstock.worker_minute;
 
 -- Every message that is not finished, with its state as of now: due messages and expired leases count as ready.
@@ -187,26 +184,22 @@ group by 1, 2;
 -- from views/messages.sql:66
 create or replace view penstock.dead_letters as
 select d.id, q.name as queue, case when d.body_slot is null then d.payload else penstock._body_json(d.body_slot, d.id)
-  end as payload,
-       case when d.body_slot is null then d.payload_bytes else penstock._body_bytes(d.body_slot, d.id)
-         end as payload_bytes,
-       d.headers, d.key, d.priority::integer, d.group_key, d.attempt::integer as attempts, d.max_attempts::integer,
-         d.enqueued_at, d.first_claimed_at, d.last_error, d.dead_at
+       end as payload, case when d.body_slot is null then d.payload_bytes else penstock._body_bytes(d.body_slot, d.id)
+       end as payload_bytes, d.headers, d.key, d.priority::integer, d.group_key, d.attempt::integer as attempts,
+       d.max_attempts::integer, d.enqueued_at, d.first_claimed_at, d.last_error, d.dead_at
 from penstock.dead d join penstock.queue q on q.id = d.queue_id;
 
 -- from views/queues.sql:1
 create or replace view penstock.queues with (security_barrier) as
 select name, lease_seconds, max_attempts::integer, backoff, dlq_enabled, message_ttl_seconds, max_depth,
-  throughput_limit, max_in_flight,
-       max_payload_bytes, keep_history, paused, created_at, updated_at
+       throughput_limit, max_in_flight, max_payload_bytes, keep_history, paused, created_at, updated_at
 from penstock.queue where not name ^@ 'penstock.' or penstock._is_admin();
 
 -- from views/schedules.sql:1
 create or replace view penstock.schedules as
 select s.name, q.name as queue, s.cron, s.time_zone, s.payload, s.headers, s.key, s.priority::integer, s.group_key,
-  s.ttl_seconds,
-       s.max_attempts::integer, s.missed, s.missed_after_seconds, s.paused, case when not s.paused
-         then nullif(s.next_fire_at, 'infinity') end as next_fire_at,
+       s.ttl_seconds, s.max_attempts::integer, s.missed, s.missed_after_seconds, s.paused, case when not s.paused
+       then nullif(s.next_fire_at, 'infinity') end as next_fire_at,
        s.last_fire_at, s.last_message_id, s.last_error, s.created_at, s.updated_at
 from penstock.schedule s join penstock.queue q on q.id = s.queue_id;
 

@@ -2,9 +2,8 @@
 -- the clock, so that the same two snapshots always show the same rows. By history_log_xid and attempt_log_xid.
 create or replace view penstock.history_feed as
 select h.xid, h.id, h.queue, h.state, h.enqueued_at, h.first_claimed_at, h.last_claimed_at, h.finished_at,
-  h.attempts::integer, h.max_attempts::integer,
-       h.priority::integer, h.worker, h.key, h.group_key, h.last_error, h.payload_bytes_count, h.headers_bytes_count,
-         h.headers, h.payload, h.payload_bytes
+       h.attempts::integer, h.max_attempts::integer, h.priority::integer, h.worker, h.key, h.group_key, h.last_error,
+       h.payload_bytes_count, h.headers_bytes_count, h.headers, h.payload, h.payload_bytes
 from penstock.history_log h;
 
 create or replace view penstock.attempts_feed as

@@ -65,9 +65,7 @@ group by 1, 2;
 
 create or replace view penstock.dead_letters as
 select d.id, q.name as queue, case when d.body_slot is null then d.payload else penstock._body_json(d.body_slot, d.id)
-  end as payload,
-       case when d.body_slot is null then d.payload_bytes else penstock._body_bytes(d.body_slot, d.id)
-         end as payload_bytes,
-       d.headers, d.key, d.priority::integer, d.group_key, d.attempt::integer as attempts, d.max_attempts::integer,
-         d.enqueued_at, d.first_claimed_at, d.last_error, d.dead_at
+       end as payload, case when d.body_slot is null then d.payload_bytes else penstock._body_bytes(d.body_slot, d.id)
+       end as payload_bytes, d.headers, d.key, d.priority::integer, d.group_key, d.attempt::integer as attempts,
+       d.max_attempts::integer, d.enqueued_at, d.first_claimed_at, d.last_error, d.dead_at
 from penstock.dead d join penstock.queue q on q.id = d.queue_id;

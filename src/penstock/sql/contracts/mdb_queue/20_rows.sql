@@ -92,8 +92,8 @@ begin
       --: branch on slot
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
-        else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_{slot} l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
       --: end
     end loop;
@@ -119,8 +119,8 @@ declare
 begin
   return query
   select w.id, case when w.body_slot is null then coalesce(w.payload, to_jsonb(encode(w.payload_bytes, 'base64')))
-    else mdb_queue._body(w.body_slot, w.id) end,
-    w.attempt::integer, w.max_attempts::integer, w.visible_at, w.last_error, w.enqueued_at
+    else mdb_queue._body(w.body_slot, w.id) end, w.attempt::integer, w.max_attempts::integer, w.visible_at,
+    w.last_error, w.enqueued_at
   from (
     select s.id, s.body_slot, s.payload, s.payload_bytes, s.attempt, s.max_attempts, s.due_at as visible_at,
       s.last_error, s.enqueued_at

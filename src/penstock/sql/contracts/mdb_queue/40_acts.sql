@@ -88,8 +88,7 @@ begin
           or abs(split_part(terms, ' ', 1)::double precision - date_part('epoch', clock_timestamp())
                  - coalesce(mdb_queue._setting('lease'), '30')::integer) >= 1) then
     perform mdb_queue._settle_claim(string_to_array(current_setting('mdb_queue.held'), ' ')::bigint[],
-      current_setting('mdb_queue.given')::integer,
-      current_setting('mdb_queue.taken')::integer, terms);
+      current_setting('mdb_queue.given')::integer, current_setting('mdb_queue.taken')::integer, terms);
   end if;
   act := set_config('mdb_queue.act', '', true) || set_config('mdb_queue.lane', '', true);
   return null;

@@ -8,8 +8,7 @@ begin
   select * into q from penstock.queue t where t.name = lower(queue_name) and not t.name ^@ 'penstock.';
   if not found then
     perform penstock._fail('PS001', format('queue %L does not exist', queue_name),
-      jsonb_build_object('queue', queue_name),
-      format('Create it with: select pgmq.create(%L)', queue_name));
+      jsonb_build_object('queue', queue_name), format('Create it with: select pgmq.create(%L)', queue_name));
   end if;
   return q;
 end $$;
@@ -198,8 +197,7 @@ end $$;
 -- All queues are PGMQ's too, however they were made.
 create or replace view pgmq.meta as
 select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned,
-  coalesce(p.is_unlogged, false) as is_unlogged,
-       coalesce(p.created_at, q.created_at) as created_at
+       coalesce(p.is_unlogged, false) as is_unlogged, coalesce(p.created_at, q.created_at) as created_at
 from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id where not q.name ^@ 'penstock.';
 
 create or replace function pgmq.list_queues() returns setof pgmq.queue_record

@@ -25,8 +25,7 @@ begin
   if read.vt between 1 and 43200 and qty between 1 and 10000 and (conditional = '{}' or conditional is null) then
     return query
     select l.id, case when l.attempt >= 100 and l.max_attempts = 100 then pgmq._lift_limit(l.id, l.token, l.attempt)
-      else l.attempt end,
-      l.enqueued_at, l.lease_until - held, l.lease_until,
+      else l.attempt end, l.enqueued_at, l.lease_until - held, l.lease_until,
       case when l.payload is null then to_jsonb(encode(l.payload_bytes, 'base64')) else l.payload end, l.headers
     from penstock._claim_by_id(lower(queue_name), qty, read.vt) l;
   else

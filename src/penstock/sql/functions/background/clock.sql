@@ -13,9 +13,8 @@ begin
   end if;
   raise log 'penstock: the clock was put back by % s', round(step_us / 1e6, 1);
   perform setval('penstock.clock_was_at', now_us + step_us), setval('penstock.tick_at', 0),
-    setval('penstock.ring_check_at', 0),
-    setval('penstock.upkeep_at', 0), setval('penstock.timer_rescan_at', 0), setval('penstock.due_floor', 0),
-      setval('penstock.lease_floor', 0);
+    setval('penstock.ring_check_at', 0), setval('penstock.upkeep_at', 0), setval('penstock.timer_rescan_at', 0),
+    setval('penstock.due_floor', 0), setval('penstock.lease_floor', 0);
   perform setval(q.sweep_register, 0), setval(q.rescan_register, 0) from penstock.queue q;
   perform setval(q.notify_register, 0) from penstock.queue q
   where pg_sequence_last_value(q.notify_register) between now_us + 1000000 and {notify.never} - 1;

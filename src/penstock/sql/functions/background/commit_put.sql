@@ -26,8 +26,7 @@ begin
       pg_sequence_last_value(t.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6 as wakes
     into q
     from (select id, name, generation_register, mark_register, settled_register, first_row_register, notify_register,
-      waiting_register,
-            floors[array_position(priorities, _commit_put.priority::smallint)] as floor
+            waiting_register, floors[array_position(priorities, _commit_put.priority::smallint)] as floor
           from penstock.queue where id = _commit_put.queue_id) t;
     exit when pg_sequence_last_value('penstock.flips_begun') = over or q.name is null;
   end loop;

@@ -51,8 +51,7 @@ begin
     limit 100 for update skip locked));
   get diagnostics keys = row_count;
   return jsonb_build_object('expired', expired, 'segments_adopted', adopted, 'keys_forgotten', keys,
-    'history_slots_dropped', dropped,
-                            'schedules_fired', fired);
+                            'history_slots_dropped', dropped, 'schedules_fired', fired);
 end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry
@@ -76,9 +75,8 @@ begin
       select t.ctid from penstock.lane_{slot} t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'expired', null)::text) into n
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
   --: end
   return n;

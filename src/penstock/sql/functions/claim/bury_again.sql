@@ -13,7 +13,7 @@ begin
       order by l.lease_until limit piece for update skip locked)) returning *)
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-    g.attempt, g.max_attempts,
-    g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, 'the lease ran out' from gone g;
+    g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
+    'the lease ran out' from gone g;
   --: end
 end $$;

@@ -114,8 +114,7 @@ begin
   end loop;
   with gone as (delete from penstock.leased_{slot} t where t.token = _unclaim.token and t.id = any (ids) returning *)
   insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, queue_id,
-    priority, attempt,
-    max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+    priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
   select g.position, g.id, g.enqueued_at, g.expires_at, case when counted or g.attempt > 1 then g.first_claimed_at end,
     case when counted or g.attempt > 1 then g.claimed_at end, g.queue_id, g.priority, g.attempt - case when counted
       then 0 else 1 end, g.max_attempts, g.body_slot, g.worker, g.key, g.headers,
@@ -143,8 +142,7 @@ begin
     where s.id = _pull_waiting.id and s.queue_id = _pull_waiting.queue_id and s.group_key is null
       and (of_attempt is null or s.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
@@ -155,8 +153,7 @@ begin
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
   returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key,
-    group_key, headers, payload, payload_bytes, last_error into m;
+    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
@@ -183,8 +180,7 @@ begin
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key,
-      group_key, headers, payload, payload_bytes, last_error into m;
+      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
     --: end
     exit when m.id is not null;
   end loop;
@@ -206,8 +202,8 @@ begin
     else 0 end + slot;
   --: branch on slot
   insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at,
-    first_claimed_at, claimed_at, queue_id,
-    priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
+    payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
     coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,

@@ -104,20 +104,17 @@ begin
             and (r.group_key, r.expires_at) is null
           order by r.position limit count for update skip locked) else places end)
         returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot,
-          key, headers, payload, payload_bytes,
-          last_error)
+          key, headers, payload, payload_bytes, last_error)
       insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-        claimed_at,
-        queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes, last_error)
+        claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
+        last_error)
       select number + {slot}, until, t.position, t.key is not null, t.id, t.enqueued_at,
-        coalesce(t.first_claimed_at, started), started,
-        t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot, claim.worker, t.key, t.headers, t.payload,
-          t.payload_bytes, t.last_error
+        coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts,
+        t.body_slot, claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
       from gone t order by t.position
       returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
-        else penstock._body_json(l.body_slot, l.id) end,
-        case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-          l.key,
+        else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+        else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
         l.priority::integer, null::text, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
           null::timestamptz, l.last_error, null::text;
       --: end

@@ -28,19 +28,16 @@ begin
       select d.id from penstock.dead d where d.queue_id = q.id order by d.id limit count for update skip locked))
         returning *)
   insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
-    claimed_at, dead_at,
-    queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
+    claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload,
+    payload_bytes, last_error)
   select lease_base + {slot}, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
-    t.id, false, t.id, t.enqueued_at,
-    t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority, least(t.attempt + 1, 32767), t.max_attempts,
-      t.body_slot, _claim_dead.worker, t.key,
+    t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
+    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, q.name;
   --: end

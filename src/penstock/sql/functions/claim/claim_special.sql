@@ -77,9 +77,8 @@ begin
     --: branch on slot
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-        l.key,
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
         l.expires_at, l.last_error, null::text
     from penstock.leased_{slot} l where l.token = lease_base + {slot} order by l.priority desc, l.position;
@@ -88,9 +87,8 @@ begin
   end if;
   return query
   select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end,
-    case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end, l.headers,
-      l.key,
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
     l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
       l.expires_at, l.last_error, null::text
   from (

@@ -28,9 +28,8 @@ begin
         nothing := nothing + 1;
       else
         insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at,
-          first_claimed_at, claimed_at,
-          queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-            last_error)
+          first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key,
+          headers, payload, payload_bytes, last_error)
         values (lease_token, until, head.position, l.watched
           or head.key is not null, head.id, head.enqueued_at, head.expires_at,
           coalesce(head.first_claimed_at, started), started, head.queue_id, head.priority, head.attempt + 1,

@@ -8,7 +8,6 @@ begin
       'Dead letters come there by themselves; use a name that does not end in .dlq.');
   elsif queue !~ '^[a-z0-9._-]{1,128}$' or queue is null then
     perform penstock._fail('PS003', format('%L is not a queue name', left(queue, 200)),
-      jsonb_build_object('queue', left(queue, 200)),
-      'A name has 1 to 128 of: lowercase letters, digits, - _ and .');
+      jsonb_build_object('queue', left(queue, 200)), 'A name has 1 to 128 of: lowercase letters, digits, - _ and .');
   end if;
 end $$;

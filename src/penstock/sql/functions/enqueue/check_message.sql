@@ -18,8 +18,7 @@ begin
                      else octet_length(payload::text) end);
   if size > q.max_payload_bytes then
     perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
-      q.max_payload_bytes),
-      jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
+      q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
       'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
   end if;
   if priority not between -9 and 9 or priority is null then

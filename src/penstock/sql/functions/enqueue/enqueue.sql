@@ -28,8 +28,7 @@ begin
   -- waiters at commit: see background/run_deferred.sql. A statement in autocommit does both before it takes a position.
   -- It has joined the right generation if none has begun since.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at,
-    enqueue.ttl,
-      enqueue.max_attempts) is null
+      enqueue.ttl, enqueue.max_attempts) is null
      and pg_column_size(enqueue.payload) <= 1000 and on_conflict = 'replace' and unique_while = 'waiting' then
     --: branch on slot
     insert into penstock.lane_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
@@ -51,9 +50,8 @@ begin
   if special is null then
     if enqueue.queue ^@ 'penstock.' then perform penstock._check_internal(enqueue.queue); end if;
     return penstock._enqueue_checked(enqueue.queue, enqueue.payload, enqueue.payload_bytes, enqueue.headers,
-      enqueue.key, enqueue.priority,
-      enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl, enqueue.max_attempts, on_conflict,
-        unique_while);
+      enqueue.key, enqueue.priority, enqueue.group_key, enqueue.delay, enqueue.visible_at, enqueue.ttl,
+      enqueue.max_attempts, on_conflict, unique_while);
   elsif special then
     perform penstock._put_special(slot, new_id, lane_queue, enqueue.priority, over < bigint '0');
   end if;

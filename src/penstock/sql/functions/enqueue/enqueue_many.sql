@@ -45,8 +45,8 @@ begin
   end if;
   if n = 0 then
     return query select * from penstock._enqueue_each(enqueue_many.queue, payloads, payloads_bytes,
-      enqueue_many.headers, keys, enqueue_many.priorities,
-      group_keys, delays, visible_ats, ttls, enqueue_many.max_attempts, on_conflict, unique_while);
+      enqueue_many.headers, keys, enqueue_many.priorities, group_keys, delays, visible_ats, ttls,
+      enqueue_many.max_attempts, on_conflict, unique_while);
     return;
   end if;
   if pg_sequence_last_value('penstock.flips_begun') <> over then
@@ -90,9 +90,8 @@ begin
     perform penstock._fail_value('payloads', coalesce(n, 0) || ' messages', '1 to 10000 messages a call');
   end if;
   if exists (select from (values (cardinality(payloads)), (cardinality(payloads_bytes)), (cardinality(headers)),
-    (cardinality(keys)), (cardinality(priorities)),
-      (cardinality(group_keys)), (cardinality(delays)), (cardinality(visible_ats)), (cardinality(ttls)),
-        (cardinality(max_attempts))) c (size) where c.size <> n) then
+      (cardinality(keys)), (cardinality(priorities)), (cardinality(group_keys)), (cardinality(delays)),
+      (cardinality(visible_ats)), (cardinality(ttls)), (cardinality(max_attempts))) c (size) where c.size <> n) then
     perform penstock._fail_value('payloads', 'arrays of different lengths',
       format('arrays of equal length, here %s', n));
   end if;
@@ -100,7 +99,7 @@ begin
     ttls, max_attempts)
            u (payload, payload_bytes, headers, key, priority, group_key, delay, visible_at, ttl, max_attempts) loop
     return next penstock._enqueue_checked(queue, m.payload, m.payload_bytes, m.headers, m.key, coalesce(m.priority, 0),
-      m.group_key, m.delay,
-                                          m.visible_at, m.ttl, m.max_attempts, on_conflict, unique_while);
+                                          m.group_key, m.delay, m.visible_at, m.ttl, m.max_attempts, on_conflict,
+                                          unique_while);
   end loop;
 end $$;

@@ -54,9 +54,8 @@ begin
   delete from penstock.ready_{slot} r where r.id = _put_again.id returning * into m;
   --: end
   perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at,
-    m.queue_id, m.priority, m.attempt,
-    m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes,
-      m.last_error)::penstock.envelope, m.position);
+    m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload,
+    m.payload_bytes, m.last_error)::penstock.envelope, m.position);
 end $$;
 
 -- Messages were put into a segment that is not the current one any more. Claims look there only if the segment is in

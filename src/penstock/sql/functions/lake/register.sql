@@ -22,8 +22,7 @@ create or replace function penstock.lake_landed(name text, history pg_snapshot, 
   bytes bigint) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.lake l set database = penstock._database(), history_snapshot = history, attempts_snapshot = attempts,
-    landed_at = clock_timestamp(),
-    landed_rows = l.landed_rows + rows, landed_bytes = l.landed_bytes + bytes
+    landed_at = clock_timestamp(), landed_rows = l.landed_rows + rows, landed_bytes = l.landed_bytes + bytes
   where l.name = lake_landed.name
 $$;
 

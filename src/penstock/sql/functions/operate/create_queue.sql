@@ -20,12 +20,10 @@ begin
   end if;
   new_id := nextval(pg_get_serial_sequence('penstock.queue', 'id'));
   insert into penstock.queue (id, name, floors, sweep_register, rescan_register, generation_register, mark_register,
-    settled_register,
-    lanes_register, first_row_register, first_row_xid_register) overriding system value
+    settled_register, lanes_register, first_row_register, first_row_xid_register) overriding system value
   values (new_id, create_queue.name, array[penstock._register('floor_' || new_id || '_0')],
-    penstock._register('sweep_' || new_id),
-          penstock._register('rescan_' || new_id), penstock._register('generation_' || new_id),
-            penstock._register('mark_' || new_id),
+          penstock._register('sweep_' || new_id), penstock._register('rescan_' || new_id),
+          penstock._register('generation_' || new_id), penstock._register('mark_' || new_id),
           penstock._register('settled_' || new_id), penstock._register('lanes_' || new_id, {lanes.priority_0}),
           penstock._register('first_row_' || new_id), penstock._register('first_row_xid_' || new_id));
   if settings <> '{}' then

@@ -91,8 +91,7 @@ begin
         return instant;
       end if;
       return penstock._next_fire_near_turn(rule.minutes, rule.hours, rule.days, rule.months, rule.weekdays,
-        rule.either_day, rule.every_hour,
-                                           time_zone, after);
+                                           rule.either_day, rule.every_hour, time_zone, after);
     end if;
   end loop;
   return null;

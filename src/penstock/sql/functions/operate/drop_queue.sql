@@ -17,8 +17,7 @@ begin
     + (select count(*) from penstock._dead_leases(q.id));
   if n > 0 and not force then
     perform penstock._fail('PS011', format('queue %L holds %s messages', q.name, n),
-      jsonb_build_object('queue', q.name, 'count', n),
-      'Purge it first, or drop it with force => true.');
+      jsonb_build_object('queue', q.name, 'count', n), 'Purge it first, or drop it with force => true.');
   end if;
   if exists (select from penstock.schedule s where s.queue_id = q.id) and not force then
     perform penstock._fail('PS011', format('queue %L has schedules: %s', q.name,

@@ -24,9 +24,8 @@ begin
       delete from penstock.dead where ctid = any (array(
         select m.ctid from penstock.dead m where m.queue_id = q.id limit max_count - n)) returning *),
     ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt,
-      g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-        g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
     select count(*) into n from ended;
     return n;
   end if;
@@ -35,17 +34,15 @@ begin
       select m.ctid from penstock.scheduled m where m.queue_id = q.id and m.group_key is null limit max_count - n))
         returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select count(*) into n from ended;
   with gone as (
     delete from penstock.grouped where ctid = any (array(
       select m.ctid from penstock.grouped m where m.queue_id = q.id limit max_count - n)) returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
   -- a group token may wait for a delayed message that is gone: it looks again.
   update penstock.scheduled m set due_at = now_at where m.queue_id = q.id and m.group_key is not null
@@ -58,9 +55,8 @@ begin
       and hold = 0  -- still, if a claim was faster
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt,
-    g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-      g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
+    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
   --: end
   if include_leased then

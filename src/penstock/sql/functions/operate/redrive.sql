@@ -47,8 +47,8 @@ begin
   loop
     delete from penstock.dead t where t.id = d.id;
     m := (d.id, d.enqueued_at, null, d.first_claimed_at, d.claimed_at, null, d.queue_id, d.priority, 0, d.max_attempts,
-      d.body_slot, d.worker,
-          d.key, d.group_key, d.headers, d.payload, d.payload_bytes, d.last_error)::penstock.envelope;
+          d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes,
+          d.last_error)::penstock.envelope;
     due := case when per_second is not null and n > 0
       then started + make_interval(secs => n / per_second::double precision) end;
     n := n + 1;

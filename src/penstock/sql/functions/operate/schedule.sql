@@ -40,8 +40,7 @@ begin
   -- They are arguments. In the settings they would override what the caller named, and what a server has checked.
   if settings ?| array['queue', 'cron', 'payload'] then
     perform penstock._fail_value('settings', (select k from unnest(array['queue', 'cron', 'payload']) k
-      where settings ? k limit 1),
-      'settings other than queue, cron and payload, which are arguments of their own');
+      where settings ? k limit 1), 'settings other than queue, cron and payload, which are arguments of their own');
   end if;
   s.name := create_schedule.name;
   s.time_zone := 'UTC';
@@ -70,10 +69,9 @@ begin
   if n is distinct from s then
     update penstock.schedule t
     set queue_id = n.queue_id, cron = n.cron, time_zone = n.time_zone, payload = n.payload, headers = n.headers,
-      key = n.key, priority = n.priority,
-        group_key = n.group_key, ttl_seconds = n.ttl_seconds, max_attempts = n.max_attempts, missed = n.missed,
-        missed_after_seconds = n.missed_after_seconds, paused = n.paused, next_fire_at = n.next_fire_at,
-          last_error = null,
+        key = n.key, priority = n.priority, group_key = n.group_key, ttl_seconds = n.ttl_seconds,
+        max_attempts = n.max_attempts, missed = n.missed, missed_after_seconds = n.missed_after_seconds,
+        paused = n.paused, next_fire_at = n.next_fire_at, last_error = null,
         updated_at = clock_timestamp()
     where t.id = s.id;
   end if;
@@ -84,8 +82,7 @@ create or replace function penstock._with_schedule_settings(s penstock.schedule,
 returns penstock.schedule language plpgsql as $$
 declare
   known   constant text[] := array['queue', 'cron', 'time_zone', 'payload', 'headers', 'key', 'priority', 'group_key',
-    'ttl_seconds',
-                                   'max_attempts', 'missed', 'missed_after_seconds', 'paused'];
+                                   'ttl_seconds', 'max_attempts', 'missed', 'missed_after_seconds', 'paused'];
   before  constant penstock.schedule := s;
   q       penstock.queue;
   setting record;

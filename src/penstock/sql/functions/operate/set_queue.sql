@@ -5,8 +5,8 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   known   constant text[] := array['lease_seconds', 'max_attempts', 'backoff', 'dlq_enabled', 'message_ttl_seconds',
-    'max_depth',
-                                   'throughput_limit', 'max_in_flight', 'max_payload_bytes', 'keep_history', 'paused'];
+                                   'max_depth', 'throughput_limit', 'max_in_flight', 'max_payload_bytes',
+                                   'keep_history', 'paused'];
   q       penstock.queue;
   setting record;
 begin

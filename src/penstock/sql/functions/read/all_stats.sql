@@ -87,8 +87,8 @@ begin
           from penstock.lane_{slot} r tablesample system (share[1]) repeatable (1) where r.group_key is null
             and (r.hold = 0 or share[1] = 100) group by 1, 2) c
     union all
-    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*), min(r.enqueued_at)
-      filter (where g.lease_until <= now_at)
+    select g.queue_id, case when g.lease_until > now_at then 'leased' else 'ready' end, count(*),
+      min(r.enqueued_at) filter (where g.lease_until <= now_at)
     from penstock.grant_{slot} g cross join lateral (
       select r.enqueued_at from penstock.lane_{slot} r
       where r.queue_id = g.queue_id and r.priority = g.priority and r.position between g.first_position
@@ -96,8 +96,8 @@ begin
     where share[1] < 100 group by 1, 2
     union all
     select l.queue_id, case when l.dead_at is not null then 'dead' when l.lease_until > now_at then 'leased'
-      else 'ready' end, count(*) * 100 / share[2],
-      min(l.enqueued_at) filter (where l.dead_at is null and l.lease_until <= now_at)
+      else 'ready' end, count(*) * 100 / share[2], min(l.enqueued_at) filter (where l.dead_at is null
+      and l.lease_until <= now_at)
     from penstock.leased_{slot} l tablesample system (share[2]) repeatable (1) group by 1, 2;
     --: end
   end loop;

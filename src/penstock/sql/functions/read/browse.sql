@@ -80,7 +80,7 @@ begin
     when 'leased', 'lapsed', 'dead and claimed' then return query select *
       from penstock._browse_leases(part, ids, queues is null, filter, place, page, look);
     when 'dead' then return query select * from penstock._browse_dead(ids, queues is null, filter, place, page, look);
-    when 'finished' then return query select * from penstock._browse_history(nullif(state, 'finished'), queues,
-      filter, place, page, look);
+    when 'finished' then return query select * from penstock._browse_history(nullif(state, 'finished'), queues, filter,
+      place, page, look);
   end case;
 end $$;

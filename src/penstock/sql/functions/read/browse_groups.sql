@@ -1,7 +1,7 @@
 -- Waiting messages of groups, in the order of each group, queue by queue. place: queue, position, group. Locks: ACCESS
 -- SHARE. Uses grouped_order.
-create or replace function penstock._browse_groups(due boolean, queues text[],
-  filter penstock.sight_filter, place text, page integer, look integer)
+create or replace function penstock._browse_groups(due boolean, queues text[], filter penstock.sight_filter, place text,
+  page integer, look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column

@@ -1,6 +1,6 @@
 -- Finished messages, the last finished first. place: xid, id. Locks: ACCESS SHARE. Uses history_log_xid.
-create or replace function penstock._browse_history(state text, queues text[],
-  filter penstock.sight_filter, place text, page integer, look integer)
+create or replace function penstock._browse_history(state text, queues text[], filter penstock.sight_filter, place text,
+  page integer, look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
@@ -21,9 +21,8 @@ begin
     place := r.xid || ' ' || r.id;
     if r.fits then
       return next (r.id, r.queue, r.state, r.priority, r.attempts, r.max_attempts, r.enqueued_at, r.finished_at, r.key,
-        r.group_key, r.worker, left(r.last_error, 300),
-        case when r.payload is not null then left(r.payload::text, 160)
-          else octet_length(r.payload_bytes) || ' bytes' end, place, null)::penstock.sighting;
+        r.group_key, r.worker, left(r.last_error, 300), case when r.payload is not null then left(r.payload::text, 160)
+        else octet_length(r.payload_bytes) || ' bytes' end, place, null)::penstock.sighting;
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then

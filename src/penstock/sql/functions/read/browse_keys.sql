@@ -1,7 +1,7 @@
 -- Waiting messages with a key: at most a few in each queue. place: queue, id. Locks: ACCESS SHARE. Uses lane_N_key,
 -- scheduled_key and grouped_key.
-create or replace function penstock._browse_keys(state text, queues text[],
-  filter penstock.sight_filter, place text, page integer, look integer)
+create or replace function penstock._browse_keys(state text, queues text[], filter penstock.sight_filter, place text,
+  page integer, look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -22,8 +22,8 @@ begin
            t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
         from penstock.scheduled t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
         union all
-        select t.visible_at, penstock._envelope(t) from penstock.grouped t where t.queue_id = q.id and t.key =
-          filter.key
+        select t.visible_at, penstock._envelope(t) from penstock.grouped t where t.queue_id = q.id
+          and t.key = filter.key
         --: for each segment
         union all
         select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,

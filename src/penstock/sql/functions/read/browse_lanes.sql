@@ -1,7 +1,7 @@
 -- Ready messages, in the order of claims, queue by queue. place: queue, priority, position. Begins at the floors, which
 -- skips dead rows. Locks: ACCESS SHARE. Uses lane_N_order.
-create or replace function penstock._browse_lanes(queues text[],
-  filter penstock.sight_filter, place text, page integer, look integer)
+create or replace function penstock._browse_lanes(queues text[], filter penstock.sight_filter, place text, page integer,
+  look integer)
 returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
@@ -28,8 +28,8 @@ begin
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
             (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-              t.attempt, t.max_attempts, t.body_slot,
-             t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+             t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_{slot} t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
           --: end

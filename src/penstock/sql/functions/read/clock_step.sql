@@ -4,9 +4,9 @@
 create or replace function penstock._step_us(now_us bigint) returns bigint language sql volatile as $$
   select case when s.us > 1000000 then s.us else 0 end
   from (select greatest(pg_sequence_last_value('penstock.tick_at') - 50000,
-    pg_sequence_last_value('penstock.upkeep_at') - 60000000,
+                        pg_sequence_last_value('penstock.upkeep_at') - 60000000,
                         pg_sequence_last_value('penstock.due_floor'),
-                          pg_sequence_last_value('penstock.lease_floor')) - now_us as us) s
+                        pg_sequence_last_value('penstock.lease_floor')) - now_us as us) s
 $$;
 
 -- The same in seconds, for `penstock doctor`.

@@ -11,9 +11,8 @@
 -- The ring is read after the snapshot was taken. So it names every segment that holds a row which the snapshot shows.
 -- Locks: ACCESS SHARE. Uses scheduled_queue, grouped_order, dead_queue, lane_N_order and leased_N_until.
 create or replace function penstock._count(q penstock.queue, now_at timestamptz, out ready bigint, out scheduled bigint,
-  out leased bigint, out dead bigint,
-  out dead_leased bigint, out oldest_ready timestamptz, out oldest timestamptz, out newest timestamptz,
-    out oldest_dead timestamptz, out estimated boolean)
+  out leased bigint, out dead bigint, out dead_leased bigint, out oldest_ready timestamptz, out oldest timestamptz,
+  out newest timestamptz, out oldest_dead timestamptz, out estimated boolean)
 language plpgsql stable set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -39,8 +38,8 @@ begin
   bytes := pg_relation_size('penstock.scheduled', 'main');
   if bytes > 0 then
     few := 20000 + bytes / 65536;
-    select count(*) as total, count(*) filter (where c.at <= now_at) as ready, min(c.enqueued_at)
-      filter (where c.at <= now_at) as oldest_ready,
+    select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
+      min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
     from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = q.id and t.group_key is null
       limit few) c;
@@ -48,21 +47,21 @@ begin
       n := penstock._count_table('scheduled', mine || ' and t.group_key is null', format('t.due_at <= %L', now_at));
     end if;
     ready := n.ready; scheduled := n.total - n.ready; oldest_ready := n.oldest_ready; oldest := n.oldest;
-      newest := n.newest; estimated := n.estimated;
+    newest := n.newest; estimated := n.estimated;
   end if;
 
   bytes := pg_relation_size('penstock.grouped', 'main');
   if bytes > 0 then
     few := 20000 + bytes / 65536;
-    select count(*) as total, count(*) filter (where c.at <= now_at) as ready, min(c.enqueued_at)
-      filter (where c.at <= now_at) as oldest_ready,
+    select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
+      min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
     from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = q.id limit few) c;
     if n.total >= few then
       n := penstock._count_table('grouped', mine, format('t.visible_at <= %L', now_at));
     end if;
     ready := ready + n.ready; scheduled := scheduled + n.total - n.ready;
-      oldest_ready := least(oldest_ready, n.oldest_ready);
+    oldest_ready := least(oldest_ready, n.oldest_ready);
     oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
   end if;
 
@@ -82,8 +81,8 @@ begin
     if slot = slots[1] or not lone then
       --: branch on slot
       few := 20000 + pg_relation_size('penstock.lane_{slot}', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready, min(c.enqueued_at)
-        filter (where c.hold <= past) as oldest_ready,
+      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
+        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
         min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
       from (select t.hold, t.enqueued_at from penstock.lane_{slot} t
             where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
@@ -93,7 +92,7 @@ begin
         n := penstock._count_table('lane_' || slot, mine || ' and t.group_key is null', format('t.hold <= %s', past));
       end if;
       ready := ready + n.ready; leased := leased + n.total - n.ready;
-        oldest_ready := least(oldest_ready, n.oldest_ready);
+      oldest_ready := least(oldest_ready, n.oldest_ready);
       oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
     end if;
 
@@ -129,8 +128,7 @@ end $$;
 -- statement. A table of more than 2 GB is estimated from 4,000 of its blocks, always the same ones, so that two counts
 -- of the same messages agree.
 create or replace function penstock._count_table(relation text, mine text, ready_when text,
-  born text default 't.enqueued_at',
-  exact_blocks bigint default 262144, out total bigint, out ready bigint,
+  born text default 't.enqueued_at', exact_blocks bigint default 262144, out total bigint, out ready bigint,
   out oldest_ready timestamptz, out oldest timestamptz, out newest timestamptz, out estimated boolean)
 language plpgsql stable set search_path = pg_catalog, pg_temp
 set enable_seqscan = on set enable_bitmapscan = off set enable_indexscan = off set jit = off as $$
@@ -141,8 +139,8 @@ declare
 begin
   estimated := share is not null;
   execute format('select count(*), count(*) filter (where %2$s), min(%3$s) filter (where %2$s), min(%3$s), max(%3$s)
-    from penstock.%1$I t %4$s where %5$s',
-                 relation, ready_when, born, 'tablesample system (' || share || ') repeatable (1)', mine)
+                 from penstock.%1$I t %4$s where %5$s', relation, ready_when, born,
+                 'tablesample system (' || share || ') repeatable (1)', mine)
   into total, ready, oldest_ready, oldest, newest;
   if estimated then
     total := total * 100 / share;

@@ -13,8 +13,8 @@ begin
   --: for each segment
   return query select t.enqueued_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_{slot} t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -22,8 +22,8 @@ begin
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_{slot} t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
@@ -41,8 +41,8 @@ declare
 begin
   return query select t.due_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.scheduled t where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.visible_at, null::timestamptz, penstock._envelope(t) from penstock.grouped t
@@ -50,8 +50,8 @@ begin
   if found then return; end if;
   return query select t.dead_at, null::timestamptz,
     (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot,
-    t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
     from penstock.dead t where t.id = wanted;
   if found then return; end if;
   return query select t.visible_at, t.lease_until, t.m from penstock._locate_in_lane(wanted) t;
@@ -64,9 +64,8 @@ begin
     --: for each segment
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.leased_{slot} t where t.id = wanted;
     if found then return; end if;
     --: end
@@ -79,15 +78,14 @@ begin
     --: for each segment
     return query select t.enqueued_at, null::timestamptz,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot,
-      t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.ready_{slot} t where t.id = wanted and t.group_key is null;
     if found then return; end if;
     return query select t.lease_until, t.lease_until,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt,
-      t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-        t.last_error)::penstock.envelope
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
       from penstock.held_{slot} t where t.id = wanted;
     if found then return; end if;
     --: end
@@ -97,11 +95,9 @@ end $$;
 -- See above. Locks: ACCESS SHARE.
 create or replace function penstock.find_message(id bigint, thorough boolean default true)
 returns table (id bigint, queue text, state text, payload jsonb, payload_bytes bytea, headers jsonb, key text,
-  priority integer, group_key text,
-               attempt integer, max_attempts integer, enqueued_at timestamptz, visible_at timestamptz,
-                 expires_at timestamptz,
-               first_claimed_at timestamptz, claimed_at timestamptz, lease_until timestamptz, worker text,
-                 last_error text, dead_at timestamptz,
+               priority integer, group_key text, attempt integer, max_attempts integer, enqueued_at timestamptz,
+               visible_at timestamptz, expires_at timestamptz, first_claimed_at timestamptz, claimed_at timestamptz,
+               lease_until timestamptz, worker text, last_error text, dead_at timestamptz,
                original_queue text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select m.id, q.name || case when m.dead_at is null then '' else '.dlq' end,

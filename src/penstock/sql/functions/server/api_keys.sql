@@ -1,8 +1,7 @@
 -- API keys of the HTTP server. The caller hashes the secret, so it never gets here.
 -- create_key creates a key. The name of a live key is refused. Locks: the row of the key. Uses api_key_name.
 create or replace function penstock.create_key(id text, name text, secret_hash text, grants text[],
-  created_by text default null,
-                                               expires_at timestamptz default null)
+                                               created_by text default null, expires_at timestamptz default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
@@ -13,8 +12,7 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('penstock key ' || create_key.name, 0));
   if exists (select from penstock.api_key k where k.name = create_key.name and k.revoked_at is null) then
     perform penstock._fail('PS020', format('a key named %L exists already', create_key.name),
-      jsonb_build_object('name', create_key.name),
-      'Give the new key another name, or revoke the old one.');
+      jsonb_build_object('name', create_key.name), 'Give the new key another name, or revoke the old one.');
   end if;
   insert into penstock.api_key (id, name, secret_hash, grants, created_by, expires_at)
   values (create_key.id, create_key.name, create_key.secret_hash, create_key.grants, create_key.created_by,
@@ -31,8 +29,7 @@ begin
   where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
   if not found then
     perform penstock._fail('PS021', format('no live key is named %L', left(revoke_key.key, 200)),
-      jsonb_build_object('key', left(revoke_key.key, 200)),
-      'See penstock.api_keys for those there are.');
+      jsonb_build_object('key', left(revoke_key.key, 200)), 'See penstock.api_keys for those there are.');
   end if;
   notify penstock_keys;
 end $$;

@@ -15,8 +15,7 @@ begin
   on conflict (name) where removed_at is null do nothing returning s.id into made;
   if made is null then
     perform penstock._fail('PS023', format('a service named %L exists already', add_service.name),
-      jsonb_build_object('service', add_service.name),
-      'Give the new service another name, or remove the old one.');
+      jsonb_build_object('service', add_service.name), 'Give the new service another name, or remove the old one.');
   end if;
   return made;
 end $$;

@@ -12,8 +12,7 @@ begin
   insert into penstock.service_queue as q (service_id, name, database_name, visibility_timeout_seconds, max_attempts,
     dlq_enabled, status)
   values (s.id, request_queue.name, request_queue.database_name, request_queue.visibility_timeout_seconds,
-    request_queue.max_attempts,
-          request_queue.dlq_enabled, 'Pending')
+          request_queue.max_attempts, request_queue.dlq_enabled, 'Pending')
   on conflict (service_id, name) where deleted_at is null do nothing returning q.id into made;
   if made is null then
     perform penstock._fail('PS002', format('queue %L exists already on service %L', request_queue.name, s.name),
@@ -48,8 +47,8 @@ declare
 begin
   if q.status <> 'Active' then
     perform penstock._fail('PS024', format('queue %L is %s, not Active', q.name, q.status),
-      jsonb_build_object('queue', q.name, 'status', q.status),
-      case q.status when 'Failed' then 'See its error_message.' else 'Wait until it is Active.' end);
+      jsonb_build_object('queue', q.name, 'status', q.status), case q.status when 'Failed' then 'See its error_message.'
+      else 'Wait until it is Active.' end);
   end if;
   -- A payload that PostgreSQL does not accept as JSON is refused now, not when the task is carried out.
   perform (payload #>> '{}')::jsonb from jsonb_array_elements(request -> 'payloads') payload;
@@ -68,8 +67,7 @@ begin
     and t.deleted_at is null for update;
   if not found then
     perform penstock._fail('PS001', format('there is no queue %L on service %L', left(_service_queue.name, 200),
-      s.name),
-      jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
+      s.name), jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
   end if;
   return q;
 end $$;
@@ -96,8 +94,7 @@ end $$;
 -- A server begins a task. Returns nothing if the task was finished before; then its message is left over.
 create or replace function penstock.begin_task(task uuid)
 returns table (kind text, name text, service text, dsn text, database_name text, visibility_timeout_seconds integer,
-  max_attempts integer,
-               dlq_enabled boolean, request jsonb, failures integer)
+               max_attempts integer, dlq_enabled boolean, request jsonb, failures integer)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
@@ -126,14 +123,13 @@ declare
 begin
   update penstock.service_task t
   set status = case when finish_task.error_message is null then 'completed' else 'failed' end,
-    result = finish_task.result,
-      error_message = finish_task.error_message, request = null, finished_at = clock_timestamp()
+      result = finish_task.result, error_message = finish_task.error_message, request = null,
+      finished_at = clock_timestamp()
   where t.id = finish_task.task and t.status in ('pending', 'running') returning * into done;
   if done.kind in ('create', 'delete') then
     update penstock.service_queue q
     set status = case when done.status = 'failed' then 'Failed' when done.kind = 'create' then 'Active'
-      else q.status end,
-        error_message = done.error_message, updated_at = clock_timestamp(),
+        else q.status end, error_message = done.error_message, updated_at = clock_timestamp(),
         deleted_at = case when done.status = 'completed' and done.kind = 'delete' then clock_timestamp()
           else q.deleted_at end
     -- A queue whose removal was requested in the meantime is still removed.

@@ -15,12 +15,11 @@ begin
       payload, payload_bytes, last_error),
   logged as (
     insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts,
-      max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-        payload_bytes)
+      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+      headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(),
-      g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
+      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;

@@ -26,8 +26,7 @@ begin
   perform from penstock.spark_consumer c where c.name = consumer and c.generation = _spark_check.generation for share;
   if not found then
     perform penstock._fail('PS007', format('consumer %L was taken over by another run of the stream, or released',
-      consumer),
-      jsonb_build_object('consumer', consumer, 'generation', generation),
+      consumer), jsonb_build_object('consumer', consumer, 'generation', generation),
       'Run each stream once, and give each its own checkpoint and its own name in option consumer. '
       'Nothing was changed.');
   end if;

@@ -16,21 +16,19 @@ begin
   if s.consumer is null then
     perform penstock._fail('PS010',
       format('batch %s of consumer %L is not known any more: the checkpoint is older than what was acked', tick,
-      consumer),
-      jsonb_build_object('consumer', consumer, 'tick', tick), 'Use a new checkpoint, and a consumer of another name.');
+      consumer), jsonb_build_object('consumer', consumer, 'tick', tick),
+      'Use a new checkpoint, and a consumer of another name.');
   elsif s.settled_xid is not null then
     -- Spark has lost its note of the batch, and asks for it again.
     return query
     select h.id, h.queue, h.payload::text, h.payload_bytes, h.headers::text, h.key, h.priority, h.group_key, h.attempts,
-      h.max_attempts,
-      h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
+      h.max_attempts, h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
     from penstock.history_feed h where h.xid = s.settled_xid and h.queue = s.queue order by h.id;
     if not found and s.taken > 0 then
       perform penstock._fail('PS010',
         format('batch %s of consumer %L was acked, and queue %L keeps no history to read it from again', tick, consumer,
-        s.queue),
-        jsonb_build_object('consumer', consumer, 'tick', tick),
-          'It is in the sink. Use a new checkpoint, and a consumer of another name.');
+        s.queue), jsonb_build_object('consumer', consumer, 'tick', tick),
+        'It is in the sink. Use a new checkpoint, and a consumer of another name.');
     end if;
     return;
   elsif s.tokens is null then
@@ -114,9 +112,8 @@ begin
     --: branch on slot
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end::text,
-      case when l.body_slot is null then l.payload_bytes else penstock._body_bytes(l.body_slot, l.id) end,
-        l.headers::text, l.key,
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
       l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
         l.expires_at, l.last_error
     from penstock.leased_{slot} l where l.token = any (tokens);

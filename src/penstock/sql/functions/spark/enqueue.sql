@@ -23,15 +23,14 @@ begin
     coalesce(jsonb_agg(to_jsonb(c)), '[]')
   into enqueued, sum_of_hashes, came
   from (
-    select coalesce(i.queue, spark_enqueue.queue) as queue, count(*) as total, count(*)
-      filter (where i.key is null and i.group_key is null) as plain,
+    select coalesce(i.queue, spark_enqueue.queue) as queue, count(*) as total,
+      count(*) filter (where i.key is null and i.group_key is null) as plain,
       sum(case when (i.queue, i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay_seconds, i.visible_at,
         i.ttl_seconds, i.max_attempts) is null
                then jsonb_hash_extended(i.payload, 0)
                else hash_record_extended((i.queue, i.payload_bytes, i.headers, i.key, i.priority, i.group_key,
-                 i.delay_seconds, i.visible_at, i.ttl_seconds,
-                                          i.max_attempts), coalesce(jsonb_hash_extended(i.payload, 0),
-                                            0)) end) as hashes,
+                                          i.delay_seconds, i.visible_at, i.ttl_seconds, i.max_attempts),
+                                          coalesce(jsonb_hash_extended(i.payload, 0), 0)) end) as hashes,
       max(coalesce(pg_column_size(i.payload), octet_length(i.payload_bytes))) as largest,
         avg(coalesce(pg_column_size(i.payload), octet_length(i.payload_bytes))) as usual
     from pg_temp.penstock_incoming i group by 1) c;
@@ -84,10 +83,10 @@ begin
   after := '(0,0)';
   while has_keys loop
     select max(n.place) as last, array_agg(n.payload) as payloads, array_agg(n.payload_bytes) as payloads_bytes,
-      array_agg(n.headers) as headers,
-      array_agg(n.key) as keys, array_agg(n.priority) as priorities, array_agg(n.group_key) as group_keys,
-      array_agg(make_interval(secs => n.delay_seconds)) as delays, array_agg(n.visible_at) as visible_ats,
-      array_agg(make_interval(secs => n.ttl_seconds)) as ttls, array_agg(n.max_attempts) as max_attempts
+      array_agg(n.headers) as headers, array_agg(n.key) as keys, array_agg(n.priority) as priorities,
+      array_agg(n.group_key) as group_keys, array_agg(make_interval(secs => n.delay_seconds)) as delays,
+      array_agg(n.visible_at) as visible_ats, array_agg(make_interval(secs => n.ttl_seconds)) as ttls,
+      array_agg(n.max_attempts) as max_attempts
     into p
     from (
       select i.ctid as place, i.* from pg_temp.penstock_incoming i
@@ -96,8 +95,7 @@ begin
       limit at_once) n;
     exit when p.last is null;
     perform from penstock.enqueue_many(_spark_hand_on.queue, p.payloads, p.payloads_bytes, p.headers, p.keys,
-      p.priorities, p.group_keys, p.delays, p.visible_ats,
-      p.ttls, p.max_attempts, on_conflict, unique_while);
+      p.priorities, p.group_keys, p.delays, p.visible_ats, p.ttls, p.max_attempts, on_conflict, unique_while);
     after := p.last;
   end loop;
 end $$;
@@ -125,8 +123,7 @@ begin
   if (before.count, before.checksum) is distinct from (spark_begin.count, spark_begin.checksum) then
     perform penstock._fail('PS004',
       format('partition %s of write %L (epoch %s) was enqueued before, with other rows: %s then, %s now', part, job,
-      epoch,
-        before.count, spark_begin.count),
+        epoch, before.count, spark_begin.count),
       jsonb_build_object('field', 'job', 'value', job, 'part', part),
       'Nothing was enqueued now. A write that is repeated has to have the same rows in the same partitions: '
       'sort or save them first, or use another job.');
@@ -213,8 +210,7 @@ begin
     insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
     select n.id, n.id, started, started + make_interval(secs => coalesce(n.ttl, q.message_ttl_seconds)), q.id,
-      coalesce(n.priority, 0), 0,
-      coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
+      coalesce(n.priority, 0), 0, coalesce(n.max_attempts, q.max_attempts), n.headers, n.payload, n.payload_bytes
     from (
       select nextval('penstock.position') as id, i.*
       from unnest(payloads, payloads_bytes, spark_put.headers, spark_put.priorities, ttls, spark_put.max_attempts)

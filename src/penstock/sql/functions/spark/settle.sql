@@ -88,12 +88,11 @@ begin
         returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts,
-        max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error, headers, payload,
-          payload_bytes)
+        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
+        headers, payload, payload_bytes)
       select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started,
-        g.attempt, g.max_attempts, g.priority, coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
+        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
+        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
         coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
