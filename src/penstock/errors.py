@@ -17,6 +17,9 @@ CHECK_DSN: Final = (
 MIGRATE: Final = "Run `penstock migrate up` on this database."
 
 GRANT: Final = "Grant the user one of penstock_producer, penstock_consumer or penstock_operator."
+RESOURCES: Final = (
+    "Try again later. If that does not help, see the database server's settings and log."
+)
 POOLER: Final = (
     "A pooler in transaction mode stands before the database. Give the client or the worker "
     "prepare_threshold=None (command line: `penstock worker --no-wake-ups`), or let the pooler "
@@ -330,10 +333,13 @@ _NOT_STORABLE: Final = frozenset({"22P05", "22P02", "22021", "54000", "54001"})
 _OUT_OF_RANGE: Final = frozenset({"22003", "22008", "22015"})
 _NO_SCHEMA: Final = frozenset({"3F000", "42883", "42P01", "42704"})
 _PREPARED: Final = frozenset({"26000", "42P05"})
-# By class: serialization failures and deadlocks, locks; connections, logins, resources, operator
-# intervention, failing disks. The table has the states that say more.
-_CONFLICT: Final = ("40", "55")
-_GONE: Final = ("08", "53", "57", "58")
+# Serialization failures and deadlocks; objects in use, and locks that were not to be had in time.
+# The rest of class 55 is about the state of an object, which no retry changes.
+_CONFLICT: Final = ("40", "55006", "55P03")
+# By class: connections, operator intervention, failing disks; resources; logins. The table has the
+# states that say more.
+_GONE: Final = ("08", "57", "58")
+_RESOURCES: Final = "53"
 _LOGIN: Final = "28"
 _HINTS: Final[dict[type[PenstockError], str]] = {
     ConnectionLimitError: "Close connections, lower max_size or raise max_connections; "
@@ -406,10 +412,10 @@ def _translate(exc: BaseException) -> PenstockError | None:
         return PayloadNotStorableError(message, hint=hint)
     if state in _OUT_OF_RANGE:
         return InvalidValueError(message, hint=hint)
-    return _condition(state, message)
+    return _condition(state, message, hint)
 
 
-def _condition(state: str, message: str) -> PenstockError | None:
+def _condition(state: str, message: str, hint: str | None) -> PenstockError | None:
     """What is wrong with the database or the way to it, rather than with the call."""
     if state in _NO_SCHEMA and "penstock" in message:
         return SchemaMissingError(
@@ -423,6 +429,10 @@ def _condition(state: str, message: str) -> PenstockError | None:
         return LoginRefusedError(message, hint=CHECK_DSN)
     if state.startswith(_GONE):
         return DatabaseUnavailableError(f"the database is not available: {message}", hint=CHECK_DSN)
+    if state.startswith(_RESOURCES):
+        return DatabaseUnavailableError(
+            f"the database lacks a resource: {message}", hint=hint or RESOURCES
+        )
     return None
 
 

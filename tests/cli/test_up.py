@@ -155,6 +155,7 @@ def test_a_person_sees_the_dsn_and_three_commands_that_work(start: Start, home: 
     text = "".join(lines)
     assert f"Data directory: {home}/server/postgres\n" in text
     assert "running already" not in text
+    assert "psk_" not in text
     assert f"host={str(home).replace('/', '%2F')}" in text
     script = text.partition("terminal:\n")[2].partition("Ctrl-C")[0]
     assert len(script.splitlines()) == 4  # they, and the DSN for them

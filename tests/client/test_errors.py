@@ -61,6 +61,43 @@ def test_errors_that_are_not_ours_stay_what_they_are(connect):
         assert from_database_error(caught.value) is None
 
 
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("40001", errors.TransactionConflictError),
+        ("40P01", errors.TransactionConflictError),
+        ("55P03", errors.TransactionConflictError),
+        ("55006", errors.TransactionConflictError),
+        ("25006", errors.DatabaseReadOnlyError),
+        ("26000", errors.PoolerModeError),
+        ("28000", errors.LoginRefusedError),
+        ("53100", errors.DatabaseFullError),
+        ("53300", errors.ConnectionLimitError),
+        ("57014", errors.QueryCancelledError),
+        ("53200", errors.DatabaseUnavailableError),
+        ("53400", errors.DatabaseUnavailableError),
+        ("57P03", errors.DatabaseUnavailableError),
+        ("55000", None),
+    ],
+)
+def test_a_state_of_the_database_is_told_from_a_state_of_an_object(connect, state, kind):
+    statement = f"do $$ begin raise exception 'so it is' using errcode = '{state}'; end $$"
+    with pytest.raises(psycopg.Error) as caught:
+        connect().execute(statement)
+    error = from_database_error(caught.value)
+    assert (None if error is None else type(error)) == kind
+
+
+def test_a_lack_of_resources_is_not_blamed_on_the_dsn(connect):
+    statement = "do $$ begin raise exception 'out of memory' using errcode = '53200'{}; end $$"
+    with pytest.raises(errors.DatabaseUnavailableError) as caught, translated():
+        connect().execute(statement.format(""))
+    assert (caught.value.hint, caught.value.retryable) == (errors.RESOURCES, True)
+    with pytest.raises(errors.DatabaseUnavailableError) as caught, translated():
+        connect().execute(statement.format(", hint = 'Raise max_locks_per_transaction.'"))
+    assert caught.value.hint == "Raise max_locks_per_transaction."
+
+
 def test_an_error_with_prose_for_its_detail_has_no_fields(connect):
     with pytest.raises(errors.QueueFullError) as caught, translated():
         connect().execute(

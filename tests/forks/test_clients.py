@@ -15,6 +15,7 @@ from penstock import AsyncClient, Client
 from penstock.errors import PenstockError
 from penstock.http import AsyncClient as AsyncHttpClient
 from penstock.http import Client as HttpClient
+from penstock.link import Link
 
 
 def test_children_and_their_parent_each_get_their_own_answers(client: Client) -> None:
@@ -165,3 +166,13 @@ async def test_an_async_client_over_http_opens_another_connection_in_a_child(
             await check_rounds_async(client, "parent again")
     finally:
         await asyncio.to_thread(running.stop)
+
+
+async def test_a_link_has_another_connection_in_a_child(dsn: str) -> None:
+    """The connection of a worker for one kind of work, and the one that listens."""
+    link = Link(dsn)
+    before = await link.run(BACKEND)
+    child = Child(lambda: asyncio.run(link.run(BACKEND)))
+    assert await asyncio.to_thread(child.result) != before
+    assert await link.run(BACKEND) == before
+    await link.close()

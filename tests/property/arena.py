@@ -192,6 +192,15 @@ class Arena:
     def others(self, session: Session) -> list[Session]:
         return [s for s in self.sessions if s is not session and s.open]
 
+    def admitted_elsewhere(self, session: Session, queue: str) -> int:
+        """Messages of open transactions of others, which count against max_depth as well."""
+        return sum(
+            message.queue == queue
+            and not ((known := self.committed.get(message.id)) and known.unsettled)
+            for other in self.others(session)
+            for message in other.layer.own.values()
+        )
+
     def locked_elsewhere(self, session: Session, message_id: int) -> bool:
         return any(message_id in s.layer.own for s in self.others(session))
 

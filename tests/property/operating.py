@@ -98,17 +98,19 @@ class Operating(Claiming):
                 may_wait=True,
             )[0]["n"]
         except RefusedError as refused:
-            full = refused.sqlstate == "PS008" and not self._revive(scratch, queue, dead)
+            elsewhere = self.admitted_elsewhere(session, queue)
+            full = refused.sqlstate == "PS008" and not self._revive(scratch, queue, dead, elsewhere)
             require(refused.by_lock or full, f"redrive of {dead}: {refused}")
             return
         assert count == len(dead), f"redrove {count} of {dead}"
         assert self._revive(session.layer, queue, dead), "redrive should have said PS008"
         self.settle_layer(session)
 
-    def _revive(self, layer: Layer, queue: str, dead: list[Message]) -> bool:
+    def _revive(self, layer: Layer, queue: str, dead: list[Message], elsewhere: int = 0) -> bool:
         depth = self.queues[queue].max_depth
         for message in dead:
-            if depth is not None and sum(m.unsettled for m in layer.of(queue)) >= depth:
+            waiting = sum(m.unsettled for m in layer.of(queue))
+            if depth is not None and waiting + elsewhere >= depth:
                 return False
             self.number += 1
             highest = max(m.id for s in self.sessions for m in s.layer)

@@ -96,8 +96,12 @@ class Putting(Arena):
             ]
         except RefusedError as refused:
             if not refused.by_lock:
-                expected = self._refusal(scratch, messages, fixed)
-                require(refused.sqlstate == expected, refused.sqlstate, expected)
+                elsewhere = self.admitted_elsewhere(session, queue)
+                expected = {
+                    self._refusal(Layer(self.committed, dict(scratch.own)), messages, fixed, count)
+                    for count in (0, elsewhere)  # which may have been waited for
+                }
+                require(refused.sqlstate in expected, refused.sqlstate, expected)
             return
         assert len(ids) == len(messages)
         for message_id, message in zip(ids, messages, strict=True):
@@ -127,21 +131,33 @@ class Putting(Arena):
         )
 
     def _refusal(
-        self, scratch: Layer, messages: list[Message], fixed: dict[str, Any]
+        self, scratch: Layer, messages: list[Message], fixed: dict[str, Any], elsewhere: int
     ) -> str | None:
         """What the first message that cannot be enqueued is refused with."""
         for n, message in enumerate(messages):
             refusal = self._admit(
-                scratch, replace(message, id=-1 - n), fixed["on_conflict"], fixed["unique_while"]
+                scratch,
+                replace(message, id=-1 - n),
+                fixed["on_conflict"],
+                fixed["unique_while"],
+                elsewhere,
             )
             if refusal:
                 return refusal
         return None
 
     def _admit(
-        self, layer: Layer, message: Message, on_conflict: str, unique_while: str
+        self,
+        layer: Layer,
+        message: Message,
+        on_conflict: str,
+        unique_while: str,
+        elsewhere: int = 0,
     ) -> str | None:
-        """Applies one enqueue to a layer, with the id it got; or says with what it is refused."""
+        """Applies one enqueue to a layer, with the id it got; or says with what it is refused.
+
+        `elsewhere`: so many messages of open transactions of others count, too.
+        """
         if message.key is not None:
             waiting = layer.with_key(message.queue, message.key, "waiting")
             for rival in [m for m in waiting if m.outlived]:
@@ -153,7 +169,8 @@ class Putting(Arena):
                 rival = next((m for m in waiting if m.id == message.id), waiting[0])
                 return self._meet(layer, message, rival, on_conflict)
         depth = self.queues[message.queue].max_depth
-        if depth is not None and sum(m.unsettled for m in layer.of(message.queue)) >= depth:
+        waiting_here = sum(m.unsettled for m in layer.of(message.queue))
+        if depth is not None and waiting_here + elsewhere >= depth:
             return "PS008"
         known = [m.id for m in layer]
         assert message.id < 0 or message.id > max(known, default=0), f"id {message.id} is not new"

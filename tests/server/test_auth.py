@@ -25,6 +25,7 @@ from penstock.errors import (
 )
 from penstock.operations.keys import revoke_key
 from penstock.server.app import endpoints
+from penstock.server.auth import Failures
 from penstock.server.first_key import FILE, admin_key
 from penstock.server.keys import key_id, new_key
 from penstock.server.settings import ServerSettings
@@ -178,6 +179,15 @@ def test_wrong_secrets_are_counted_for_their_key_and_never_lock_it_out(
     assert open_client(key).get("/api/stats").status_code == 200
     assert anybody.get("/api/stats", auth=("reader", key)).status_code == 200
     assert anybody.post("/login", data={"key": key}).status_code == 303
+
+
+def test_any_number_of_addresses_is_counted_in_little_memory() -> None:
+    failures = Failures(1)
+    for number in range(25_000):
+        assert failures.add(f"address 2001:db8::{number:x}") == 0
+    assert len(failures._times) <= 10_000
+    # The last ones are known, and are told to wait.
+    assert failures.add(f"address 2001:db8::{24_999:x}") > 0
 
 
 def test_a_key_that_was_made_by_an_earlier_version_is_known(open_client: Open, db: Any) -> None:

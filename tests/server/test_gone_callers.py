@@ -18,6 +18,8 @@ from penstock.verbs import PROTOCOL, pack
 
 Db = psycopg.Connection[Any]
 CALLERS = 40
+COOKIE = "penstock_session"
+WITH_A_BODY = ["/login", "/theme", "/queues/orders/pause", "/api/messages", "/api/verbs"]
 CLAIM = {
     "verb": "claim",
     "arguments": {name: pack(value) for name, value in operations.claim("orders").params.items()},
@@ -93,3 +95,27 @@ def test_a_claim_under_way_for_callers_that_have_gone_is_given_back(
     wait_for(lambda: server.context.database._running == 0, "all claims are done", 60)
     wait_for(lambda: all_are_ready_again(db), "no message is leased", 20)
     assert db.execute(settled).fetchone() == (0,), "no attempt was counted"
+
+
+def test_callers_that_go_in_the_middle_of_a_body_are_no_failure_of_the_server(
+    web: Any, key: str, open_client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = open_client(key)
+    client.post("/login", data={"key": key})
+    address = urlsplit(web.url)
+    for path in WITH_A_BODY:
+        request = (
+            f"POST {path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {key}\r\n"
+            f"Cookie: {COOKIE}={client.cookies[COOKIE]}\r\nContent-Length: 1000\r\n\r\nkey="
+        )
+        with socket.create_connection((address.hostname, address.port)) as connection:
+            connection.sendall(request.encode("ascii"))
+
+    def counted(status: str) -> float:
+        lines = client.get("/metrics").text.splitlines()
+        ours = [line for line in lines if line.startswith("penstock_http_requests_total{")]
+        return sum(float(line.split()[-1]) for line in ours if f'status="{status}"' in line)
+
+    wait_for(lambda: counted("499") + counted("500") == len(WITH_A_BODY), "all are counted", 30)
+    assert counted("500") == 0
+    assert "failed" not in caplog.text

@@ -153,7 +153,9 @@ def other_scopes(scope: str) -> tuple[str, ...]:
     return tuple(each for each in SCOPES if not Grant(each).covers(scope, None))  # type: ignore[arg-type]
 
 
-def refused(world: World, route: str, scene: Scene, grants: tuple[str, ...] | None, status: int):
+def refused(
+    world: World, route: str, scene: Scene, grants: tuple[str, ...] | None, status: int
+) -> httpx.Response:
     """The call is refused, and nothing at all has changed."""
     example = example_of(route, scene)
     world.sign_in(route, grants)
@@ -161,6 +163,7 @@ def refused(world: World, route: str, scene: Scene, grants: tuple[str, ...] | No
     answer = world.send(route, example, grants)
     assert answer.status_code == status, f"{grants}: {answer.status_code} {answer.text[:500]}"
     assert world.fingerprint(IN_WORK) == before, grants
+    return answer
 
 
 def done(world: World, route: str, grants: tuple[str, ...] | None) -> httpx.Response:
@@ -204,7 +207,11 @@ def test_a_pattern_that_does_not_cover_the_queue_is_refused_or_sees_its_own(
         assert FOREIGN not in text
         assert INTERNAL not in text
     else:
-        refused(world, route, world.shared, grants, 403)
+        answer = refused(world, route, world.shared, grants, 403)
+        names_it = world.shared.queue in str(answer.request.url)
+        if need.target in ("message", "lease") and not names_it:
+            # The caller has named an id, and learns from it nothing about other queues.
+            assert world.shared.queue not in answer.text
 
 
 @pytest.mark.parametrize("route", [route for route in PROTECTED if need_of(route).scope])
@@ -258,6 +265,27 @@ def test_an_admin_sees_internal_queues_by_name(world: World, route: str) -> None
     }[route]
     assert INTERNAL in world.send(route, example, ("admin",)).text
     assert world.send(route, example, ("read", "operate")).status_code == 403
+
+
+OWN_PAGES = [path for path in PAGES if "{" not in path and path != "/system"]
+# They may be called with a scope for one queue and name none. All of them only read, and the tests
+# above see that nothing of other queues is in their answers.
+READS_WITHOUT_A_QUEUE = {
+    *(f"GET /api/{name}" for name in ("messages", "topic-configs", "stats", "schedules")),
+    *("GET /api/admin/activity", "GET /metrics", "GET /managed-services/{service}/queues"),
+    *(f"GET {path}" for path in OWN_PAGES),
+    *(f"GET {json_path(path)}" for path in OWN_PAGES),
+    *(f"VERB {name}" for name in ("queues", "workers", "schedules", "next_fires")),
+}
+
+
+def test_whatever_names_no_queue_needs_all_of_them_or_reads_the_callers() -> None:
+    """What is declared here once more: a wrong declaration would be tested as it stands."""
+    needs = {route: need_of(route) for route in PROTECTED}
+    without = {r for r, need in needs.items() if need.scope and need.target in ("own", "none")}
+    assert without == READS_WITHOUT_A_QUEUE
+    any_key = {r for r, need in needs.items() if need.scope is None}
+    assert any_key == {"POST /api/verbs", "VERB schema_version"}
 
 
 def test_every_route_and_verb_is_declared_and_has_an_example() -> None:

@@ -91,6 +91,23 @@ def test_a_schedule_of_another_queue_is_not_taken_over(
     assert queue_of(run, emails.schedule) == "emails"
 
 
+def test_a_refusal_does_not_say_where_a_schedule_enqueues(
+    operator: httpx.Client, http: httpx.Client
+) -> None:
+    body = {"name": "nightly", "topic": "emails", "cron": "@yearly"}
+    assert http.post("/api/schedules", json=body).status_code == 201
+    verb = send(operator, operations.pause_schedule("nightly"))
+    for answer in (
+        operator.get("/api/schedules/nightly"),
+        operator.delete("/api/schedules/nightly"),
+        operator.get("/schedules/nightly/pause.json"),
+        verb,
+    ):
+        assert answer.status_code == 403
+        assert "the queue of schedule 'nightly'" in answer.json()["detail"]
+        assert "emails" not in answer.text
+
+
 def test_a_page_moves_no_schedule_into_another_queue(
     open_client: Open, make_key: MakeKey, run: Any, orders: Scene, emails: Scene
 ) -> None:

@@ -74,6 +74,17 @@ class Principal:
             raise self._denied("admin", "all queues, which internal queues need", queue)
         raise self._denied(scope, None if queue is None else f"queue {queue!r}", queue)
 
+    def require_of(self, what: str, scope: Scope, queue: str) -> None:
+        """The same for something in a queue that the caller did not name, such as `message 5`.
+
+        The refusal does not name the queue either: ids can be guessed, one after the other.
+        """
+        if self.may(scope, queue):
+            return
+        if self.unlimited(scope):
+            raise self._denied("admin", "all queues, which internal queues need", None)
+        raise self._denied(scope, f"the queue of {what}", None)
+
     def require_all(self, scope: Scope) -> None:
         """PermissionDeniedError unless this scope was granted for all queues."""
         if not self.unlimited(scope):
@@ -116,9 +127,19 @@ class Failures:
         if len(lately) >= self._most:
             return int(lately[0] + FAILURES_SECONDS - now) + 1
         if len(self._times) >= _REMEMBERED:
-            self._times = {w: t for w, t in self._times.items() if t[-1] > now - FAILURES_SECONDS}
+            self._forget(now)
         self._times[who] = [*lately, now]
         return 0
+
+    def _forget(self, now: float) -> None:
+        """Those of more than a minute ago; and half of the others, if there are that many.
+
+        An IPv6 network has addresses without end: they must not fill the memory.
+        """
+        recent = [(w, t) for w, t in self._times.items() if t[-1] > now - FAILURES_SECONDS]
+        if len(recent) >= _REMEMBERED:
+            recent = sorted(recent, key=lambda each: each[1][-1])[_REMEMBERED // 2 :]
+        self._times = dict(recent)
 
 
 class Authenticator:

@@ -168,8 +168,11 @@ class Reading:
         self._bodies.end(self)
 
 
-class Disconnected(Exception):  # noqa: N818 - no error of ours
-    """The caller went away: there is nobody to answer."""
+class Disconnected(BaseException):
+    """The caller went away: there is nobody to answer.
+
+    No Exception, as CancelledError is none: what turns errors into answers must let it pass.
+    """
 
 
 def _check_connected(kind: str) -> None:

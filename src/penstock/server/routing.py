@@ -25,7 +25,6 @@ from penstock.access import Scope
 from penstock.errors import DatabaseUnavailableError, LeaseLostError
 from penstock.operations import Command
 from penstock.server.auth import Principal
-from penstock.server.bodies import Disconnected
 from penstock.server.context import Context
 from penstock.server.exchange import Exchange, log
 from penstock.server.invalid import invalid
@@ -110,6 +109,9 @@ class Call:
     def require(self, scope: Scope, queue: str) -> None:
         self.principal.require(scope, queue)
 
+    def require_of(self, what: str, scope: Scope, queue: str) -> None:
+        self.principal.require_of(what, scope, queue)
+
 
 class Soon(NamedTuple):
     """A request under way without a task: what it waits for, and what to answer with then."""
@@ -159,15 +161,12 @@ class Endpoint:
     def name(self) -> str:
         return self.handler.__name__
 
-    async def answer(self, context: Context, scope: AsgiScope, receive: Receive) -> Reply | None:
-        """The reply; None if the caller has gone."""
+    async def answer(self, context: Context, scope: AsgiScope, receive: Receive) -> Reply:
+        """The reply, also to what goes wrong."""
         exchange: Exchange = scope["exchange"]
         exchange.route = self.path
         try:
             return await self._answer(context, scope, receive)
-        except Disconnected:
-            exchange.status = 499
-            return None
         except Exception as error:
             return self.refusal(context, error, exchange)
 

@@ -9,16 +9,15 @@ from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from penstock import operations
-from penstock.command import utc
-from penstock.errors import LeaseLostError, translated
+from penstock.client import Client
+from penstock.client_async import AsyncClient
+from penstock.command import Command, utc
+from penstock.errors import LeaseLostError
 from penstock.message import Lease
 from penstock.payload import decode_json, decode_payload
 
 if TYPE_CHECKING:
-    from penstock.client_async import AsyncClient
     from penstock.worker.runner import Runner
 
 
@@ -113,20 +112,20 @@ class Delivery:
                 id=self.id,
             )
 
-    async def ack_with(self, connection: psycopg.AsyncConnection[Any]) -> None:
+    async def ack_with(self, connection: Any) -> None:
         """Ack in the handler's own transaction: what it writes and the ack commit as one.
 
+        `connection` is a psycopg AsyncConnection, or a SQLAlchemy session or connection.
         LeaseLostError if the lease is lost: let it roll the transaction back. The worker acks
         again when the handler returns, which then changes nothing.
         """
-        command = operations.ack((self.id, self.token))
-        with translated():
-            await connection.execute(command.sql.encode(), command.params)
+        await AsyncClient(connection=connection).run(self._ack_command())
         self._acked_elsewhere = True
 
-    def ack_with_sync(self, connection: psycopg.Connection[Any]) -> None:
+    def ack_with_sync(self, connection: Any) -> None:
         """The same, for handlers in threads."""
-        command = operations.ack((self.id, self.token))
-        with translated():
-            connection.execute(command.sql.encode(), command.params)
+        Client(connection=connection).run(self._ack_command())
         self._acked_elsewhere = True
+
+    def _ack_command(self) -> Command[None]:
+        return operations.ack((self.id, self.token))

@@ -46,7 +46,7 @@ async def list_messages(call: Call) -> d.Page:
 async def show_message(call: Call) -> d.Message:
     """One message, live or finished, with its attempts."""
     found = await _message(call)
-    call.require("read", found.queue)
+    call.require_of(f"message {found.id}", "read", found.queue)
     return document(found, with_attempts=True)
 
 
@@ -59,7 +59,7 @@ async def show_message(call: Call) -> d.Message:
 async def requeue_message(call: Call) -> d.Settled:
     """Put a dead letter back into its topic, with its retries before it."""
     found = await _message(call)
-    call.require("operate", found.queue)
+    call.require_of(f"message {found.id}", "operate", found.queue)
     if found.state != "dead" or found.original_queue is None:
         raise HttpError(
             409,
@@ -87,7 +87,7 @@ async def replay_message(call: Call) -> d.Enqueued:
     """Enqueue a copy of a finished message."""
     found = await _message(call)
     body: d.Replay = call.body
-    call.require("operate", found.queue)
+    call.require_of(f"message {found.id}", "operate", found.queue)
     call.require("operate", body.topic or found.queue)
     command = operations.replay(found.id, body.topic)
     made = await call.act(command, "replay", body.topic or found.queue, id=str(found.id))
@@ -103,7 +103,7 @@ async def replay_message(call: Call) -> d.Enqueued:
 async def cancel_message(call: Call) -> d.Settled:
     """Take a message out, even one in work."""
     found = await _message(call)
-    call.require("operate", found.queue)
+    call.require_of(f"message {found.id}", "operate", found.queue)
     await call.act(operations.cancel(found.id), "cancel", found.queue, id=str(found.id))
     return d.Settled(id=str(found.id), status="deleted", state="cancelled")
 

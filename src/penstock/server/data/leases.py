@@ -212,7 +212,7 @@ async def require_queues(
     for id in ids:
         if id not in found:
             raise LeaseLostError(f"the lease on message {id} is lost", id=id)
-        call.require("consume", found[id])
+        call.require_of(f"message {id}", "consume", found[id])
 
 
 async def _settled(call: Call, state: SettledState) -> d.Settled:

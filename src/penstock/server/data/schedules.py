@@ -188,7 +188,7 @@ async def covered_schedule(
 ) -> schedule.Schedule:
     """The schedule as it is now, if the key covers the queue that it enqueues into."""
     found = await call.context.database.run(insights.schedule(name), connection)
-    call.require(scope, found.queue)
+    call.require_of(f"schedule {name!r}", scope, found.queue)
     return found
 
 

@@ -139,7 +139,7 @@ async def _checked_queue(
         found = await call.context.database.run(
             insights.message(arguments[need.name] or 0), connection
         )
-        call.require(need.scope, found.queue)
+        call.require_of(f"message {found.id}", need.scope, found.queue)
         if isinstance(arguments.get("queue"), str):
             call.require(need.scope, arguments["queue"])
         return found.queue

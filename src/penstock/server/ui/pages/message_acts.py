@@ -24,7 +24,8 @@ class MessageAct(Act):
 
     async def message(self, visit: Visit) -> Message:
         found = await find(visit)
-        visit.principal.require("operate", found.original_queue or found.queue)
+        queue = found.original_queue or found.queue
+        visit.principal.require_of(f"message {found.id}", "operate", queue)
         if self.verb not in possible(found):
             raise HttpError(
                 409,
@@ -175,8 +176,8 @@ class CancelChosen(Act):
         found = await visit.run(browsing.whereabouts([int(text[:18]) for text in texts]))
         if not found:
             raise HttpError(409, "NothingThere", "none of these messages is waiting any more")
-        for queue, _ in found.values():
-            visit.principal.require("operate", queue)
+        for id, (queue, _) in found.items():
+            visit.principal.require_of(f"message {id}", "operate", queue)
         return found
 
 

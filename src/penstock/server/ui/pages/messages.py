@@ -116,7 +116,7 @@ async def find(visit: Visit) -> Message:
             id=int(text),
             look_everywhere=f"/messages/{text}?everywhere=yes",
         ) from error
-    visit.principal.require("read", found.queue)
+    visit.principal.require_of(f"message {found.id}", "read", found.queue)
     return found
 
 

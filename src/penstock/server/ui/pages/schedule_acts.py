@@ -34,7 +34,7 @@ COMMANDS: Final[dict[str, Callable[[str], Command[Any]]]] = {
 class ScheduleAct(Act):
     async def schedule(self, visit: Visit) -> Schedule:
         found = await visit.run(insights.schedule(visit.path["name"]))
-        visit.principal.require("operate", found.queue)
+        visit.principal.require_of(f"schedule {found.name!r}", "operate", found.queue)
         return found
 
 
