@@ -35,6 +35,7 @@ check: $(DEV_STAMP) ## style, types, import rules, generated code
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	if [ -f tools/generate_client.py ]; then $(BIN)/python tools/generate_client.py --check; fi
+	$(BIN)/python tools/generate_sql.py --check
 
 # The tests on one Spark session stay together: each process that runs one starts a JVM. Three processes: on two
 # cores they take a sixth less time than two, as browsers, Spark and servers are waited for.

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.sql.expand import Expander
+
 HOLD_FROM = 2
 """Claims of so many hold their messages in place here, not of 16: tests mostly claim a few."""
-
-_HOLD = """
-do $$ begin
-  execute replace(pg_get_functiondef('penstock.claim(text, integer, integer, text)'::regprocedure),
-                  'claim.count < 16', 'claim.count < {}');
-end $$
-"""
 
 # A claim's grant, and all it holds, end at one moment. What is changed is not where its token says
 # any more: so it goes for good, as it would when somebody claims it again.
@@ -37,5 +32,5 @@ end $$
 
 
 def hold_from(connection: Any, count: int) -> None:
-    """Has claims of so many and more hold their messages in place."""
-    connection.execute(_HOLD.format(count))
+    """Makes claims of this many messages and more lease them in place."""
+    connection.execute(Expander(hold_from=count).file("functions/claim/claim.sql").encode())

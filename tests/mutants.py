@@ -1,10 +1,12 @@
 """Breaks the engine on purpose, one way at a time, and sees that a test notices: `make mutants`.
 
 A test that cannot fail proves nothing. Each mutant is a copy of the package with one replacement in
-its SQL; the tests named with it must fail on the copy, and pass on the original.
+the source of its SQL, generated again; the tests named with it must fail on the copy, and pass on
+the original. A mutant that does not apply any more fails the run.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+SQL = ROOT / "src" / "penstock" / "sql" / "functions"
 
 
 @dataclass(frozen=True)
@@ -23,132 +26,137 @@ class Mutant:
     new: str
     tests: tuple[str, ...]
 
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The old text, wherever its lines are broken."""
+        return re.compile(r"\s+".join(map(re.escape, self.old.split())))
+
 
 MUTANTS = [
     Mutant(
         "ack without the token",
-        "51_ack.sql",
+        "settle/ack.sql",
         "l where l.token = ack.token and l.id = ack.id",
         "l where l.id = ack.id",
         ("tests/engine/test_leases.py",),
     ),
     Mutant(
         "a lease that ran out still settles",
-        "51_ack.sql",
+        "settle/ack.sql",
         "and l.lease_until > clock_timestamp()",
         "",
         ("tests/engine/test_leases.py",),
     ),
     Mutant(
         "a held lease that ran out still settles",
-        "51_ack.sql",
+        "settle/ack_many.sql",
         "and l.hold > now_is",
         "",
         ("tests/engine/test_held.py",),
     ),
     Mutant(
         "ack of held messages without the token's time",
-        "51_ack.sql",
+        "settle/ack_many.sql",
         "penstock._hold_mark(l.hold) = mark and",
         "",
         ("tests/engine/test_held.py",),
     ),
     Mutant(
         "claims wait for each other",
-        "39_pick.sql",
+        "claim/pick.sql",
         "limit wanted for update skip locked",
         "limit wanted for update",
         ("tests/engine/test_leases.py",),
     ),
     Mutant(
         "claims that are alone in their transaction wait for others",
-        "40_claim.sql",
+        "claim/claim.sql",
         "for update skip locked",
         "for update",
         ("tests/engine/test_leases.py",),
     ),
     Mutant(
         "floors are taken for the truth",
-        "21_sweep.sql",
+        "claim/rescan.sql",
         "if lowest < pg_sequence_last_value(q.floors[lane]) then",
         "if false then",
         ("tests/engine/test_late.py",),
     ),
     Mutant(
         "segments are freed with messages in them",
-        "20_ring.sql",
+        "storage/is_drained.sql",
         "return found;",
         "return false;",
         ("tests/engine/test_ring.py",),
     ),
     Mutant(
         "a group hands out two messages at a time",
-        "24_at_commit.sql",
+        "background/commit_joins.sql",
         "    if begun then",
         "    if true then",
         ("tests/engine/test_leases.py",),
     ),
     Mutant(
         "floors do not wait for statements whose commit is slow",
-        "21_sweep.sql",
+        "claim/generation.sql",
         "then pg_advisory_unlock(penstock._generation_key(generation), queue_id) else false end",
         "then pg_advisory_unlock(penstock._generation_key(generation), queue_id) else true end",
         ("tests/engine/test_commit.py",),
     ),
     Mutant(
         "transaction blocks leave the floor where it is",
-        "24_at_commit.sql",
+        "background/commit_put.sql",
         "case when pg_sequence_last_value(t.floor) > at_position then setval",
         "case when false then setval",
         ("tests/engine/test_commit.py",),
     ),
     Mutant(
         "transaction blocks do not join a generation",
-        "24_at_commit.sql",
-        "select pg_advisory_xact_lock_shared(1885695616 + (pg_sequence_last_value"
-        "(t.generation_register) & 7)::integer, t.id)",
+        "background/commit_put.sql",
+        "select pg_advisory_xact_lock_shared({lock.generation} + {generation.current("
+        "pg_sequence_last_value(t.generation_register))}::integer, t.id)",
         "select 1",
         ("tests/engine/test_commit.py",),
     ),
     Mutant(
         "sweeps do not see what their own transaction has claimed",
-        "22_timers.sql",
+        "claim/in_passing.sql",
         "and (penstock._alone() or pg_current_xact_id_if_assigned() is null)",
         "",
         ("tests/engine/test_commit.py",),
     ),
     Mutant(
         "max_depth forgets the messages of open transactions",
-        "32_enqueue_checked.sql",
+        "enqueue/depth.sql",
         "elsif depth + reserved > q.max_depth then",
         "elsif false then",
         ("tests/engine/test_producers.py",),
     ),
     Mutant(
         "groups are locked in the order of enqueue",
-        "24_at_commit.sql",
+        "background/commit_joins.sql",
         "g.position <= below order by 1, 2 loop",
         "g.position <= below loop",
         ("tests/engine/test_producers.py",),
     ),
     Mutant(
         "counts begin at the first row whatever their snapshot",
-        "21_sweep.sql",
-        "and (pg_snapshot_xmax(mine)::text::bigint > seen >> 20"
-        " or pg_snapshot_xmin(mine)::text::bigint >= seen >> 20)",
+        "read/first_row.sql",
+        "and (pg_snapshot_xmax(mine)::text::bigint > {first_row.xmax(seen)}"
+        " or pg_snapshot_xmin(mine)::text::bigint >= {first_row.xmax(seen)})",
         "",
         ("tests/contracts_sql/test_counts.py",),
     ),
     Mutant(
         "counts forget the messages of their own transaction",
-        "21_sweep.sql",
+        "read/first_row.sql",
         "and not penstock._has_announced(q.id) then",
         "then",
         ("tests/contracts_sql/test_counts.py",),
     ),
     Mutant(
         "a commit does not lower the first row",
-        "24_at_commit.sql",
+        "background/commit_put.sql",
         "case when pg_sequence_last_value(t.first_row_register) > below"
         " then setval(t.first_row_register, below) end,",
         "",
@@ -157,15 +165,20 @@ MUTANTS = [
 ]
 
 
+def is_stale(mutant: Mutant) -> bool:
+    """The source does not contain any more what the mutant replaces."""
+    return not mutant.pattern.search((SQL / mutant.file).read_text("utf-8"))
+
+
 def survives(mutant: Mutant) -> bool:
     with tempfile.TemporaryDirectory() as copy:
         source = Path(copy) / "src"
         shutil.copytree(ROOT / "src", source)
         file = source / "penstock" / "sql" / "functions" / mutant.file
         text = file.read_text("utf-8")
-        if mutant.old not in text:
-            sys.exit(f"{mutant.name}: {mutant.file} does not say {mutant.old!r} any more")
-        file.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+        file.write_text(mutant.pattern.sub(lambda _: mutant.new, text), "utf-8")
+        generate = [sys.executable, ROOT / "tools" / "generate_sql.py"]
+        subprocess.run([*generate, "--sql", source / "penstock" / "sql"], check=True)
         return passes(mutant.tests, {"PYTHONPATH": str(source)})
 
 
@@ -181,6 +194,8 @@ def passes(tests: tuple[str, ...], environment: dict[str, str]) -> bool:
 
 
 def main() -> None:
+    if stale := [mutant.name for mutant in MUTANTS if is_stale(mutant)]:
+        sys.exit(f"these do not apply any more: {', '.join(stale)}")
     tests = tuple(dict.fromkeys(test for mutant in MUTANTS for test in mutant.tests))
     if not passes(tests, {}):
         sys.exit("the tests fail on the original")

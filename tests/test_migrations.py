@@ -3,7 +3,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,10 @@ class Files:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for folder in ("migrations", "functions", "views"):
+        for folder in ("migrations", "generated"):
             (root / folder).mkdir()
         self.write("migrations/0001_first.sql", "create table penstock.one (n integer);")
-        self.write("functions/one.sql", self.function("select 1"))
+        self.write("generated/functions.sql", self.function("select 1"))
 
     def write(self, name: str, text: str) -> None:
         (self.root / name).write_text(text)
@@ -97,27 +96,17 @@ def test_a_changed_function_is_replaced_without_a_migration(
     database: Any, sql_files: Files
 ) -> None:
     names(Migrator(database, sql_files.root))
-    sql_files.write("functions/one.sql", sql_files.function("select 2"))
+    sql_files.write("generated/functions.sql", sql_files.function("select 2"))
     assert names(Migrator(database, sql_files.root)) == [CODE_NAME]
     assert answer(database) == 2
 
 
-def test_functions_come_in_order_of_their_names_and_before_the_views(
-    database: Any, sql_files: Files
-) -> None:
+def test_functions_come_before_the_views(database: Any, sql_files: Files) -> None:
     sql_files.write(
-        "functions/a.sql",
-        "create or replace function penstock.a() returns int as "
-        "$$ select n from penstock.one $$ language sql;",
+        "generated/views.sql", "create or replace view penstock.v as select penstock.answer() as n;"
     )
-    sql_files.write(
-        "functions/b.sql",
-        "create or replace function penstock.b() returns int as "
-        "$$ select penstock.a() $$ language sql;",
-    )
-    sql_files.write("views/a.sql", "create or replace view penstock.v as select penstock.b() as b;")
     names(Migrator(database, sql_files.root))
-    assert database.execute("select b from penstock.v").fetchone() == (None,)
+    assert database.execute("select n from penstock.v").fetchone() == (1,)
 
 
 def test_percent_signs_and_several_statements_pass_unchanged(
@@ -167,7 +156,7 @@ def test_a_schema_from_the_future_is_left_alone(database: Any, sql_files: Files)
     sql_files.write("migrations/0002_second.sql", "create table penstock.two (n integer);")
     names(Migrator(database, sql_files.root))
     (sql_files.root / "migrations/0002_second.sql").unlink()
-    sql_files.write("functions/one.sql", sql_files.function("select 0"))
+    sql_files.write("generated/functions.sql", sql_files.function("select 0"))
     older = Migrator(database, sql_files.root)
     with pytest.raises(SchemaNewerError, match="version 2, this Penstock knows versions up to 1"):
         older.up()
@@ -281,44 +270,15 @@ def test_the_packages_own_script_runs_in_psql(empty_dsn: str, database: Any, pg_
     assert Migrator(database).status().pending == []
 
 
-def test_what_waits_and_what_others_made_of_our_views_outlives_the_lanes(
-    database: Any, connect: Connect, sql_files: Files
-) -> None:
-    """Migration 0013 writes every waiting message to another table; a view was of the first one."""
-    columns = connect().execute(
-        "select string_agg(format('null::%s as %I', format_type(atttypid, atttypmod), attname),"
-        " ', ' order by attnum) from pg_attribute"
-        " where attrelid = 'penstock.messages'::regclass and attnum > 0"
+def test_a_schema_of_development_is_refused_and_left_alone(database: Any, sql_files: Files) -> None:
+    (sql_files.root / "migrations/0001_first.sql").rename(
+        sql_files.root / "migrations/0001_engine.sql"
     )
-    own = resources.files("penstock") / "sql" / "migrations"
-    for file in sorted(own.iterdir(), key=lambda file: file.name):
-        if "0001" <= file.name < "0013":
-            sql_files.write(f"migrations/{file.name}", file.read_text("utf-8"))
-    (sql_files.root / "migrations" / "0001_first.sql").unlink(missing_ok=True)
-    sql_files.write(
-        "views/messages.sql",
-        f"create view penstock.messages as select {columns.fetchone()[0]} from penstock.ready_1",  # type: ignore[index]
-    )
-    Migrator(database, sql_files.root).up()
-    database.execute(
-        "insert into penstock.queue (name, floors, sweep_register, rescan_register)"
-        " select 'work', array[s], s, s from (select 'penstock.position'::regclass as s) p"
-    )
-    database.execute(
-        "insert into penstock.ready_1 (position, id, enqueued_at, queue_id, priority, attempt,"
-        " max_attempts, payload) select n, n, now(), q.id, 0, 0, 5, '{}'"
-        " from generate_series(1, 3) n, penstock.queue q"
-    )
-    database.execute("create view public.dashboard as select id from penstock.messages")
-    database.execute("grant select on penstock.messages to pg_monitor")
-
-    Migrator(database).up()
-    assert database.execute("select * from public.dashboard order by id").fetchall() == [
-        (1,),
-        (2,),
-        (3,),
-    ]
-    granted = "select has_table_privilege('pg_monitor', 'penstock.messages', 'select')"
-    assert database.execute(granted).fetchone() == (True,)
-    left = "select relname from pg_class where relname like 'waited%'"
-    assert database.execute(left).fetchall() == []
+    sql_files.write("migrations/0002_more.sql", "create table penstock.two (n integer);")
+    names(Migrator(database, sql_files.root))
+    with pytest.raises(MigrationError, match=r"before the first release.*'engine'") as caught:
+        Migrator(database).up()
+    assert "drop schema penstock" in str(caught.value)
+    with pytest.raises(MigrationError, match="before the first release"):
+        Migrator(database).status()
+    assert answer(database) == 1

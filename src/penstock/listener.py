@@ -7,8 +7,8 @@
             await mail.wait(timeout=2)          # True: look again; False: the time is over
 
 A wake-up is a hint that a claim may find something, never a promise, and one can get lost (see
-functions/29_wake.sql): look every second or two whatever happens. Where wake-ups do not arrive at
-all, as behind a transaction-mode pooler, `healthy` is False and `wait` returns four times a second.
+functions/enqueue/wake.sql): look every second or two whatever happens. Where no wake-ups arrive, as
+behind a transaction-mode pooler, `healthy` is False and `wait` returns four times a second.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Brings schema `penstock` into a database, and says where it stands.
 
 Migrations (`sql/migrations/NNNN_name.sql`) run once each, in order, each in one transaction with
-its line in the ledger: whatever interrupts `up`, the next `up` goes on from there. Functions and
-views run after them, in one transaction, whenever their text differs from what the database has;
-and after these the contracts that were asked for, each in a schema of its own. Roles may be created
-later than the schema: `up` makes the grants that are missing.
+its row in the ledger: whatever interrupts `up`, the next `up` continues from there. Functions and
+views (`sql/generated`) are replaced after them, in one transaction, whenever their text differs
+from what the database has. The contracts that were asked for follow, each in its own schema. Roles
+may be created later than the schema: `up` makes the grants that are missing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ GRANTS_NAME: Final = "roles and grants"
 ENCODING: Final = "UTF8"
 CONTRACTS: Final = ("pgmq",)
 """Other people's interfaces that are installed on request."""
+_CODE_FILES: Final = ("functions", "views", "mdb_queue")
 _FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
 
@@ -84,27 +85,28 @@ class _Plan:
 
     @cached_property
     def code(self) -> _Step:
-        text = self._texts("functions", "views", "contracts/mdb_queue", "roles")
+        text = "\n".join([*map(self._generated, _CODE_FILES), self._roles("roles")])
         return _Step(Migration(self.target, CODE_NAME, _checksum(text)), text)
 
     def grants(self, contracts: Iterable[str]) -> _Step:
-        """The roles and their grants, once more: also those of the contracts that are installed."""
-        files = _sql_files(self._directory / "roles")
-        for name in contracts:
-            folder = self._directory / "contracts" / name
-            files += [file for file in _sql_files(folder) if file.name.endswith("_roles.sql")]
-        text = "\n".join(file.read_text("utf-8") for file in files)
+        """The roles and their grants again, with those of the contracts that are installed."""
+        folders = ["roles", *(f"contracts/{name}" for name in contracts)]
+        text = "\n".join(map(self._roles, folders))
         return _Step(Migration(self.target, GRANTS_NAME, _checksum(text)), text)
 
     def contract(self, name: str) -> _Step:
-        """Laid down anew with the functions too: it is made of them."""
-        text = self._texts(f"contracts/{name}") + _REVOKE_SQL
+        """A contract. It is replaced with the functions, as it depends on them."""
+        text = self._generated(name) + _REVOKE_SQL
         checksum = _checksum(self.code.sql + text)
         return _Step(Migration(self.target, f"contract {name}", checksum), text)
 
-    def _texts(self, *folders: str) -> str:
-        files = [file for folder in folders for file in _sql_files(self._directory / folder)]
-        return "\n".join(file.read_text("utf-8") for file in files)
+    def _generated(self, name: str) -> str:
+        file = self._directory / "generated" / f"{name}.sql"
+        return file.read_text("utf-8") if file.is_file() else ""
+
+    def _roles(self, folder: str) -> str:
+        found = _sql_files(self._directory.joinpath(*folder.split("/")))
+        return "\n".join(file.read_text("utf-8") for file in found if "_roles" in file.name)
 
     @property
     def target(self) -> int:
@@ -112,7 +114,7 @@ class _Plan:
 
     @property
     def ledger(self) -> str:
-        return (files("penstock") / "sql" / "ledger.sql").read_text("utf-8")
+        return (files("penstock") / "sql" / "schema" / "ledger.sql").read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ class Migrator:
         """Does the first pending step, or says that there is none."""
         with self._locked():
             ledger = self._read_ledger()
+            self._check_release(ledger)
             if (ledger.version or 0) > self._plan.target:
                 raise SchemaNewerError(
                     f"the database has schema version {ledger.version}, "
@@ -251,7 +254,20 @@ class Migrator:
             if not newer and ledger.contracts.get(name) != step.migration:
                 yield step
 
+    def _check_release(self, ledger: _Ledger) -> None:
+        """No migration leads here from the schemas of development, before the first release."""
+        first = next(iter(self._plan.migrations), None)
+        applied = next(iter(ledger.migrations), None)
+        if first and applied and first.migration.name != applied.name:
+            raise MigrationError(
+                f"this database has a schema from before the first release: its migration 1 is "
+                f"{applied.name!r}, not {first.migration.name!r}",
+                hint="Nothing was changed. Save what you need, then run: drop schema penstock, "
+                "mdb_queue cascade (and pgmq, if it is installed); then penstock migrate up.",
+            )
+
     def _check_past(self, ledger: _Ledger) -> None:
+        self._check_release(ledger)
         known = {step.migration.version: step.migration for step in self._plan.migrations}
         for applied in ledger.migrations:
             ours = known.get(applied.version)
@@ -278,7 +294,7 @@ class Migrator:
     def _read_contracts(self) -> dict[str, Migration]:
         if not self._has("migration_contract"):
             return {}
-        # Who drops the schema of a contract does not want it any more.
+        # A contract whose schema was dropped is not wanted any more.
         rows = self._run(
             "select name, version, checksum from penstock.migration_contract "
             "where to_regnamespace(name) is not null"

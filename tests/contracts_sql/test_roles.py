@@ -110,7 +110,7 @@ def test_tables_and_inner_functions_are_nobodys(db: Connection, act_as: As, role
             "select nextval('penstock.lease_number')",
             "select * from penstock.migration",
             "select penstock._fail('PS001', 'x', '{}', 'x')",
-            "select penstock._unroll('select 1')",
+            "select penstock._register('mine')",
             "select penstock._put_again(1, 1)",
             "select * from mdb_queue._all_rows(1)",
             "create table penstock.mine ()",

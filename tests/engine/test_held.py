@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from tests.held import RUN_OUT, hold_from
 
 import penstock
-from penstock.migrations import Migrator
 
 SQL = Path(penstock.__file__).parent / "sql"
 
@@ -32,8 +30,6 @@ def held(engine: Any) -> list[Any]:
 
 def test_many_at_once_are_held_and_a_few_move(engine: Any) -> None:
     hold_from(engine.connection, 2)
-    definition = (SQL / "functions" / "40_claim.sql").read_text()
-    assert "claim.count < 16" in definition, "what the tests change is there"
     engine.create("work")
     engine.enqueue_many("work", 50)
     engine.claim("work", 1)
@@ -217,7 +213,9 @@ def test_leases_are_lost_with_their_places_and_messages_are_not(
     assert len(again) == left
 
 
-def test_long_leases_move_to_the_attic_and_are_settled_there(engine: Any, held: list[Any]) -> None:
+def test_long_leases_move_to_the_overflow_segment_and_are_settled_there(
+    engine: Any, held: list[Any]
+) -> None:
     engine.connection.execute(
         "update penstock.grant_1 set claimed_at = claimed_at - interval '10 s'"
     )
@@ -248,29 +246,6 @@ def test_what_is_held_is_counted_found_and_cancelled(engine: Any, held: list[Any
     assert engine.ack(held[:1]) == set()
     assert engine.value("select penstock.purge('work', true)") == 21
     assert rows(engine, "lane") == 0
-
-
-def test_what_waited_before_the_lanes_is_there_after(
-    empty_dsn: str, tmp_path: Path, caller: Any
-) -> None:
-    """The migration writes it anew."""
-    for folder in ("migrations", "functions", "views"):
-        (tmp_path / folder).mkdir()
-    for file in (SQL / "migrations").iterdir():
-        if file.name < "0013":
-            shutil.copy(file, tmp_path / "migrations")
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        Migrator(connection, tmp_path).up()
-        connection.execute(
-            "insert into penstock.ready_1 (position, id, enqueued_at, queue_id, priority, attempt,"
-            " max_attempts, payload) select n, n, now(), 1, 0, 0, 5, to_jsonb(n)"
-            " from generate_series(1, 100) n;"
-            "select setval('penstock.position', 100)"
-        )
-        Migrator(connection).up()
-    engine = caller(empty_dsn)
-    engine.create("work")
-    assert engine.drain("work", set(range(1, 101))) == list(range(1, 101))
 
 
 def test_each_token_settles_its_own_message_where_those_of_several_claims_come_together(

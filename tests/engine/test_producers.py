@@ -63,7 +63,7 @@ def test_a_group_that_is_called_like_a_lane_hides_nothing(engine: Any, impatient
     engine.enqueue("work", group_key=lane)
     block = impatient()
     assert block.ack(block.claim("work"))  # announces the end of the group
-    noted = "select count(*) from penstock.bell_1 where kind = 'put'"
+    noted = "select count(*) from penstock.deferred_1 where kind = 'put'"
     before = block.value(noted)
     late = block.enqueue("work")
     assert block.value(noted) == before + 1

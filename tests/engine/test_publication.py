@@ -21,7 +21,7 @@ SETTINGS = '{"backoff": {"kind": "constant", "base_seconds": 0}}'
 TABLES = """
 select c.oid::regclass::text from pg_class c
 where c.relnamespace = 'penstock'::regnamespace and c.relkind = 'r'
-  and c.relname ~ '^(lane|leased|grant|body|bell|(history|attempt)_log)_[0-9]+$'
+  and c.relname ~ '^(lane|leased|grant|body|deferred|(history|attempt)_log)_[0-9]+$'
    or c.oid in ('penstock.scheduled'::regclass, 'penstock.grouped'::regclass,
                 'penstock.dead'::regclass, 'penstock.message_key'::regclass,
                 'penstock.message_group'::regclass)

@@ -145,7 +145,7 @@ def test_a_reader_only_delays_that_a_segment_is_freed(busy_ring: Any, other: Any
 
 @pytest.fixture
 def outlived(busy_ring: Any, wait_for: Any) -> dict[int, int]:
-    """Long leases, one taken in each of seven segments: the oldest end up in the attic."""
+    """Long leases, one in each of seven segments: the oldest end up in the overflow segment."""
     leases = {}
     for n in range(7):
         busy_ring.enqueue("kept", BODY if n % 2 else "1")
@@ -157,7 +157,7 @@ def outlived(busy_ring: Any, wait_for: Any) -> dict[int, int]:
         busy_ring.tend()
         return all(slot_of(busy_ring, "leased", message) == "0" for message in oldest)
 
-    wait_for(moved, "the oldest leases in the attic")
+    wait_for(moved, "the oldest leases in the overflow segment")
     assert slot_of(busy_ring, "body", oldest[1]) == "0"
     return leases
 
@@ -182,15 +182,15 @@ def test_a_lease_that_outlives_its_segment_is_settled_by_its_token(
     assert slot_of(busy_ring, "body", large) == ""
 
 
-def test_leases_in_the_attic_are_settled_together_with_others(
+def test_leases_in_the_overflow_segment_are_settled_together_with_others(
     busy_ring: Any, outlived: dict[int, int]
 ) -> None:
     assert busy_ring.ack(list(outlived.items())) == set(outlived)
     assert busy_ring.value("select count(*) from penstock.messages") == 0
-    assert len(busy_ring.tend()) == 1, "everything is free again, the attic too"
+    assert len(busy_ring.tend()) == 1, "everything is free again, the overflow segment too"
 
 
-def test_a_lease_that_runs_out_in_the_attic_is_delivered_again(
+def test_a_lease_that_expires_in_the_overflow_segment_is_delivered_again(
     busy_ring: Any, outlived: dict[int, int]
 ) -> None:
     busy_ring.connection.execute(RUN_OUT)

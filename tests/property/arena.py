@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from .model import UNCOMMITTED, Layer, Message, Queue, resolutions
 
 HERE = Path(__file__).parent
-KINDS = ("lane", "leased", "grant", "body", "bell")
+KINDS = ("lane", "leased", "grant", "body", "deferred")
 SEGMENTS = [f"penstock.{kind}_{n}" for kind in KINDS for n in range(9)]
 TABLES = [
     *SEGMENTS,

@@ -141,7 +141,7 @@ class Play:
 
     def rotate(self, times: int) -> None:
         self.arena.rotate(times)
-        if times >= 5:  # segments run short: the oldest is cleared into the attic
+        if times >= 5:  # segments run short: the oldest is cleared into the overflow segment
             self.arena.tend()
 
     def tend_ring(self) -> None:

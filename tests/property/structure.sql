@@ -1,5 +1,5 @@
 -- What must never be there, whatever happened: one row for each fault. Run as it is, on what is committed.
-with ticket as (
+with group_token as (
   select t.queue_id, t.group_key from penstock.scheduled t where t.group_key is not null
   union all select t.queue_id, t.group_key from penstock.ready_0 t where t.group_key is not null
   union all select t.queue_id, t.group_key from penstock.ready_1 t where t.group_key is not null
@@ -61,11 +61,11 @@ with ticket as (
   union all select 7, t.id from penstock.body_7 t
   union all select 8, t.id from penstock.body_8 t
 )
-select 'group without exactly one ticket' as fault, g.group_key as what
-from penstock.message_group g where (select count(*) from ticket t where t.queue_id = g.queue_id and t.group_key = g.group_key) <> 1
+select 'group without exactly one group token' as fault, g.group_key as what
+from penstock.message_group g where (select count(*) from group_token t where t.queue_id = g.queue_id and t.group_key = g.group_key) <> 1
 union all
-select 'ticket without its group', t.group_key
-from ticket t where not exists (select from penstock.message_group g where g.queue_id = t.queue_id and g.group_key = t.group_key)
+select 'group token without its group', t.group_key
+from group_token t where not exists (select from penstock.message_group g where g.queue_id = t.queue_id and g.group_key = t.group_key)
 union all
 select 'message whose group does not exist', t.group_key
 from penstock.grouped t where not exists (select from penstock.message_group g where g.queue_id = t.queue_id and g.group_key = t.group_key)

@@ -74,7 +74,7 @@ def test_a_group_waits_for_its_next_message_while_that_is_being_cancelled(caller
     first, second = one.enqueue(group_key="g"), one.enqueue(group_key="g")
     two.do("begin")
     two.do("select penstock.cancel(%s)", first)
-    assert one.claimed(2) == []  # and not for ever: it took the same ticket again and again
+    assert one.claimed(2) == []  # and not for ever: it took the same group token again and again
     two.do("rollback")
     one.do("update penstock.scheduled set due_at = clock_timestamp()")
     assert one.claimed(2) == [first]
@@ -118,7 +118,9 @@ def test_a_group_goes_on_when_its_delayed_message_was_being_cancelled(callers: C
     delayed = one.enqueue(group_key="g", delay="1 hour")
     two.do("begin")
     two.do("select penstock.cancel(%s)", delayed)
-    one.do("select penstock.ack(%s, %s)", first, token)  # whose ticket then waits for the delayed
+    one.do(
+        "select penstock.ack(%s, %s)", first, token
+    )  # whose group token then waits for the delayed
     two.do("commit")
     following = one.enqueue(group_key="g")
     one.do(
@@ -172,7 +174,9 @@ def test_a_claim_does_not_wait_for_who_holds_the_older_message_with_a_key(caller
     assert three.claimed() == [newer]
 
 
-def test_the_upkeep_of_a_commit_leaves_the_segment_of_its_own_bell_alone(callers: Callers) -> None:
+def test_the_upkeep_of_a_commit_leaves_the_segment_of_its_own_trigger_alone(
+    callers: Callers,
+) -> None:
     one, two, _ = callers
     two.do("begin")
     one.do("select setval('penstock.tick_at', 0), setval('penstock.upkeep_at', 0)")

@@ -96,7 +96,7 @@ def test_the_script_for_psql_makes_all_grants(empty_dsn: str, connect: Connect) 
         "revoke select on penstock.messages from penstock_operator",
         "revoke select (id) on mdb_queue.messages from penstock_producer",
         "revoke usage on schema pgmq from penstock_consumer",
-        "grant execute on function penstock._on_bell to public",
+        "grant execute on function penstock._run_deferred to public",
     ],
 )
 def test_a_grant_that_was_lost_is_reported_and_made_again(

@@ -12,11 +12,13 @@ import psycopg
 from penstock.arguments import duration, moment
 from penstock.errors import InvalidValueError
 from penstock.message import Duration
+from penstock.sql.expand import Expander
 
-# `migrate up` finds another text than its own there, and lays down its own.
+# `migrate up` finds another checksum than its own there, and puts its own functions back.
 _INSTALLED: Final = (
     "select exists (select from penstock.migration_code where checksum ~ 'penstock.testing')"
 )
+_HAS_PGMQ: Final = "select exists (select from penstock.migration_contract where name = 'pgmq')"
 _FROZEN_AT: Final = "select pg_sequence_last_value('penstock.frozen_at')"
 _SET: Final = "select penstock._set_clock(%s)"
 
@@ -30,8 +32,8 @@ class Clock:
             drain(app, client)
 
     It holds for every session of the database: it is for databases that only tests use. The
-    functions of the schema are laid down anew for it, once in a database; `penstock migrate up`
-    puts them back. Python's own clock goes on, and so does that of a Worker: use `drain`.
+    functions of the schema are replaced for it, once in a database; `penstock migrate up` puts
+    them back. Python's own clock goes on, and so does that of a Worker: use `drain`.
     """
 
     def __init__(self, dsn: str, at: datetime | None = None) -> None:
@@ -45,8 +47,7 @@ class Clock:
             # Two tests that begin at once: one of them installs it.
             self._value("select pg_advisory_xact_lock(1885695605, 0)")
             if not self._value(_INSTALLED):
-                text = files("penstock").joinpath("sql", "testing", "clock.sql").read_text("utf-8")
-                self._connection.execute(text.encode(), prepare=False)
+                self._install()
         self.set(self._at)
         return self
 
@@ -77,6 +78,22 @@ class Clock:
     ) -> None:
         """Go on by this much; a negative time goes back."""
         self.set(self.now + duration("by", by) + timedelta(days=days, hours=hours, minutes=minutes))
+
+    def _install(self) -> None:
+        """Replaces functions and views, and pgmq if it is there, by ones that read this clock."""
+        clock = files("penstock").joinpath("sql", "testing", "clock.sql").read_text("utf-8")
+        expander = Expander(clock="penstock._clock()")
+        texts = [clock, expander.folder("functions"), expander.folder("views")]
+        texts.append(expander.folder("contracts/mdb_queue"))
+        if self._value(_HAS_PGMQ):
+            texts.append(expander.folder("contracts/pgmq"))
+        self._execute("set local client_min_messages = warning")
+        for text in texts:
+            self._execute(text)
+
+    def _execute(self, text: str) -> None:
+        assert self._connection is not None
+        self._connection.execute(text.encode(), prepare=False)
 
     def _value(self, query: str, *arguments: Any) -> Any:
         if self._connection is None or self._connection.closed:

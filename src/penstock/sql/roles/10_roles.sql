@@ -1,8 +1,9 @@
--- The three roles and their grants: see functions/98_grants.sql. Laid down last, whenever functions or views were, and
--- whenever a grant is missing.
+-- The three roles and their grants: see functions/common/grants.sql. Runs last, whenever functions or views were
+-- replaced, and whenever a grant is missing.
 --
--- Roles belong to the cluster, not to the database: they are made where the migrating user may make roles, and granted
--- where they are. Every function they may call has a search_path of its own; those that touch tables are SECURITY DEFINER.
+-- Roles belong to the cluster, not to the database. They are created if the migrating user may create roles, and get
+-- their grants if they exist. Every function they may call sets its search_path; those that read tables are SECURITY
+-- DEFINER.
 do $roles$
 declare
   role_name text;

@@ -1,7 +1,7 @@
--- Gives the engine a clock that can be stopped and set: for tests, and never in a database that anybody relies on.
--- Every function and view of the schema is laid down again with penstock._clock() for clock_timestamp(). The register
--- penstock.frozen_at says what the clock shows, in microseconds; 0 is the real time. Like every register it holds for
--- all sessions at once.
+-- Gives the engine a clock that can be stopped and set, for tests. Never use it in a database with data that matters.
+-- penstock.testing.Clock then replaces every function and view by one that calls penstock._clock() instead of
+-- clock_timestamp(). The register penstock.frozen_at holds what the clock shows, in microseconds; 0 is the real time. Like
+-- every register it holds for all sessions at once.
 create sequence if not exists penstock.frozen_at minvalue 0;
 select setval('penstock.frozen_at', 0);
 
@@ -12,26 +12,7 @@ begin atomic
                    + make_interval(secs => pg_sequence_last_value('penstock.frozen_at') % 1000000 / 1e6) end;
 end;
 
-do $rewrite$
-declare
-  f record;
-begin
-  for f in select p.oid, pg_get_functiondef(p.oid) as text from pg_proc p
-           where p.pronamespace = 'penstock'::regnamespace and p.prokind = 'f' and p.proname <> '_clock' loop
-    if f.text like '%clock_timestamp()%' then
-      execute replace(f.text, 'clock_timestamp()', 'penstock._clock()');
-    end if;
-  end loop;
-  for f in select c.oid, c.relname as name, pg_get_viewdef(c.oid) as text from pg_class c
-           where c.relnamespace = 'penstock'::regnamespace and c.relkind = 'v' loop
-    if f.text like '%clock_timestamp()%' then
-      execute format('create or replace view penstock.%I as %s', f.name, replace(f.text, 'clock_timestamp()', 'penstock._clock()'));
-    end if;
-  end loop;
-end $rewrite$;
-
--- The clock shows a time, or the real one (null). What the engine measured by the old one is forgotten: when it looked
--- last, how far it got, what a throughput limit has left.
+-- Sets the clock to a time, or to the real time (null). Resets the registers that hold times of the clock before.
 create or replace function penstock._set_clock(shown_at timestamptz) returns void language plpgsql as $$
 declare
   clock    text;
@@ -46,5 +27,5 @@ begin
   end loop;
 end $$;
 
--- The next `penstock migrate up` lays the functions and views down as they should be.
+-- The next `penstock migrate up` puts the real functions and views back.
 update penstock.migration_code set checksum = 'rewritten by penstock.testing';

@@ -42,7 +42,7 @@ def _totals(storage: dict[str, Any]) -> dict[str, Any]:
         "segments_bytes": sum(segment[part] for segment in segments for part in parts),
         "segments_dead_rows": sum(segment["dead_rows"] for segment in segments),
         "segments_used": sum(
-            segment["state"] not in ("free", "attic, empty") for segment in segments
+            segment["state"] not in ("free", "overflow, empty") for segment in segments
         ),
         "history_bytes": sum(slot["history_bytes"] + slot["attempts_bytes"] for slot in history),
         "history_rows": sum(slot["history_rows"] for slot in history),

@@ -1,6 +1,7 @@
 -- The queues, in the words of the contract. Made, changed and dropped here or anywhere else: they are the same queues.
 create or replace view mdb_queue.queues with (security_barrier) as
-select q.name, q.lease_seconds as visibility_timeout_seconds, q.max_attempts::integer as max_attempts, q.dlq_enabled, q.created_at, q.updated_at
+select q.name, q.lease_seconds as visibility_timeout_seconds, q.max_attempts::integer as max_attempts, q.dlq_enabled,
+  q.created_at, q.updated_at
 from penstock.queue q where not q.name ^@ 'penstock.' or penstock._is_admin();
 
 create or replace function mdb_queue._change_queue() returns trigger
@@ -11,12 +12,14 @@ begin
     return old;
   elsif tg_op = 'INSERT' then
     perform penstock.create_queue(new.name, jsonb_strip_nulls(jsonb_build_object(
-      'lease_seconds', new.visibility_timeout_seconds, 'max_attempts', new.max_attempts, 'dlq_enabled', new.dlq_enabled)));
+      'lease_seconds', new.visibility_timeout_seconds, 'max_attempts', new.max_attempts, 'dlq_enabled',
+        new.dlq_enabled)));
   elsif new.name is distinct from old.name then
     perform penstock._fail_value('name', new.name, 'the name a queue was made with');
   else
     perform penstock.set_queue(old.name, jsonb_build_object(
-      'lease_seconds', new.visibility_timeout_seconds, 'max_attempts', new.max_attempts, 'dlq_enabled', new.dlq_enabled));
+      'lease_seconds', new.visibility_timeout_seconds, 'max_attempts', new.max_attempts, 'dlq_enabled',
+        new.dlq_enabled));
   end if;
   select * into new from mdb_queue.queues q where q.name = new.name;
   return new;

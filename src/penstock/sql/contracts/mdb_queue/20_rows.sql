@@ -9,8 +9,8 @@
 --
 -- What a statement needs to know of itself is kept in settings local to its transaction: mdb_queue.act (what is being
 -- done: claim, update, delete or nothing), .lane (the queue that a claim has claimed from), .held (the tokens it did so
--- with), .given (for how many messages), .taken (how many of them its UPDATE took) and .terms (until when, and for whom).
--- Those of the session are guesses at what it will ask for next: mdb_queue.count, .lease, .worker.
+-- with), .given (for how many messages), .taken (how many of them its UPDATE took) and .terms (until when, and for
+-- whom). Those of the session are guesses at what it will ask for next: mdb_queue.count, .lease, .worker.
 --
 -- They are set in assignments, not by PERFORM: that would be a query of its own, for ten times the price.
 
@@ -39,20 +39,21 @@ security definer set search_path = pg_catalog, pg_temp as $$
   select coalesce(penstock._body_json(body_slot, id), to_jsonb(encode(penstock._body_bytes(body_slot, id), 'base64')))
 $$;
 
--- At a low price: a claim never calls it, but pays for it in its plan, once for each lease there is. Where its look for messages
--- seemed dearer than _nothing, the rows to update would be looked for first, and not found.
+-- At a low price: a claim never calls it, but pays for it in its plan, once for each lease there is. Where its look for
+-- messages seemed dearer than _nothing, the rows to update would be looked for first, and not found.
 create or replace function mdb_queue._name(queue_id integer) returns text language plpgsql stable cost 1
 security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return (select q.name from penstock.queue q where q.id = queue_id);
 end $$;
 
--- 90,000 to the planner: dearer than any look for messages, and under the 100,000 from which on plans would be compiled.
-create or replace function mdb_queue._nothing() returns setof boolean language plpgsql cost 36000000 rows 1 set search_path = pg_catalog, pg_temp as $$
+-- 90,000 to the planner: dearer than any look for messages, and under the 100,000 from which on plans would be
+-- compiled.
+create or replace function mdb_queue._nothing() returns setof boolean language plpgsql cost 36000000 rows 1
+set search_path = pg_catalog, pg_temp as $$
 begin
 end $$;
 
-select penstock._unroll($unroll$
 -- The first look of a claim at a queue claims; the second, for the rows to update, shows what was claimed.
 -- The planner settings are for the second: see penstock.claim.
 create or replace function mdb_queue._rows(queue_id integer, queue text) returns setof mdb_queue.message
@@ -71,13 +72,15 @@ begin
   elsif queue ^@ 'penstock.' then
     return;
   elsif current_setting('mdb_queue.lane') = '' then
-    -- Of these rows nothing but the id is looked at, and they pass each of the statement's conditions. So what its LIMIT
-    -- takes of them is those with the lowest ids: see _settle_claim.
+    -- Of these rows nothing but the id is looked at, and they pass each of the statement's conditions. So what its
+    -- LIMIT takes of them is those with the lowest ids: see _settle_claim.
     return query
     select c.id, null::jsonb, 0, 1, '-infinity'::timestamptz, null::text, null::timestamptz
-    from penstock._claim_by_id(queue, mdb_queue._wanted(), coalesce(mdb_queue._setting('lease'), '30')::integer, mdb_queue._setting('worker')) c
+    from penstock._claim_by_id(queue, mdb_queue._wanted(), coalesce(mdb_queue._setting('lease'), '30')::integer,
+      mdb_queue._setting('worker')) c
     where case when strpos(current_setting('mdb_queue.held'), c.token::text) > 0 then true
-               else set_config('mdb_queue.held', concat_ws(' ', nullif(current_setting('mdb_queue.held'), ''), c.token), true) is not null end;
+               else set_config('mdb_queue.held', concat_ws(' ', nullif(current_setting('mdb_queue.held'), ''), c.token),
+                 true) is not null end;
     get diagnostics given = row_count;
     act := set_config('mdb_queue.given', given::text, true) || set_config('mdb_queue.lane', queue_id::text, true);
   else
@@ -85,54 +88,61 @@ begin
       return;
     end if;
     foreach held_token in array string_to_array(current_setting('mdb_queue.held'), ' ')::bigint[] loop
-      slot := held_token & 15;
-      --[ slot
+      slot := {token.segment(held_token)};
+      --: branch on slot
       return query
-      select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64'))) else mdb_queue._body(l.body_slot, l.id) end,
-        l.attempt - 1, l.max_attempts::integer, least(l.enqueued_at, now()), l.last_error, l.enqueued_at
+      select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
+        else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
+        least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_{slot} l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
-      --]
+      --: end
     end loop;
   end if;
 end $$;
-$unroll$);
 
 -- How many messages a claim asks the engine for: as its text says, or, if that is a parameter, a guess. What proves
 -- too many goes back to its place before the statement ends.
 create or replace function mdb_queue._wanted() returns integer language sql stable as $$
-  select greatest(1, least(10000, coalesce(nullif(substr(current_setting('mdb_queue.act', true), 7), ''), mdb_queue._setting('count'), '100')::integer))
+  select greatest(1, least(10000, coalesce(nullif(substr(current_setting('mdb_queue.act', true), 7), ''),
+    mdb_queue._setting('count'), '100')::integer))
 $$;
 
-select penstock._unroll($unroll$
--- Everything in a queue that is not held by the contract's own claims: what waits, and what is leased by token, which is
--- visible again when that lease ends. Who means to change something is not shown what others are about to take away.
+-- Everything in a queue that is not held by the contract's own claims: what waits, and what is leased by token, which
+-- is visible again when that lease ends. Who means to change something is not shown what others are about to take away.
 create or replace function mdb_queue._all_rows(queue_id integer) returns setof mdb_queue.message language plpgsql
 set enable_seqscan = on set enable_bitmapscan = on as $$
 #variable_conflict use_column
 declare
   busy xid[] := case when current_setting('mdb_queue.act', true) <> ''
-                     then array(select k.transactionid from pg_locks k where k.locktype = 'transactionid' and k.pid <> pg_backend_pid()) else '{}' end;
+                     then array(select k.transactionid from pg_locks k where k.locktype = 'transactionid'
+                       and k.pid <> pg_backend_pid()) else '{}' end;
 begin
   return query
-  select w.id, case when w.body_slot is null then coalesce(w.payload, to_jsonb(encode(w.payload_bytes, 'base64'))) else mdb_queue._body(w.body_slot, w.id) end,
-    w.attempt::integer, w.max_attempts::integer, w.visible_at, w.last_error, w.enqueued_at
+  select w.id, case when w.body_slot is null then coalesce(w.payload, to_jsonb(encode(w.payload_bytes, 'base64')))
+    else mdb_queue._body(w.body_slot, w.id) end, w.attempt::integer, w.max_attempts::integer, w.visible_at,
+    w.last_error, w.enqueued_at
   from (
-    select s.id, s.body_slot, s.payload, s.payload_bytes, s.attempt, s.max_attempts, s.due_at as visible_at, s.last_error, s.enqueued_at
+    select s.id, s.body_slot, s.payload, s.payload_bytes, s.attempt, s.max_attempts, s.due_at as visible_at,
+      s.last_error, s.enqueued_at
     from penstock.scheduled s where s.queue_id = _all_rows.queue_id and s.group_key is null and s.xmax <> all (busy)
     union all
-    select g.id, g.body_slot, g.payload, g.payload_bytes, g.attempt, g.max_attempts, g.visible_at, g.last_error, g.enqueued_at
+    select g.id, g.body_slot, g.payload, g.payload_bytes, g.attempt, g.max_attempts, g.visible_at, g.last_error,
+      g.enqueued_at
     from penstock.grouped g where g.queue_id = _all_rows.queue_id
-    --[
+    --: for each segment
     union all
-    select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error, r.enqueued_at
-    from penstock.lane_{slot} r where r.queue_id = _all_rows.queue_id and r.group_key is null and r.hold = 0 and r.xmax <> all (busy)
+    select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
+      r.enqueued_at
+    from penstock.lane_{slot} r where r.queue_id = _all_rows.queue_id and r.group_key is null and r.hold = 0
+      and r.xmax <> all (busy)
     union all
-    select h.id, h.body_slot, h.payload, h.payload_bytes, h.attempt, h.max_attempts, h.lease_until, h.last_error, h.enqueued_at
+    select h.id, h.body_slot, h.payload, h.payload_bytes, h.attempt, h.max_attempts, h.lease_until, h.last_error,
+      h.enqueued_at
     from penstock.held_{slot} h where h.queue_id = _all_rows.queue_id
     union all
-    select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error, l.enqueued_at
+    select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
+      l.enqueued_at
     from penstock.leased_{slot} l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
-    --]
+    --: end
   ) w;
 end $$;
-$unroll$);

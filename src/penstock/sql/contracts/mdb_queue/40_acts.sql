@@ -12,7 +12,8 @@ declare
     '\s+and\s+(?:\w+\.)?visible_at\s*<=\s*now\(\)'
     '\s+and\s+(?:\w+\.)?attempt_count\s*<\s*(?:\w+\.)?max_attempts'
     '\s+order\s+by\s+(?:\w+\.)?id'
-    '\s+(?:for\s+update\s+skip\s+locked\s+limit\s+(\d+|\$\d+)(?:::\w+)?|limit\s+(\d+|\$\d+)(?:::\w+)?\s+for\s+update\s+skip\s+locked)'
+    '\s+(?:for\s+update\s+skip\s+locked\s+limit\s+(\d+|\$\d+)(?:::\w+)?'
+      '|limit\s+(\d+|\$\d+)(?:::\w+)?\s+for\s+update\s+skip\s+locked)'
     '\s*\)\s*(?:returning\M|;|\)|$)';
   found text[];
 begin
@@ -40,12 +41,15 @@ begin
       wanted := mdb_queue._is_claim(current_query());
       if wanted is not null then
         act := 'claim ' || wanted;
-        wanted := set_config('mdb_queue.claim_text', current_query(), false) || set_config('mdb_queue.claim_act', act, false);
+        wanted := set_config('mdb_queue.claim_text', current_query(), false)
+          || set_config('mdb_queue.claim_act', act, false);
       end if;
     end if;
   end if;
-  act := set_config('mdb_queue.act', act, true) || set_config('mdb_queue.lane', '', true) || set_config('mdb_queue.held', '', true)
-    || set_config('mdb_queue.given', '0', true) || set_config('mdb_queue.taken', '0', true) || set_config('mdb_queue.terms', '', true);
+  act := set_config('mdb_queue.act', act, true) || set_config('mdb_queue.lane', '', true)
+    || set_config('mdb_queue.held', '', true)
+    || set_config('mdb_queue.given', '0', true) || set_config('mdb_queue.taken', '0', true)
+      || set_config('mdb_queue.terms', '', true);
   return null;
 end $$;
 
@@ -59,7 +63,8 @@ begin
     terms := date_part('epoch', new.visible_at) || ' ' || coalesce(new.claimed_by, '');
     if current_setting('mdb_queue.terms') <> terms then
       if current_setting('mdb_queue.terms') <> '' then
-        perform penstock._fail_value('visible_at, claimed_by', new.visible_at || ', ' || new.claimed_by, 'the same for all messages of a claim');
+        perform penstock._fail_value('visible_at, claimed_by', new.visible_at || ', ' || new.claimed_by,
+          'the same for all messages of a claim');
       end if;
       terms := set_config('mdb_queue.terms', terms, true);
     end if;
@@ -69,7 +74,8 @@ begin
   return mdb_queue._update_one(old, new);
 end $$;
 
--- At the end of a claim there is nothing left to do if it took what it was given, for as long and for whom it was guessed.
+-- At the end of a claim there is nothing left to do if it took what it was given, for as long and for whom it was
+-- guessed.
 create or replace function mdb_queue._end() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -81,25 +87,27 @@ begin
           or substr(terms, strpos(terms, ' ') + 1) <> coalesce(current_setting('mdb_queue.worker', true), '')
           or abs(split_part(terms, ' ', 1)::double precision - date_part('epoch', clock_timestamp())
                  - coalesce(mdb_queue._setting('lease'), '30')::integer) >= 1) then
-    perform mdb_queue._settle_claim(string_to_array(current_setting('mdb_queue.held'), ' ')::bigint[], current_setting('mdb_queue.given')::integer,
-      current_setting('mdb_queue.taken')::integer, terms);
+    perform mdb_queue._settle_claim(string_to_array(current_setting('mdb_queue.held'), ' ')::bigint[],
+      current_setting('mdb_queue.given')::integer, current_setting('mdb_queue.taken')::integer, terms);
   end if;
   act := set_config('mdb_queue.act', '', true) || set_config('mdb_queue.lane', '', true);
   return null;
 end $$;
 
 -- What a claim took gets its terms, if they were not guessed; what it did not take goes back.
-create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, taken integer, terms text) returns void language plpgsql as $$
+create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, taken integer, terms text)
+returns void language plpgsql as $$
 declare
   until  timestamptz;
   holder text;
 begin
-  -- The tokens come from a setting, which a caller may change while its statement runs. Negative ones are of claims by id, which
-  -- every consumer may change. All others are their holders'.
+  -- The tokens come from a setting, which a caller may change while its statement runs. Negative ones are of claims by
+  -- id, which every consumer may change. All others are their holders'.
   tokens := array(select t from unnest(tokens) t where t < 0);
   if given > taken then
     perform penstock._unclaim(l.token, array_agg(l.id))
-    from (select l.token, l.id from unnest(tokens) t cross join penstock._leases_of(t) l order by l.id offset taken) l group by l.token;
+    from (select l.token, l.id from unnest(tokens) t cross join penstock._leases_of(t) l order by l.id offset taken) l
+      group by l.token;
   end if;
   if taken = 0 then
     -- The rows to update were looked for first, and not found. No plan is known to do so; but if one does, from now on
@@ -110,7 +118,8 @@ begin
   until := to_timestamp(split_part(terms, ' ', 1)::double precision);
   holder := nullif(substr(terms, strpos(terms, ' ') + 1), '');
   if holder is distinct from mdb_queue._setting('worker')
-     or abs(date_part('epoch', until - clock_timestamp()) - coalesce(mdb_queue._setting('lease'), '30')::integer) >= 1 then
+     or abs(date_part('epoch', until - clock_timestamp()) - coalesce(mdb_queue._setting('lease'), '30')::integer) >= 1
+       then
     perform penstock._amend_claim(t, until, holder) from unnest(tokens) t;
   end if;
   perform mdb_queue._guess(taken, given, date_part('epoch', until - now()), holder);
@@ -118,7 +127,8 @@ end $$;
 
 -- What the session's next claim will most likely ask for. A LIMIT that is a parameter shows when fewer were taken than
 -- there were; while all are taken it may be more, and is felt for in steps that double.
-create or replace function mdb_queue._guess(taken integer, given integer, lease double precision, worker text) returns void language plpgsql as $$
+create or replace function mdb_queue._guess(taken integer, given integer, lease double precision, worker text)
+returns void language plpgsql as $$
 declare
   asked integer := mdb_queue._wanted();
   step  integer := coalesce(mdb_queue._setting('step'), '1');
@@ -128,7 +138,8 @@ begin
   elsif taken < given then
     perform set_config('mdb_queue.count', taken::text, false), set_config('mdb_queue.step', '1', false);
   elsif given = asked then
-    perform set_config('mdb_queue.count', (asked + step)::text, false), set_config('mdb_queue.step', least(2 * step, 1000)::text, false);
+    perform set_config('mdb_queue.count', (asked + step)::text, false),
+      set_config('mdb_queue.step', least(2 * step, 1000)::text, false);
   end if;
   if coalesce(worker, '') <> coalesce(current_setting('mdb_queue.worker', true), '') then
     perform set_config('mdb_queue.worker', coalesce(worker, ''), false);
@@ -140,7 +151,8 @@ end $$;
 
 -- One message, by another statement than the contract's claim: a claim of that message, a nack, an extension, another
 -- time to become visible. Null, so that the statement does not count it, if somebody else was quicker.
-create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages) returns mdb_queue.messages language plpgsql as $$
+create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages)
+returns mdb_queue.messages language plpgsql as $$
 declare
   now_at timestamptz := clock_timestamp();
   held   boolean := old.claimed_by is not null;
@@ -185,14 +197,16 @@ begin
   return new;
 end $$;
 
-create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void language plpgsql as $$
+create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void
+language plpgsql as $$
 begin
   if (new.id, new.queue_name, new.payload, new.max_attempts, new.enqueued_at)
      is distinct from (old.id, old.queue_name, old.payload, old.max_attempts, old.enqueued_at) then
     perform penstock._fail_value('mdb_queue.messages', 'id, queue_name, payload, max_attempts or enqueued_at',
       'changes of visible_at, attempt_count, claimed_by and last_error');
   elsif new.attempt_count is null or new.attempt_count not in (old.attempt_count, old.attempt_count + 1) then
-    perform penstock._fail_value('attempt_count', new.attempt_count::text, format('%s, or %s for a claim', old.attempt_count, old.attempt_count + 1));
+    perform penstock._fail_value('attempt_count', new.attempt_count::text,
+      format('%s, or %s for a claim', old.attempt_count, old.attempt_count + 1));
   elsif new.visible_at is null or not isfinite(new.visible_at) then
     perform penstock._fail_value('visible_at', new.visible_at::text, 'a time');
   end if;
@@ -228,7 +242,8 @@ declare
   q penstock.queue;
 begin
   if new.id is not null or new.attempt_count <> 0 or new.claimed_by is not null or new.last_error is not null then
-    perform penstock._fail_value('mdb_queue.messages', 'id, attempt_count, claimed_by or last_error', 'queue_name, payload, max_attempts and visible_at');
+    perform penstock._fail_value('mdb_queue.messages', 'id, attempt_count, claimed_by or last_error',
+      'queue_name, payload, max_attempts and visible_at');
   end if;
   select * into q from penstock.queue t where t.name = new.queue_name;
   new.id := penstock.enqueue(new.queue_name, new.payload,
@@ -247,9 +262,15 @@ begin
   return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
 end $$;
 
-create or replace trigger begin_act before update or delete on mdb_queue.messages for each statement execute function mdb_queue._begin();
-create or replace trigger insert_one instead of insert on mdb_queue.messages for each row execute function mdb_queue._insert();
-create or replace trigger update_one instead of update on mdb_queue.messages for each row execute function mdb_queue._update();
-create or replace trigger delete_one instead of delete on mdb_queue.messages for each row execute function mdb_queue._delete();
-create or replace trigger end_act after update or delete on mdb_queue.messages for each statement execute function mdb_queue._end();
-create or replace trigger delete_one instead of delete on mdb_queue.dead_messages for each row execute function mdb_queue._delete_dead();
+create or replace trigger begin_act before update or delete on mdb_queue.messages for each statement
+  execute function mdb_queue._begin();
+create or replace trigger insert_one instead of insert on mdb_queue.messages for each row
+  execute function mdb_queue._insert();
+create or replace trigger update_one instead of update on mdb_queue.messages for each row
+  execute function mdb_queue._update();
+create or replace trigger delete_one instead of delete on mdb_queue.messages for each row
+  execute function mdb_queue._delete();
+create or replace trigger end_act after update or delete on mdb_queue.messages for each statement
+  execute function mdb_queue._end();
+create or replace trigger delete_one instead of delete on mdb_queue.dead_messages for each row
+  execute function mdb_queue._delete_dead();

@@ -4,10 +4,11 @@ create or replace function pgmq._queue(queue_name text) returns penstock.queue l
 declare
   q penstock.queue;
 begin
-  select * into q from penstock.queue t where t.name = lower(queue_name) and not t.name ^@ 'penstock.';   -- internal: not PGMQ's
+  -- internal: not PGMQ's
+  select * into q from penstock.queue t where t.name = lower(queue_name) and not t.name ^@ 'penstock.';
   if not found then
-    perform penstock._fail('PS001', format('queue %L does not exist', queue_name), jsonb_build_object('queue', queue_name),
-      format('Create it with: select pgmq.create(%L)', queue_name));
+    perform penstock._fail('PS001', format('queue %L does not exist', queue_name),
+      jsonb_build_object('queue', queue_name), format('Create it with: select pgmq.create(%L)', queue_name));
   end if;
   return q;
 end $$;
@@ -37,13 +38,16 @@ end $$;
 
 -- Makes a queue unless it is there, and what PGMQ has beside it: the views q_<queue> and a_<queue>. A queue of its own
 -- takes any message and tries it without end, and leaves no history: as PGMQ's do.
-create or replace function pgmq._create(queue_name text, partitioned boolean, unlogged boolean) returns void language plpgsql as $$
+create or replace function pgmq._create(queue_name text, partitioned boolean, unlogged boolean) returns void
+language plpgsql as $$
 declare
   queue constant text := lower(queue_name);
   q     penstock.queue;
 begin
-  perform pgmq.validate_queue_name(queue_name), pgmq.format_table_name(queue_name, 'q'), pgmq.acquire_queue_lock(queue_name);
-  perform penstock.create_queue(queue, '{"max_attempts": 100, "keep_history": 0, "max_payload_bytes": 104857600}', exist_ok => true);
+  perform pgmq.validate_queue_name(queue_name), pgmq.format_table_name(queue_name, 'q'),
+    pgmq.acquire_queue_lock(queue_name);
+  perform penstock.create_queue(queue, '{"max_attempts": 100, "keep_history": 0, "max_payload_bytes": 104857600}',
+    exist_ok => true);
   select * into q from penstock.queue t where t.name = queue;
   if exists (select from penstock.pgmq_queue p where p.queue_id = q.id) then
     return;
@@ -57,7 +61,8 @@ create or replace function pgmq._make_views(queue_id integer, queue text) return
 begin
   execute format('create or replace view pgmq.%I as
                     select m.msg_id, m.read_ct, m.enqueued_at, m.last_read_at, m.vt,
-                      case when m.lane is null and m.body_slot is null then m.message else pgmq._payload(m.lane, m.place, m.body_slot, m.msg_id) end as message, m.headers
+                      case when m.lane is null and m.body_slot is null then m.message
+                           else pgmq._payload(m.lane, m.place, m.body_slot, m.msg_id) end as message, m.headers
                     from pgmq._rows(%s) m', 'q_' || queue, queue_id);
   execute format('create or replace view pgmq.%I as
                     select a.msg_id, a.read_ct, a.enqueued_at, a.last_read_at, a.archived_at, a.vt, a.message, a.headers
@@ -79,7 +84,8 @@ begin
   end if;
   return null;
 end $$;
-create or replace trigger forget after delete on penstock.pgmq_queue for each row execute function penstock._forget_pgmq_queue();
+create or replace trigger forget after delete on penstock.pgmq_queue for each row
+  execute function penstock._forget_pgmq_queue();
 
 create or replace function pgmq.create(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -100,16 +106,18 @@ begin
   perform pgmq._create(queue_name, false, true);
 end $$;
 
--- Every queue here lies in segments that are truncated when they are drained, so there is nothing to partition. What the
--- intervals would have dropped, read or not, stays.
+-- Every queue here lies in segments that are truncated when they are drained, so there is nothing to partition. What
+-- the intervals would have dropped, read or not, stays.
 create or replace function pgmq.create_partitioned(
-  queue_name text, partition_interval text default '10000', retention_interval text default '100000', premake integer default 4)
+  queue_name text, partition_interval text default '10000', retention_interval text default '100000',
+    premake integer default 4)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if premake < 1 or premake is null then
     raise exception 'premake must be at least 1, got %', coalesce(premake::text, 'null');
   end if;
-  perform pgmq._check_interval('partition_interval', partition_interval), pgmq._check_interval('retention_interval', retention_interval);
+  perform pgmq._check_interval('partition_interval', partition_interval),
+    pgmq._check_interval('retention_interval', retention_interval);
   perform pgmq._create(queue_name, true, false);
 end $$;
 
@@ -133,7 +141,8 @@ begin
 end $$;
 
 create or replace function pgmq.convert_archive_partitioned(
-  table_name text, partition_interval text default '10000', retention_interval text default '100000', leading_partition integer default 10)
+  table_name text, partition_interval text default '10000', retention_interval text default '100000',
+    leading_partition integer default 10)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq._queue(table_name), pgmq._check_interval('partition_interval', partition_interval),
@@ -187,8 +196,8 @@ end $$;
 
 -- All queues are PGMQ's too, however they were made.
 create or replace view pgmq.meta as
-select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned, coalesce(p.is_unlogged, false) as is_unlogged,
-       coalesce(p.created_at, q.created_at) as created_at
+select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned,
+       coalesce(p.is_unlogged, false) as is_unlogged, coalesce(p.created_at, q.created_at) as created_at
 from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id where not q.name ^@ 'penstock.';
 
 create or replace function pgmq.list_queues() returns setof pgmq.queue_record
@@ -197,16 +206,17 @@ begin
   return query select * from pgmq.meta m order by m.queue_name;
 end $$;
 
-select penstock._unroll($unroll$
--- What q_<queue> shows: every message that was neither deleted nor archived. STABLE, so that all tables are read with the snapshot
--- of the caller's statement, and a message that moves between them meanwhile is shown once. The ring is read after that, so
--- it names every segment with rows to show.
+-- What q_<queue> shows: every message that was neither deleted nor archived. STABLE, so that all tables are read with
+-- the snapshot of the caller's statement, and a message that moves between them meanwhile is shown once. The ring is
+-- read after that, so it names every segment with rows to show.
 --
 -- The payloads of ready messages are not among the rows, as the result is kept as a whole before the first row is
--- returned, and most callers count. By lane_N_order from the first row of the queue on, grouped_order and scheduled_queue, and
--- leased_N by leased_N_until. Tables without blocks are not read, nor are older lanes if the first row is in the current one.
+-- returned, and most callers count. By lane_N_order from the first row of the queue on, grouped_order and
+-- scheduled_queue, and leased_N by leased_N_until. Tables without blocks are not read, nor are older lanes if the first
+-- row is in the current one.
 create or replace function pgmq._rows(queue_id integer) returns table (
-  msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb,
+  msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb,
+    headers jsonb,
   lane smallint, place tid, body_slot smallint)   -- where the payload is, if it is not in message
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
@@ -228,34 +238,40 @@ begin
   lanes := (penstock._with_lanes(q)).priorities;
   if pg_relation_size('penstock.scheduled', 'main') > 0 then
     return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at, coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at,
+      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
       null::smallint, null::tid, t.body_slot
     from penstock.scheduled t where t.queue_id = _rows.queue_id and t.group_key is null;
   end if;
   if pg_relation_size('penstock.grouped', 'main') > 0 then
     return query
-    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.visible_at, coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+    select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.visible_at,
+      coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
       null::smallint, null::tid, t.body_slot
     from penstock.grouped t where t.queue_id = _rows.queue_id;
   end if;
   foreach slot in array slots loop
-    --[ slot
+    --: branch on slot
     if slot = slots[1] or not lone then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_{slot} g where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1) end,
-        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers, {slot}::smallint, t.ctid, null::smallint
+             else (select g.claimed_at from penstock.grant_{slot} g where g.lease_until = penstock._hold_until(t.hold)
+               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
+          {slot}::smallint, t.ctid, null::smallint
       from penstock.lane_{slot} t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
     if pg_relation_size('penstock.leased_{slot}', 'main') > 0 then
       return query
-      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until, coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
+      select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
+        coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
         null::smallint, null::tid, t.body_slot
-      from penstock.leased_{slot} t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id and t.dead_at is null;
+      from penstock.leased_{slot} t where t.lease_until >= '-infinity' and t.queue_id = _rows.queue_id
+        and t.dead_at is null;
     end if;
-    --]
+    --: end
   end loop;
 end $$;
 
@@ -269,8 +285,8 @@ begin
   if slot is null then
     return pgmq._message(body_slot, id, null, null);
   end if;
-  --[ slot
-  return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_{slot} t where t.ctid = place);
-  --]
+  --: branch on slot
+  return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_{slot} t
+    where t.ctid = place);
+  --: end
 end $$;
-$unroll$);

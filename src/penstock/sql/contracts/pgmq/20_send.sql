@@ -1,7 +1,7 @@
 -- Sending. Every overload is written out, since each function called within another costs some microseconds.
 
--- Counts messages that are being sent, and notifies who listens. Always true: an assignment is evaluated in place, where
--- PERFORM would run a query, which costs ten times as much.
+-- Counts messages that are being sent, and notifies who listens. Always true: an assignment is evaluated in place,
+-- where PERFORM would run a query, which costs ten times as much.
 create or replace function pgmq._sent(queue_name text, n integer) returns boolean language plpgsql as $$
 declare
   register regclass;
@@ -49,7 +49,8 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   counted boolean;
 begin
-  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'), visible_at => pgmq._later(clock_timestamp() + make_interval(secs => delay)));
+  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'),
+    visible_at => pgmq._later(clock_timestamp() + make_interval(secs => delay)));
   counted := pgmq._sent(queue_name, 1);
 end $$;
 
@@ -77,7 +78,8 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   counted boolean;
 begin
-  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'), headers => headers, visible_at => pgmq._later(delay));
+  return next penstock.enqueue(lower(queue_name), coalesce(msg, 'null'), headers => headers,
+    visible_at => pgmq._later(delay));
   counted := pgmq._sent(queue_name, 1);
 end $$;
 
@@ -86,11 +88,13 @@ begin
   if msgs is null or cardinality(msgs) = 0 then
     raise exception 'msgs cannot be NULL or empty';
   elsif cardinality(headers) <> cardinality(msgs) then
-    raise exception 'headers array length (%) must match msgs array length (%)', cardinality(headers), cardinality(msgs);
+    raise exception 'headers array length (%) must match msgs array length (%)', cardinality(headers),
+      cardinality(msgs);
   end if;
 end $$;
 
-create or replace function pgmq._send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz) returns setof bigint language plpgsql as $$
+create or replace function pgmq._send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
+returns setof bigint language plpgsql as $$
 declare
   piece constant integer := 10000;
   due   timestamptz := pgmq._later(delay);
@@ -141,13 +145,16 @@ begin
   return query select * from pgmq._send_batch(queue_name, msgs, null, delay);
 end $$;
 
-create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay integer) returns setof bigint
+create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay integer)
+returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  return query select * from pgmq._send_batch(queue_name, msgs, headers, clock_timestamp() + make_interval(secs => delay));
+  return query select * from pgmq._send_batch(queue_name, msgs, headers,
+    clock_timestamp() + make_interval(secs => delay));
 end $$;
 
-create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz) returns setof bigint
+create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
+returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq._send_batch(queue_name, msgs, headers, delay);

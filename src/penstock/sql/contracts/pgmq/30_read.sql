@@ -1,23 +1,22 @@
 -- Reading: a claim by id. read_ct is the attempt, vt the end of the lease.
 
--- Messages are tried without end, as long as the queue's max_attempts is 100, the largest there is: pgmq.create makes it
--- so. With less, a message is dead after its last attempt. (Without end is 32,767 reads: more cannot be counted.)
+-- Messages are tried without end, as long as the queue's max_attempts is 100, the largest there is: pgmq.create makes
+-- it so. With less, a message is dead after its last attempt. (Without end is 32,767 reads: more cannot be counted.)
 -- Returns the attempt.
-select penstock._unroll($unroll$
 create or replace function pgmq._lift_limit(id bigint, token bigint, attempt integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
-  slot integer := _lift_limit.token & 15;
+  slot integer := {token.segment(_lift_limit.token)};
 begin
-  --[ slot
+  --: branch on slot
   update penstock.leased_{slot} l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
-  --]
+  --: end
   return _lift_limit.attempt;
 end $$;
-$unroll$);
 
-create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}') returns setof pgmq.message_record
+create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}')
+returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   -- Not in the query: what it could compute once rather than for every row would have it planned at every call.
@@ -25,8 +24,8 @@ declare
 begin
   if read.vt between 1 and 43200 and qty between 1 and 10000 and (conditional = '{}' or conditional is null) then
     return query
-    select l.id, case when l.attempt >= 100 and l.max_attempts = 100 then pgmq._lift_limit(l.id, l.token, l.attempt) else l.attempt end,
-      l.enqueued_at, l.lease_until - held, l.lease_until,
+    select l.id, case when l.attempt >= 100 and l.max_attempts = 100 then pgmq._lift_limit(l.id, l.token, l.attempt)
+      else l.attempt end, l.enqueued_at, l.lease_until - held, l.lease_until,
       case when l.payload is null then to_jsonb(encode(l.payload_bytes, 'base64')) else l.payload end, l.headers
     from penstock._claim_by_id(lower(queue_name), qty, read.vt) l;
   else
@@ -34,8 +33,10 @@ begin
   end if;
 end $$;
 
--- With a condition, for longer than a lease may last or for no time at all, or for more messages than one claim hands out.
-create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb) returns setof pgmq.message_record language plpgsql as $$
+-- With a condition, for longer than a lease may last or for no time at all, or for more messages than one claim hands
+-- out.
+create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb)
+returns setof pgmq.message_record language plpgsql as $$
 declare
   q         penstock.queue := pgmq._queue(queue_name);
   left_over integer := coalesce(qty, 2147483647);
@@ -52,7 +53,8 @@ begin
     return;
   end if;
   while left_over > 0 loop
-    ids := array(select c.id from penstock._claim_by_id(q.name, least(left_over, 10000), greatest(1, least(_read_special.vt, 43200))) c);
+    ids := array(select c.id from penstock._claim_by_id(q.name, least(left_over, 10000),
+      greatest(1, least(_read_special.vt, 43200))) c);
     exit when cardinality(ids) = 0;
     return query select * from pgmq._hold(q, ids, _read_special.vt);
     left_over := left_over - cardinality(ids);
@@ -62,7 +64,8 @@ begin
 end $$;
 
 -- Gives messages that were just claimed by id the end that the caller wants.
-create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record language plpgsql as $$
+create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record
+language plpgsql as $$
 declare
   until timestamptz := clock_timestamp() + make_interval(secs => _hold.vt);
   l     penstock.leased_0;
@@ -82,7 +85,8 @@ begin
 end $$;
 
 -- Takes messages out of the middle of a queue, by their ids and in their order, as many as are wanted and can be had.
-create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer) returns setof pgmq.message_record language plpgsql as $$
+create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer)
+returns setof pgmq.message_record language plpgsql as $$
 declare
   n  integer := 0;
   id bigint;
@@ -105,7 +109,8 @@ begin
   end if;
 end $$;
 
-create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record language plpgsql as $$
+create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record
+language plpgsql as $$
 declare
   m penstock.envelope := penstock._pull_waiting(q.id, id);
 begin
@@ -119,20 +124,20 @@ begin
   return (select h from pgmq._hold(q, array[_take_one.id], _take_one.vt) h);
 end $$;
 
-select penstock._unroll($unroll$
 -- The messages of a queue that can be read now, with what they say. All of them are looked at.
-create or replace function pgmq._visible(queue_id integer) returns table (id bigint, message jsonb) language plpgsql as $$
+create or replace function pgmq._visible(queue_id integer) returns table (id bigint, message jsonb) language plpgsql
+  as $$
 #variable_conflict use_column
 begin
-  --[
+  --: for each segment
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_{slot} r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
-  --]
+  --: end
 end $$;
-$unroll$);
 
 create or replace function pgmq.read_with_poll(
-  queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100, conditional jsonb default '{}')
+  queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100,
+    conditional jsonb default '{}')
 returns setof pgmq.message_record language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   stop_at timestamptz := clock_timestamp() + make_interval(secs => max_poll_seconds);

@@ -1,29 +1,32 @@
 -- Reading by group: the header x-pgmq-group says to which a message belongs; those without one are a group together.
 -- A group may be read from when its first message is visible. All messages of the queue are looked at, as in PGMQ.
 
-select penstock._unroll($unroll$
-create or replace function pgmq._fifo(queue_id integer) returns table (id bigint, fifo_key text, vt timestamptz) language plpgsql as $$
+create or replace function pgmq._fifo(queue_id integer) returns table (id bigint, fifo_key text, vt timestamptz)
+language plpgsql as $$
 #variable_conflict use_column
 begin
   return query
   select w.id, coalesce(w.headers ->> 'x-pgmq-group', '_default_fifo_group'), w.vt
   from (
-    select s.id, s.headers, s.due_at as vt from penstock.scheduled s where s.queue_id = _fifo.queue_id and s.group_key is null
-    --[
+    select s.id, s.headers, s.due_at as vt from penstock.scheduled s where s.queue_id = _fifo.queue_id
+      and s.group_key is null
+    --: for each segment
     union all
-    select r.id, r.headers, '-infinity' from penstock.ready_{slot} r where r.queue_id = _fifo.queue_id and r.group_key is null
+    select r.id, r.headers, '-infinity' from penstock.ready_{slot} r where r.queue_id = _fifo.queue_id
+      and r.group_key is null
     union all
-    select l.id, l.headers, l.lease_until from penstock.leased_{slot} l where l.queue_id = _fifo.queue_id and l.dead_at is null
+    select l.id, l.headers, l.lease_until from penstock.leased_{slot} l where l.queue_id = _fifo.queue_id
+      and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_{slot} h where h.queue_id = _fifo.queue_id
-    --]
+    --: end
   ) w;
 end $$;
-$unroll$);
 
 -- For each message that may be read, when its turn is. style: grouped (all of the first group, then the next), rr (the
 -- first of each group, then the second of each), head (the first of each).
-create or replace function pgmq._turns(queue_id integer, style text, wanted integer) returns table (id bigint, fifo_key text) language sql as $$
+create or replace function pgmq._turns(queue_id integer, style text, wanted integer)
+returns table (id bigint, fifo_key text) language sql as $$
   with m as materialized (
     select f.id, f.fifo_key, f.vt <= clock_timestamp() as visible from pgmq._fifo(_turns.queue_id) f),
   first as (
@@ -38,9 +41,10 @@ create or replace function pgmq._turns(queue_id integer, style text, wanted inte
   order by case when style = 'rr' then r.rank end, r.head, r.rank
 $$;
 
--- Whoever reads from a group holds it until commit, so that two readers do not share one; and who finds the next message
--- of a group gone leaves the rest of it alone: somebody was quicker, and is ahead in it.
-create or replace function pgmq._read_groups(queue_name text, vt integer, qty integer, style text) returns setof pgmq.message_record language plpgsql as $$
+-- Whoever reads from a group holds it until commit, so that two readers do not share one; and who finds the next
+-- message of a group gone leaves the rest of it alone: somebody was quicker, and is ahead in it.
+create or replace function pgmq._read_groups(queue_name text, vt integer, qty integer, style text)
+returns setof pgmq.message_record language plpgsql as $$
 declare
   q      penstock.queue := pgmq._queue(queue_name);
   wanted integer;
@@ -81,7 +85,8 @@ begin
   end if;
 end $$;
 
-create or replace function pgmq._poll_groups(queue_name text, vt integer, qty integer, max_poll_seconds integer, poll_interval_ms integer, style text)
+create or replace function pgmq._poll_groups(queue_name text, vt integer, qty integer, max_poll_seconds integer,
+  poll_interval_ms integer, style text)
 returns setof pgmq.message_record language plpgsql as $$
 declare
   stop_at timestamptz := clock_timestamp() + make_interval(secs => max_poll_seconds);
@@ -98,11 +103,13 @@ create or replace function pgmq.read_grouped(queue_name text, vt integer, qty in
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'grouped')
 $$;
-create or replace function pgmq.read_grouped_rr(queue_name text, vt integer, qty integer) returns setof pgmq.message_record
+create or replace function pgmq.read_grouped_rr(queue_name text, vt integer, qty integer)
+returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'rr')
 $$;
-create or replace function pgmq.read_grouped_head(queue_name text, vt integer, qty integer) returns setof pgmq.message_record
+create or replace function pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
+returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'head')
 $$;

@@ -1,31 +1,32 @@
--- Deleting, archiving, and another time to become visible. PGMQ knows a message by its id alone, whoever has read it and
--- whatever became of that read. What another plane has leased under a token is its holder's until that lease ends.
+-- Deleting, archiving, and another time to become visible. PGMQ knows a message by its id alone, whoever has read it
+-- and whatever became of that read. What another plane has leased under a token is its holder's until that lease ends.
 
-select penstock._unroll($unroll$
 -- What a reader has in hand, in one statement for each segment, if there is no more to do than to delete.
 create or replace function pgmq.delete(queue_name text, msg_ids bigint[]) returns setof bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   ring    bigint := pg_sequence_last_value('penstock.ring');
   older   text;
-  slot    integer := ring % bigint '10';
+  slot    integer := {ring.current(ring)};
   missing integer := cardinality(msg_ids);
   n       integer;
 begin
   loop
-    --[ slot
+    --: branch on slot
     return query delete from penstock.leased_{slot} l
-    where l.token < 0 and l.token & 16 = 0 and l.id = any (msg_ids) and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+    where l.token < 0 and {token.leaves_no_history(l.token)} and l.id = any (msg_ids)
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
-    --]
+    --: end
     get diagnostics n = row_count;
     missing := missing - n;
     exit when missing <= 0;
     -- Mostly they were all in the current segment; else in those before it, the newest first.
-    older := coalesce(older, reverse(translate((ring / 10)::text, '9', '')));
+    older := coalesce(older, reverse({ring.others(ring)}));
     exit when older = '';
     slot := left(older, 1);
     older := substr(older, 2);
@@ -36,30 +37,31 @@ begin
 end $$;
 
 create or replace function pgmq.delete(queue_name text, msg_id bigint) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   ring  bigint := pg_sequence_last_value('penstock.ring');
   older text;
-  slot  integer := ring % bigint '10';
+  slot  integer := {ring.current(ring)};
 begin
   loop
-    --[ slot
+    --: branch on slot
     delete from penstock.leased_{slot} l
-    where l.token < 0 and l.token & 16 = 0 and l.id = delete.msg_id and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+    where l.token < 0 and {token.leaves_no_history(l.token)} and l.id = delete.msg_id
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
-    --]
+    --: end
     if found then
       return true;
     end if;
-    older := coalesce(older, reverse(translate((ring / 10)::text, '9', '')));
+    older := coalesce(older, reverse({ring.others(ring)}));
     exit when older = '';
     slot := left(older, 1);
     older := substr(older, 2);
   end loop;
   return exists (select from pgmq._end(queue_name, array[delete.msg_id], false));
 end $$;
-$unroll$);
 
 create or replace function pgmq.archive(queue_name text, msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -68,49 +70,53 @@ begin
 end $$;
 
 -- Archives what a reader has in hand in this segment, in one statement, if there is no more to it.
-select penstock._for_each_segment($unroll$
+--: for each segment
 create or replace function pgmq._archive_{slot}(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_{slot} l
-    where l.token < 0 and l.token & 16 = 0 and l.id = _archive_{slot}.msg_id and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+    where l.token < 0 and {token.leaves_no_history(l.token)} and l.id = _archive_{slot}.msg_id
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
-    returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes, l.headers)
+    returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
+      l.headers)
   insert into penstock.pgmq_archive (queue_id, msg_id, read_ct, enqueued_at, last_read_at, vt, message, headers)
   select g.queue_id, g.id, g.attempt, g.enqueued_at, g.claimed_at, g.lease_until,
-    case when g.payload is null then to_jsonb(encode(g.payload_bytes, 'base64')) else g.payload end, g.headers from gone g;
+    case when g.payload is null then to_jsonb(encode(g.payload_bytes, 'base64')) else g.payload end, g.headers
+      from gone g;
   return found;
 end $$;
-$unroll$);
+--: end
 
-select penstock._unroll($unroll$
 create or replace function pgmq.archive(queue_name text, msg_id bigint) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set enable_bitmapscan = off as $$
 declare
   ring     bigint := pg_sequence_last_value('penstock.ring');
   older    text;
-  slot     integer := ring % bigint '10';
+  slot     integer := {ring.current(ring)};
   archived boolean;
 begin
   loop
-    --[ slot
+    --: branch on slot
     archived := pgmq._archive_{slot}(queue_name, msg_id);
-    --]
+    --: end
     if archived then
       return true;
     end if;
-    older := coalesce(older, reverse(translate((ring / 10)::text, '9', '')));
+    older := coalesce(older, reverse({ring.others(ring)}));
     exit when older = '';
     slot := left(older, 1);
     older := substr(older, 2);
   end loop;
   return exists (select from pgmq._end(queue_name, array[msg_id], true));
 end $$;
-$unroll$);
 
--- Ends messages, read or not: done if somebody has read them, cancelled if not; history has them where the queue keeps it.
-create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean) returns setof pgmq.message_record language plpgsql as $$
+-- Ends messages, read or not: done if somebody has read them, cancelled if not; history has them where the queue keeps
+-- it.
+create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean)
+returns setof pgmq.message_record language plpgsql as $$
 declare
   q  penstock.queue := pgmq._queue(queue_name);
   id bigint;
@@ -159,7 +165,8 @@ begin
   end loop;
 end $$;
 
-create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz) returns setof pgmq.message_record
+create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz)
+returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   q      penstock.queue := pgmq._queue(queue_name);
@@ -184,7 +191,8 @@ begin
     m := penstock._pull_waiting(q.id, id);
     if m.id is not null then
       return next pgmq._record(m, set_vt.vt);
-      perform penstock._place(q, m, case when due > now_at then 'scheduled' else 'ready' end, case when due > now_at then due end, null);
+      perform penstock._place(q, m, case when due > now_at then 'scheduled' else 'ready' end, case when due > now_at
+        then due end, null);
     end if;
   end loop;
 end $$;
@@ -204,5 +212,6 @@ end $$;
 create or replace function pgmq.set_vt(queue_name text, msg_id bigint, vt integer) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  return query select * from pgmq.set_vt(queue_name, array[set_vt.msg_id], clock_timestamp() + make_interval(secs => set_vt.vt));
+  return query select * from pgmq.set_vt(queue_name, array[set_vt.msg_id],
+    clock_timestamp() + make_interval(secs => set_vt.vt));
 end $$;

@@ -1,5 +1,5 @@
--- What a queue holds, in PGMQ's words: see penstock.stats for when it is exact. The ages are those of the oldest and the newest
--- message in the queue, whatever its state.
+-- What a queue holds, in PGMQ's words: see penstock.stats for when it is exact. The ages are those of the oldest and
+-- the newest message in the queue, whatever its state.
 create or replace function pgmq.metrics(queue_name text) returns pgmq.metrics_result
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -11,13 +11,13 @@ begin
   r.queue_length := n.ready + n.scheduled + n.leased;
   r.queue_visible_length := n.ready;
   r.scrape_time := now();
-  r.total_messages := coalesce((select pg_sequence_last_value(p.sent_register) from penstock.pgmq_queue p where p.queue_id = q.id), r.queue_length);
+  r.total_messages := coalesce((select pg_sequence_last_value(p.sent_register) from penstock.pgmq_queue p
+    where p.queue_id = q.id), r.queue_length);
   r.oldest_msg_age_sec := penstock._age(n.oldest, now());
   r.newest_msg_age_sec := penstock._age(n.newest, now());
   return r;
 end $$;
 
-drop function if exists pgmq._lane_ends(penstock.queue);
 
 create or replace function pgmq.metrics_all() returns setof pgmq.metrics_result
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$

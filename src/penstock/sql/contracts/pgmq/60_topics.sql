@@ -1,7 +1,8 @@
 -- Topics: a queue is bound to patterns, and a message with a routing key goes to every queue that has one that matches.
 -- A pattern and a key are segments with dots between them; in a pattern, * is one segment and # any number of them.
 
-create or replace function pgmq._check_segments(what text, value text, allowed text, letters text) returns void language plpgsql as $$
+create or replace function pgmq._check_segments(what text, value text, allowed text, letters text) returns void
+language plpgsql as $$
 begin
   if value is null or value = '' then
     raise exception '% cannot be NULL or empty', what;
@@ -21,23 +22,27 @@ end $$;
 create or replace function pgmq.validate_routing_key(routing_key text) returns boolean
 language plpgsql immutable security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform pgmq._check_segments('routing_key', routing_key, '^[a-zA-Z0-9._-]+$', 'alphanumeric, dots, hyphens, and underscores');
+  perform pgmq._check_segments('routing_key', routing_key, '^[a-zA-Z0-9._-]+$',
+    'alphanumeric, dots, hyphens, and underscores');
   return true;
 end $$;
 
 create or replace function pgmq.validate_topic_pattern(pattern text) returns boolean
 language plpgsql immutable security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform pgmq._check_segments('pattern', pattern, '^[a-zA-Z0-9._\-*#]+$', 'alphanumeric, dots, hyphens, underscores, *, and #');
+  perform pgmq._check_segments('pattern', pattern, '^[a-zA-Z0-9._\-*#]+$',
+    'alphanumeric, dots, hyphens, underscores, *, and #');
   if pattern ~ '[*#]{2}' then
-    raise exception 'pattern cannot contain adjacent wildcards (**, ##, *# or #*). Separate wildcards with dots. Got: %', pattern;
+    raise exception 'pattern cannot contain adjacent wildcards (**, ##, *# or #*). '
+      'Separate wildcards with dots. Got: %', pattern;
   end if;
   return true;
 end $$;
 
 create or replace view pgmq.topic_bindings as
 select b.pattern, coalesce(p.name, q.name) as queue_name, b.bound_at, b.compiled_regex
-from penstock.pgmq_binding b join penstock.queue q on q.id = b.queue_id left join penstock.pgmq_queue p on p.queue_id = q.id;
+from penstock.pgmq_binding b join penstock.queue q on q.id = b.queue_id left join penstock.pgmq_queue p
+  on p.queue_id = q.id;
 
 create or replace function pgmq.bind_topic(pattern text, queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -46,7 +51,8 @@ begin
   if coalesce(queue_name, '') = '' then
     raise exception 'queue_name cannot be NULL or empty';
   end if;
-  insert into penstock.pgmq_binding (pattern, queue_id) values (bind_topic.pattern, (pgmq._queue(queue_name)).id) on conflict do nothing;
+  insert into penstock.pgmq_binding (pattern, queue_id) values (bind_topic.pattern, (pgmq._queue(queue_name)).id)
+    on conflict do nothing;
 end $$;
 
 create or replace function pgmq.unbind_topic(pattern text, queue_name text) returns boolean
@@ -62,22 +68,27 @@ begin
   return found;
 end $$;
 
-create or replace function pgmq.list_topic_bindings() returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
+create or replace function pgmq.list_topic_bindings()
+returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select b.pattern, b.queue_name, b.bound_at, b.compiled_regex from pgmq.topic_bindings b order by b.bound_at desc, b.pattern, b.queue_name
+  select b.pattern, b.queue_name, b.bound_at, b.compiled_regex from pgmq.topic_bindings b order by b.bound_at desc,
+    b.pattern, b.queue_name
 $$;
 
-create or replace function pgmq.list_topic_bindings(queue_name text) returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
+create or replace function pgmq.list_topic_bindings(queue_name text)
+returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select b.pattern, b.queue_name, b.bound_at, b.compiled_regex from pgmq.topic_bindings b
   where lower(b.queue_name) = lower(list_topic_bindings.queue_name) order by b.bound_at desc, b.pattern
 $$;
 
-create or replace function pgmq.test_routing(routing_key text) returns table (pattern text, queue_name text, compiled_regex text)
+create or replace function pgmq.test_routing(routing_key text)
+returns table (pattern text, queue_name text, compiled_regex text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq.validate_routing_key(routing_key);
-  return query select b.pattern, b.queue_name, b.compiled_regex from pgmq.topic_bindings b where routing_key ~ b.compiled_regex
+  return query select b.pattern, b.queue_name, b.compiled_regex from pgmq.topic_bindings b
+    where routing_key ~ b.compiled_regex
                order by b.pattern, b.queue_name;
 end $$;
 
@@ -85,7 +96,8 @@ end $$;
 create or replace function pgmq._routed(routing_key text) returns setof text language plpgsql stable as $$
 begin
   perform pgmq.validate_routing_key(routing_key);
-  return query select distinct b.queue_name from pgmq.topic_bindings b where routing_key ~ b.compiled_regex order by b.queue_name;
+  return query select distinct b.queue_name from pgmq.topic_bindings b where routing_key ~ b.compiled_regex
+    order by b.queue_name;
 end $$;
 
 create or replace function pgmq.send_topic(routing_key text, msg jsonb, headers jsonb, delay integer) returns integer
@@ -98,7 +110,8 @@ begin
   elsif delay < 0 then
     raise exception 'delay cannot be negative, got: %', delay;
   end if;
-  select count(sent) into n from pgmq._routed(routing_key) queue cross join pgmq.send(queue, msg, headers, coalesce(delay, 0)) sent;
+  select count(sent) into n from pgmq._routed(routing_key) queue cross
+    join pgmq.send(queue, msg, headers, coalesce(delay, 0)) sent;
   return n;
 end $$;
 
@@ -122,10 +135,12 @@ begin
 end $$;
 
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[], delay timestamptz)
-returns table (queue_name text, msg_id bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+returns table (queue_name text, msg_id bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp
+  as $$
 begin
   perform pgmq._check_batch(msgs, headers);
-  return query select queue, sent from pgmq._routed(routing_key) queue cross join pgmq._send_batch(queue, msgs, headers, delay) sent;
+  return query select queue, sent from pgmq._routed(routing_key) queue cross
+    join pgmq._send_batch(queue, msgs, headers, delay) sent;
 end $$;
 
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[])

@@ -1,5 +1,5 @@
--- NOTIFY on the channel pgmq.q_<queue>.INSERT when a message is sent, at most every throttle_interval_ms. When that last
--- was is kept in a register: a row that every sender updates would have them wait for each other until commit.
+-- NOTIFY on the channel pgmq.q_<queue>.INSERT when a message is sent, at most every throttle_interval_ms. When that
+-- last was is kept in a register: a row that every sender updates would have them wait for each other until commit.
 
 create or replace function pgmq._notify(p penstock.pgmq_queue) returns void language plpgsql as $$
 declare
@@ -15,7 +15,8 @@ begin
   perform pg_notify('pgmq.q_' || p.key || '.INSERT', null);
 end $$;
 
-create or replace function pgmq._throttle(queue_name text, interval_ms integer) returns penstock.pgmq_queue language plpgsql as $$
+create or replace function pgmq._throttle(queue_name text, interval_ms integer) returns penstock.pgmq_queue
+language plpgsql as $$
 declare
   q penstock.queue := pgmq._queue(queue_name);
   p penstock.pgmq_queue;
@@ -24,19 +25,22 @@ begin
     raise exception 'throttle_interval_ms must be non-negative, got: %', coalesce(interval_ms::text, 'null');
   end if;
   -- A queue that was made in another way becomes one of PGMQ's, too.
-  perform pgmq._create(coalesce((select t.name from penstock.pgmq_queue t where t.queue_id = q.id), queue_name), false, false);
+  perform pgmq._create(coalesce((select t.name from penstock.pgmq_queue t where t.queue_id = q.id), queue_name), false,
+    false);
   select * into p from penstock.pgmq_queue t where t.queue_id = q.id for no key update;
   return p;
 end $$;
 
-create or replace function pgmq.enable_notify_insert(queue_name text, throttle_interval_ms integer default 250) returns void
+create or replace function pgmq.enable_notify_insert(queue_name text, throttle_interval_ms integer default 250)
+returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   p penstock.pgmq_queue := pgmq._throttle(queue_name, enable_notify_insert.throttle_interval_ms);
 begin
   p.notified_register := coalesce(p.notified_register, penstock._register('pgmq_notified_' || p.queue_id));
   perform setval(p.notified_register, 0);
-  update penstock.pgmq_queue t set throttle_interval_ms = enable_notify_insert.throttle_interval_ms, notified_register = p.notified_register
+  update penstock.pgmq_queue t set throttle_interval_ms = enable_notify_insert.throttle_interval_ms,
+    notified_register = p.notified_register
   where t.queue_id = p.queue_id;
 end $$;
 
@@ -46,10 +50,12 @@ declare
   p penstock.pgmq_queue := pgmq._throttle(queue_name, update_notify_insert.throttle_interval_ms);
 begin
   if p.throttle_interval_ms is null then
-    raise exception 'Queue "%" does not have notify_insert enabled. Enable it first using pgmq.enable_notify_insert()', queue_name;
+    raise exception 'Queue "%" does not have notify_insert enabled. Enable it first using pgmq.enable_notify_insert()',
+      queue_name;
   end if;
   perform setval(p.notified_register, 0);
-  update penstock.pgmq_queue t set throttle_interval_ms = update_notify_insert.throttle_interval_ms where t.queue_id = p.queue_id;
+  update penstock.pgmq_queue t set throttle_interval_ms = update_notify_insert.throttle_interval_ms
+    where t.queue_id = p.queue_id;
 end $$;
 
 create or replace function pgmq.disable_notify_insert(queue_name text) returns void
@@ -59,10 +65,13 @@ begin
 end $$;
 
 create or replace view pgmq.notify_insert_throttle as
-select p.name::varchar as queue_name, p.throttle_interval_ms, to_timestamp(pg_sequence_last_value(p.notified_register) / 1e6) as last_notified_at
+select p.name::varchar as queue_name, p.throttle_interval_ms,
+  to_timestamp(pg_sequence_last_value(p.notified_register) / 1e6) as last_notified_at
 from penstock.pgmq_queue p where p.throttle_interval_ms is not null;
 
-create or replace function pgmq.list_notify_insert_throttles() returns table (queue_name text, throttle_interval_ms integer, last_notified_at timestamptz)
+create or replace function pgmq.list_notify_insert_throttles()
+returns table (queue_name text, throttle_interval_ms integer, last_notified_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select t.queue_name, t.throttle_interval_ms, t.last_notified_at from pgmq.notify_insert_throttle t order by t.queue_name
+  select t.queue_name, t.throttle_interval_ms, t.last_notified_at from pgmq.notify_insert_throttle t
+    order by t.queue_name
 $$;

@@ -1,14 +1,17 @@
 -- As for the rest of Penstock: producers send, consumers read and settle, operators do everything.
 do $roles$
 declare
-  producers constant text[] := array['send', 'send_batch', 'send_topic', 'send_batch_topic', 'validate_routing_key', 'test_routing', 'list_queues'];
+  producers constant text[] := array['send', 'send_batch', 'send_topic', 'send_batch_topic', 'validate_routing_key',
+    'test_routing', 'list_queues'];
   consumers constant text[] := array[
-    'read', 'read_with_poll', 'read_grouped', 'read_grouped_with_poll', 'read_grouped_rr', 'read_grouped_rr_with_poll', 'read_grouped_head',
+    'read', 'read_with_poll', 'read_grouped', 'read_grouped_with_poll', 'read_grouped_rr', 'read_grouped_rr_with_poll',
+      'read_grouped_head',
     'read_grouped_head_with_poll', 'pop', 'delete', 'archive', 'set_vt', 'metrics', 'metrics_all', 'list_queues'];
   f record;
 begin
   revoke all on all functions in schema pgmq from public;
-  if to_regrole('penstock_producer') is null or to_regrole('penstock_consumer') is null or to_regrole('penstock_operator') is null then
+  if to_regrole('penstock_producer') is null or to_regrole('penstock_consumer') is null
+    or to_regrole('penstock_operator') is null then
     return;
   end if;
   grant usage on schema pgmq to penstock_producer, penstock_consumer, penstock_operator;
@@ -24,7 +27,8 @@ begin
   end loop;
   grant select on pgmq.meta, pgmq.topic_bindings, pgmq.notify_insert_throttle to penstock_operator;
   -- What q_<queue> is made of.
-  grant execute on function pgmq._rows(integer), pgmq._payload(smallint, tid, smallint, bigint) to penstock_consumer, penstock_operator;
+  grant execute on function pgmq._rows(integer), pgmq._payload(smallint, tid, smallint, bigint) to penstock_consumer,
+    penstock_operator;
 end $roles$;
 
 -- Queues that were here before the schema was: it may have been dropped and brought back.

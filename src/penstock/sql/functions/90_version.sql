@@ -1,4 +1,0 @@
--- The version of the schema: the last migration applied.
-create or replace function penstock.schema_version() returns integer language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select coalesce(max(version), 0)::integer from penstock.migration
-$$;

@@ -1,0 +1,53 @@
+-- Announces work for the commit (background/run_deferred.sql), unless this transaction has announced it already.
+-- Locks: ROW EXCLUSIVE on the current segment until commit. Indexes: none.
+create or replace function penstock._announce(what text, kind text, queue_id integer, priority integer default null,
+  at_position bigint default null, group_key text default null)
+returns void language plpgsql as $$
+declare
+  slot integer;
+begin
+  if penstock._is_announced(what) then
+    return;
+  end if;
+  perform set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' ' || what
+    || ' ', true);
+  slot := penstock._hold_current();
+  --: branch on slot
+  insert into penstock.deferred_{slot} (announced_at, kind, queue_id, priority, position, group_key)
+  values (clock_timestamp(), kind, queue_id, priority, at_position, group_key);
+  --: end
+end $$;
+
+-- Announces messages that were put into a lane, at this position and above. Outside a transaction block the work is
+-- done at once.
+create or replace function penstock._announce_put(queue_id integer, priority integer, at_position bigint) returns void
+language plpgsql as $$
+declare
+  lane constant text := queue_id || '/' || priority;
+begin
+  if penstock._in_block() then
+    perform penstock._announce(lane, 'put', queue_id, priority, at_position);
+  elsif not penstock._is_announced(lane) then
+    perform set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' ' || lane
+      || ' ', true);
+    perform penstock._commit_put(queue_id, priority, at_position);
+  end if;
+end $$;
+
+-- Was this announced in this transaction? Rolling back to a savepoint undoes the announcement with the row. The setting
+-- is a hint: a user who sets it only delays their messages.
+create or replace function penstock._is_announced(what text) returns boolean language plpgsql as $$
+begin
+  return strpos(coalesce(current_setting('penstock.announced', true), ''), ' ' || what || ' ') > 0;
+end $$;
+
+-- Has this transaction put messages into lanes of the queue?
+create or replace function penstock._has_announced(queue_id integer) returns boolean language plpgsql as $$
+begin
+  return strpos(coalesce(current_setting('penstock.announced', true), ''), ' ' || queue_id || '/') > 0;
+end $$;
+
+-- From here on everything is announced again.
+create or replace function penstock._forget_announcements() returns void language sql volatile as $$
+  select set_config('penstock.announced', '', true)
+$$;

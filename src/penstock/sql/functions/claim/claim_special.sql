@@ -1,0 +1,100 @@
+-- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
+-- messages already and wants this many more. Locks: as claim; also the rows of keys and groups. Uses lane_N_order and
+-- leased_N_token.
+--: variant by_id
+--:   penstock._lease_number() => penstock._lease_number() + {token.by_id}
+--:   penstock._claim_special( => penstock._claim_special_by_id(
+--:   penstock._claim_dead( => penstock._claim_dead_by_id(
+--:   _claim_special. => _claim_special_by_id.
+create or replace function penstock._claim_special(queue text, count integer, lease_seconds integer, worker text,
+  has_some boolean)
+returns setof penstock.lease language plpgsql as $$
+#variable_conflict use_column
+declare
+  started    timestamptz := clock_timestamp();
+  until      timestamptz;
+  q          penstock.queue;
+  lease_base bigint := penstock._lease_number();
+  allowed    integer;
+  wanted     integer;
+  n          integer;
+  live       text;
+  used       integer[] := '{}';
+  slot       integer;
+begin
+  if queue ^@ 'penstock.' then perform penstock._check_internal(queue); end if;
+  if count not between 1 and 10000 or count is null then
+    perform penstock._fail_value('count', count::text, 'a whole number from 1 to 10000');
+  end if;
+  perform penstock._check_lease(_claim_special.lease_seconds);
+  select * into q from penstock.queue t where t.name = _claim_special.queue;
+  if not found then
+    return query select * from penstock._claim_dead(_claim_special.queue, count, _claim_special.lease_seconds,
+      _claim_special.worker);
+    return;
+  end if;
+  if q.paused then
+    return;
+  end if;
+  if q.keep_history > 0 then
+    lease_base := lease_base + {token.history_bit};
+  end if;
+  until := started + make_interval(secs => coalesce(_claim_special.lease_seconds, q.lease_seconds));
+  if pg_sequence_last_value(q.lanes_register) <> q.lane_bits then
+    q := penstock._with_lanes(q);
+    perform penstock._announce('upkeep', 'upkeep', null);   -- at commit, _adopt_lanes
+  end if;
+  perform penstock._in_passing(q);
+  allowed := penstock._allowance(q, count);
+  wanted := allowed;
+  for round in 1 .. 2 loop
+    exit when wanted = 0;
+    live := {ring.in_use({ring.text})};
+    for lane in 1 .. cardinality(q.priorities) loop
+      for i in 1 .. length(live) loop
+        slot := substr(live, i, 1);
+        loop
+          n := penstock._take_special(slot, q, lane, wanted, lease_base + slot, until, _claim_special.worker);
+          exit when n = 0;
+          used := used || slot;
+          -- An expired message, or an empty group, makes room for another message.
+          wanted := wanted - n + penstock._resolve(slot, lease_base + slot, until, _claim_special.worker);
+          exit when wanted = 0;
+        end loop;
+        exit when wanted = 0;
+      end loop;
+      exit when wanted = 0;
+    end loop;
+    exit when wanted = 0 or round = 2 or not penstock._look_again(q, wanted, has_some or used <> '{}');
+  end loop;
+  if q.throughput_limit is not null and wanted > 0 then
+    perform penstock._spend(q, -wanted);
+  end if;
+  if used <> '{}' and not penstock._alone() and penstock._in_block() then
+    perform penstock._announce('leased ' || q.id, 'leased', q.id);
+  end if;
+  if used <@ array[slot] then
+    --: branch on slot
+    return query
+    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
+      l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
+        l.expires_at, l.last_error, null::text
+    from penstock.leased_{slot} l where l.token = lease_base + {slot} order by l.priority desc, l.position;
+    --: end
+    return;
+  end if;
+  return query
+  select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
+    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
+    l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
+      l.expires_at, l.last_error, null::text
+  from (
+    select * from penstock.leased_0 where false
+    --: for each segment
+    union all select * from penstock.leased_{slot} l where l.token = lease_base + {slot}
+    --: end
+  ) l order by l.priority desc, l.position;
+end $$;

@@ -1,0 +1,60 @@
+-- What claims do in passing, each part by its own clock: floors every 5 ms, upkeep every 50 ms, the safety net every
+-- second.
+-- Locks: the sweep lock of the queue, tried for. Uses lane_N_order through _sweep.
+create or replace function penstock._in_passing(q penstock.queue) returns void language plpgsql as $$
+declare
+  now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
+  sweeps constant boolean := penstock._may_sweep();   -- before registers are set, which counts as writing
+begin
+  if penstock._is_due(q.sweep_register, now_us, 1000000) and sweeps then
+    perform penstock._sweep(q, now_us);
+    if penstock._is_due(q.rescan_register, now_us, 3000000) then
+      perform penstock._rescan(q, true, sweeps => true);
+    end if;
+  end if;
+  if penstock._is_due('penstock.tick_at', now_us, 1000000) then
+    perform penstock._tick(now_us, sweeps);
+  end if;
+end $$;
+
+-- May this transaction sweep? A sweep has to see what all others have committed. An old snapshot does not show that. A
+-- transaction that has written something must not sweep either: messages that it has claimed are gone for it, but come
+-- back if it is rolled back.
+create or replace function penstock._may_sweep() returns boolean language sql volatile as $$
+  select current_setting('transaction_isolation') = 'read committed'
+    and (penstock._alone() or pg_current_xact_id_if_assigned() is null)
+$$;
+
+-- Is there upkeep to do? Each part has its clock and its budget. What changes only a register is done at once. What
+-- moves messages or truncates is announced for the commit: a claim may be the first statement of a long transaction,
+-- and no other session could reach messages that it has moved.
+create or replace function penstock._tick(now_us bigint, sweeps boolean) returns void language plpgsql as $$
+declare
+  due      boolean;
+  spent_us bigint;
+begin
+  perform penstock._notice_step(now_us);
+  perform setval('penstock.tick_at', now_us + 50000);
+  if current_setting('transaction_isolation') <> 'read committed' then
+    return;
+  end if;
+  due := penstock._timers_due();
+  if sweeps and not due and pg_sequence_last_value('penstock.clock_was_at') = 0 then
+    -- Claims look for due messages and expired leases from these floors on, past the index entries of settled messages.
+    perform penstock._raise_timer_floor('penstock.due_floor', now_us - 1000000),
+      penstock._raise_timer_floor('penstock.lease_floor', now_us - 1000000);
+  end if;
+  due := due or penstock._is_due('penstock.upkeep_at', now_us, 61000000)
+    or pg_sequence_last_value('penstock.clock_was_at') > 0;
+  if penstock._is_due('penstock.ring_check_at', now_us, 3000000) then
+    perform setval('penstock.ring_check_at', now_us + 50000);
+    now_us := date_part('epoch', clock_timestamp()) * 1e6;
+    due := penstock._close_segments() or due;
+    -- Looking takes at most a twentieth of the time, except after a burst.
+    spent_us := date_part('epoch', clock_timestamp()) * 1e6 - now_us;
+    perform setval('penstock.ring_check_at', now_us + greatest(50000, least(2000000, 20 * spent_us)));
+  end if;
+  if due then
+    perform penstock._announce('upkeep', 'upkeep', null);
+  end if;
+end $$;

@@ -1,0 +1,13 @@
+-- Checks the name of a queue. Names that end in .dlq are reserved for dead letters.
+-- Locks: none. Indexes: none.
+create or replace function penstock._check_name(queue text) returns void language plpgsql as $$
+begin
+  if queue ~ '\.dlq$' then
+    perform penstock._fail('PS003', format('%L is reserved: names that end in .dlq hold dead letters', queue),
+      jsonb_build_object('queue', queue),
+      'Dead letters come there by themselves; use a name that does not end in .dlq.');
+  elsif queue !~ '^[a-z0-9._-]{1,128}$' or queue is null then
+    perform penstock._fail('PS003', format('%L is not a queue name', left(queue, 200)),
+      jsonb_build_object('queue', left(queue, 200)), 'A name has 1 to 128 of: lowercase letters, digits, - _ and .');
+  end if;
+end $$;

@@ -1,0 +1,25 @@
+-- Check values that callers pass, and raise PS004 for a value that is not allowed. Locks: none. Indexes: none.
+create or replace function penstock._check_lease(lease_seconds integer) returns void language plpgsql as $$
+begin
+  if lease_seconds not between 1 and 43200 then
+    perform penstock._fail_value('lease_seconds', lease_seconds::text, 'a whole number from 1 to 43200');
+  end if;
+end $$;
+
+-- A delay is from 0 to 100 years.
+create or replace function penstock._check_delay(delay interval) returns void language plpgsql as $$
+begin
+  if delay < interval '0' or delay > interval '100 years' then
+    perform penstock._fail_value('delay', delay::text, '0 to 100 years');
+  end if;
+end $$;
+
+-- A number of a JSON object is between two others.
+create or replace function penstock._number_in(field text, value jsonb, low numeric, high numeric) returns void
+language plpgsql immutable as $$
+begin
+  if jsonb_typeof(value) = 'number' and (value #>> '{}')::numeric between low and high then
+    return;
+  end if;
+  perform penstock._fail_value(field, value #>> '{}', format('a number from %s to %s', low, high));
+end $$;

@@ -1,0 +1,53 @@
+-- Raise the errors of the engine: a SQLSTATE of our own, the facts as JSON in DETAIL, and what to do in HINT.
+-- Locks: none. Indexes: none.
+create or replace function penstock._fail(code text, message text, fields jsonb, hint text) returns void
+language plpgsql as $$
+begin
+  raise exception using errcode = code, message = message, detail = fields::text, hint = hint;
+end $$;
+
+-- PS001: the queue does not exist.
+create or replace function penstock._fail_unknown_queue(queue text) returns void language plpgsql as $$
+begin
+  if queue is null then
+    perform penstock._fail_value('queue', null, 'the name of a queue');
+  end if;
+  perform penstock._fail('PS001', format('queue %L does not exist', queue), jsonb_build_object('queue', queue),
+    format('Create it with: select penstock.create_queue(%L)', queue));
+end $$;
+
+-- PS004: a value is not allowed.
+create or replace function penstock._fail_value(field text, value text, allowed text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS004', format('%s is %s; allowed: %s', field,
+    coalesce(quote_literal(left(value, 200)), 'null'), allowed),
+    jsonb_build_object('field', field, 'value', left(value, 200), 'allowed', allowed),
+    format('Give %s a value that is allowed: %s.', field, allowed));
+end $$;
+
+-- PS007: the lease is lost.
+create or replace function penstock._fail_lost(id bigint) returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS007',
+    format('the lease on message %s is lost: it ran out, or the message was settled or cancelled', id),
+    jsonb_build_object('id', id),
+    'Nothing was changed. Stop work on this message; extend leases in time, or claim with a longer lease_seconds.');
+end $$;
+
+-- PS008: the queue holds max_depth messages.
+create or replace function penstock._fail_full(queue text, max_depth bigint) returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS008', format('queue %L is full: it holds its max_depth of %s messages', queue, max_depth),
+    jsonb_build_object('queue', queue, 'max_depth', max_depth),
+    'Nothing was enqueued. Try again later, claim faster, or raise max_depth.');
+end $$;
+
+-- PS010: the message does not exist.
+create or replace function penstock._fail_unknown_message(id bigint,
+  hint text default 'It may have finished already: see penstock.history.')
+returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS010', format('message %s is not there', coalesce(id::text, 'null')),
+    jsonb_build_object('id', id), hint);
+end $$;

@@ -1,0 +1,108 @@
+-- cancel ends a message that is waiting, leased or dead. A worker that holds it loses its lease. Returns the state it
+-- was in.
+-- Locks: the row of the message. Uses scheduled_id, grouped_id, dead_pkey and lane_N_order, else scans: see
+-- _remove_waiting.
+create or replace function penstock.cancel(id bigint) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  state text := penstock._remove_waiting(id, 'cancelled');
+begin
+  if state is null then
+    perform penstock._fail_unknown_message(id);
+  end if;
+  return state;
+end $$;
+
+-- Cancels messages that are waiting, leased or dead, and skips those that do not exist. Returns how many.
+create or replace function penstock.cancel_many(ids bigint[]) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if cardinality(ids) > 10000 or ids is null then
+    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
+  end if;
+  return (select count(penstock._remove_waiting(wanted.id, 'cancelled'))
+    from (select distinct i as id from unnest(ids) i order by i) wanted);
+end $$;
+
+-- Ends a message wherever it is. Finds a ready message that never came back in its lane. Finds other ready messages,
+-- and leased ones, by a scan of their segments: an index on the id would cost every message.
+create or replace function penstock._remove_waiting(id bigint, final_state text) returns text language plpgsql as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+  s penstock.scheduled;
+  g penstock.grouped;
+  d penstock.dead;
+  r penstock.ready_0;
+  l penstock.leased_0;
+begin
+  delete from penstock.scheduled t where t.id = _remove_waiting.id and t.group_key is null returning * into s;
+  if found then
+    perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at,
+      s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers,
+      s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
+    return case when s.due_at > now_at then 'scheduled' else 'ready' end;
+  end if;
+  delete from penstock.grouped t where t.id = _remove_waiting.id returning * into g;
+  if found then
+    perform penstock._finish(penstock._envelope(g), final_state, null);
+    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
+    return case when g.visible_at > now_at then 'scheduled' else 'ready' end;
+  end if;
+  delete from penstock.dead t where t.id = _remove_waiting.id returning * into d;
+  if found then
+    perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at,
+      d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers,
+      d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
+    return 'dead';
+  end if;
+  if penstock._remove_fresh(_remove_waiting.id, final_state) then
+    return 'ready';
+  end if;
+  --: for each segment
+  delete from penstock.ready_{slot} t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
+  if found then
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    return 'ready';
+  end if;
+  --: end
+  --: for each segment
+  delete from penstock.held_{slot} where id = _remove_waiting.id returning {leased} into l;
+  if not found then
+    delete from penstock.leased_{slot} t where t.id = _remove_waiting.id returning * into l;
+  end if;
+  if found then
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
+  end if;
+  --: end
+  return null;
+end $$;
+
+-- Ends a ready message that never came back: its position is its id. Uses lane_N_order, in every lane.
+create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+  as $$
+#variable_conflict use_column
+declare
+  r penstock.ready_0;
+begin
+  --: for each segment
+  delete from penstock.ready_{slot} t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
+    and t.group_key is null
+  returning t.* into r;
+  if found then
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    return true;
+  end if;
+  --: end
+  return false;
+end $$;

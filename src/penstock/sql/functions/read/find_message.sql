@@ -1,0 +1,114 @@
+-- find_message returns one message by its id, as the view penstock.messages shows it; nothing if it does not exist or
+-- is finished.
+--
+-- Scheduled messages, messages of groups and dead letters have an index on the id. A ready message has none, but the
+-- position of a message that never came back is its id, and lane_N_order has the position: a few microseconds for each
+-- lane. Leased messages, and ready messages that came back, are found by a scan; without thorough, only if the tables
+-- are small. One snapshot for all of it, so that a message that moves meanwhile is not missed. Locks: ACCESS SHARE.
+create or replace function penstock._locate_in_lane(wanted bigint)
+returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
+language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
+begin
+  --: for each segment
+  return query select t.enqueued_at, null::timestamptz,
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
+    from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
+      then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_{slot} t
+      on t.queue_id = q.id and t.priority = rank and t.position = wanted
+    where t.id = wanted and t.group_key is null;
+  if found then return; end if;
+  return query select t.lease_until, t.lease_until,
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
+    from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
+      then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_{slot} t
+      on t.queue_id = q.id and t.priority = rank and t.position = wanted
+    where t.id = wanted;
+  if found then return; end if;
+  --: end
+end $$;
+
+-- Finds a message: when it is or was visible, the end of its lease, and the message.
+create or replace function penstock._locate(wanted bigint, thorough boolean)
+returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope) language plpgsql stable as $$
+declare
+  short constant bigint := 32 * 1024 * 1024;
+  q     record;
+begin
+  return query select t.due_at, null::timestamptz,
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
+    from penstock.scheduled t where t.id = wanted and t.group_key is null;
+  if found then return; end if;
+  return query select t.visible_at, null::timestamptz, penstock._envelope(t) from penstock.grouped t
+    where t.id = wanted;
+  if found then return; end if;
+  return query select t.dead_at, null::timestamptz,
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
+    from penstock.dead t where t.id = wanted;
+  if found then return; end if;
+  return query select t.visible_at, t.lease_until, t.m from penstock._locate_in_lane(wanted) t;
+  if found then return; end if;
+  if thorough or 0
+    --: for each segment
+    + pg_relation_size('penstock.leased_{slot}')
+    --: end
+    < short then
+    --: for each segment
+    return query select t.lease_until, t.lease_until,
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
+      from penstock.leased_{slot} t where t.id = wanted;
+    if found then return; end if;
+    --: end
+  end if;
+  if thorough or 0
+    --: for each segment
+    + pg_relation_size('penstock.lane_{slot}')
+    --: end
+    < short then
+    --: for each segment
+    return query select t.enqueued_at, null::timestamptz,
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
+      from penstock.ready_{slot} t where t.id = wanted and t.group_key is null;
+    if found then return; end if;
+    return query select t.lease_until, t.lease_until,
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+      t.last_error)::penstock.envelope
+      from penstock.held_{slot} t where t.id = wanted;
+    if found then return; end if;
+    --: end
+  end if;
+end $$;
+
+-- See above. Locks: ACCESS SHARE.
+create or replace function penstock.find_message(id bigint, thorough boolean default true)
+returns table (id bigint, queue text, state text, payload jsonb, payload_bytes bytea, headers jsonb, key text,
+               priority integer, group_key text, attempt integer, max_attempts integer, enqueued_at timestamptz,
+               visible_at timestamptz, expires_at timestamptz, first_claimed_at timestamptz, claimed_at timestamptz,
+               lease_until timestamptz, worker text, last_error text, dead_at timestamptz,
+               original_queue text)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select m.id, q.name || case when m.dead_at is null then '' else '.dlq' end,
+    case when f.lease_until > clock_timestamp() then 'leased' when m.dead_at is not null then 'dead'
+         when f.lease_until is null and f.visible_at > clock_timestamp() then 'scheduled' else 'ready' end,
+    case when m.body_slot is null then m.payload else penstock._body_json(m.body_slot, m.id) end,
+    case when m.body_slot is null then m.payload_bytes else penstock._body_bytes(m.body_slot, m.id) end,
+    m.headers, m.key, m.priority::integer, m.group_key, m.attempt::integer, m.max_attempts::integer, m.enqueued_at,
+      f.visible_at, m.expires_at,
+    m.first_claimed_at, m.claimed_at, f.lease_until, m.worker, m.last_error, m.dead_at, case when m.dead_at is not null
+      then q.name end
+  from penstock._locate(find_message.id, thorough) f, lateral (select (f.m).*) m, penstock.queue q
+  where q.id = m.queue_id
+$$;

@@ -1,0 +1,35 @@
+-- Counts what a queue holds. Exact up to 2 GB of waiting messages in one table, and estimated from a sample of its
+-- blocks above that. STABLE, so that everything is counted with the snapshot of the statement of the caller: a message
+-- that moves from one table to another meanwhile is counted once. Locks: ACCESS SHARE. Indexes: see _count.
+create or replace function penstock.stats(queue text) returns penstock.queue_stats
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+  parent text := regexp_replace(stats.queue, '\.dlq$', '');
+  q      penstock.queue;
+  n      record;
+  s      penstock.queue_stats;
+begin
+  if stats.queue ^@ 'penstock.' then
+    perform penstock._check_internal(stats.queue);
+  end if;
+  select * into q from penstock.queue t where t.name = parent;
+  if not found then
+    perform penstock._fail_unknown_queue(stats.queue);
+  end if;
+  n := penstock._count(q, now_at);
+  if stats.queue = parent then
+    s := (stats.queue, n.ready, n.scheduled, n.leased, n.dead + n.dead_leased, penstock._age(n.oldest_ready, now_at),
+      n.estimated);
+  else
+    s := (stats.queue, n.dead, 0, 0, n.dead, penstock._age(n.oldest_dead, now_at), n.estimated);
+  end if;
+  return s;
+end $$;
+
+-- Seconds since a moment; 0 if the clock was set back since, null without a moment.
+create or replace function penstock._age(since timestamptz, now_at timestamptz) returns double precision
+language sql immutable as $$
+  select case when since > now_at then 0 else date_part('epoch', now_at - since) end
+$$;

@@ -1,0 +1,81 @@
+-- The control plane: services, their queues, and the tasks that provision them. Each request is one transaction: the
+-- row, the task and the message that brings the task to a server. Locks: the rows named. Uses service_name.
+create or replace function penstock.add_service(name text, dsn text, created_by text default null) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  made uuid;
+begin
+  if coalesce(add_service.name, '') !~ '^[a-z0-9][a-z0-9_-]{0,62}$' then
+    perform penstock._fail_value('name', add_service.name,
+      '1 to 63 lowercase letters, digits, - and _, not beginning with - or _');
+  end if;
+  insert into penstock.service as s (name, dsn, created_by)
+    values (add_service.name, add_service.dsn, add_service.created_by)
+  on conflict (name) where removed_at is null do nothing returning s.id into made;
+  if made is null then
+    perform penstock._fail('PS023', format('a service named %L exists already', add_service.name),
+      jsonb_build_object('service', add_service.name), 'Give the new service another name, or remove the old one.');
+  end if;
+  return made;
+end $$;
+
+-- Forgets a service and its queues, by name or id. The databases of the service are not changed.
+create or replace function penstock.remove_service(service text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  found_service penstock.service := penstock._service(service);
+begin
+  if found_service.dsn is null then
+    perform penstock._fail_value('service', service, 'a service that was added: this database itself stays');
+  end if;
+  update penstock.service s set removed_at = clock_timestamp(), dsn = '' where s.id = found_service.id;
+  update penstock.service_queue q set deleted_at = clock_timestamp(), updated_at = clock_timestamp()
+  where q.service_id = found_service.id and q.deleted_at is null;
+end $$;
+
+-- Returns a service by its name or id, or raises an error.
+create or replace function penstock._service(service text) returns penstock.service language plpgsql stable as $$
+#variable_conflict use_column
+declare
+  s penstock.service;
+begin
+  select * into s from penstock.service t where service in (t.name, t.id::text) and t.removed_at is null;
+  if not found then
+    perform penstock._fail('PS022', format('there is no service %L', left(service, 200)),
+      jsonb_build_object('service', left(service, 200)),
+      'Add it with `penstock service add NAME DSN`; local is this database itself.');
+  end if;
+  return s;
+end $$;
+
+-- Records queues that were created or dropped without a task: adds those that exist on the service but not here,
+-- removes those that exist here only, and updates settings.
+create or replace function penstock.adopt_queues(
+  service text, database_name text, names text[], visibility_timeouts integer[], max_attempts integer[],
+    dlq_enabled boolean[]) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.service := penstock._service(service);
+begin
+  update penstock.service_queue q set deleted_at = clock_timestamp(), updated_at = clock_timestamp()
+  where q.service_id = s.id and q.database_name in (adopt_queues.database_name, 'defaultdb') and q.status = 'Active'
+    and q.deleted_at is null and q.name <> all (names);
+  update penstock.service_queue q
+  set visibility_timeout_seconds = n.visibility_timeout, max_attempts = n.max_attempts, dlq_enabled = n.dlq_enabled,
+    updated_at = clock_timestamp()
+  from unnest(names, visibility_timeouts, adopt_queues.max_attempts, adopt_queues.dlq_enabled) n (name,
+    visibility_timeout, max_attempts, dlq_enabled)
+  where q.service_id = s.id and q.name = n.name and q.status = 'Active' and q.deleted_at is null
+    and (q.visibility_timeout_seconds, q.max_attempts, q.dlq_enabled) is distinct
+      from (n.visibility_timeout, n.max_attempts, n.dlq_enabled);
+  insert into penstock.service_queue (service_id, name, database_name, visibility_timeout_seconds, max_attempts,
+    dlq_enabled, status)
+  select s.id, n.name, adopt_queues.database_name, n.visibility_timeout, n.max_attempts, n.dlq_enabled, 'Active'
+  from unnest(names, visibility_timeouts, adopt_queues.max_attempts, adopt_queues.dlq_enabled) n (name,
+    visibility_timeout, max_attempts, dlq_enabled)
+  where n.name !~ '^penstock\.'
+  on conflict (service_id, name) where deleted_at is null do nothing;
+end $$;

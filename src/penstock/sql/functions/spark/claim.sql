@@ -1,0 +1,122 @@
+-- Returns the messages of a slice: claimed now, or the same as before. Locks: the row of the slice, the row of the
+-- consumer (shared), the messages it takes. Uses leased_N_token and lane_N_order.
+create or replace function penstock.spark_claim(consumer text, generation bigint, tick bigint, slice integer)
+returns setof penstock.spark_lease
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  s penstock.spark_slice;
+  q penstock.queue;
+begin
+  perform penstock._spark_check(consumer, generation);
+  select * into s from penstock.spark_slice t
+  where t.consumer = spark_claim.consumer and t.tick = spark_claim.tick and t.slice = spark_claim.slice for update;
+  perform penstock._check_internal(s.queue);
+  if s.consumer is null then
+    perform penstock._fail('PS010',
+      format('batch %s of consumer %L is not known any more: the checkpoint is older than what was acked', tick,
+      consumer), jsonb_build_object('consumer', consumer, 'tick', tick),
+      'Use a new checkpoint, and a consumer of another name.');
+  elsif s.settled_xid is not null then
+    -- Spark has lost its note of the batch, and asks for it again.
+    return query
+    select h.id, h.queue, h.payload::text, h.payload_bytes, h.headers::text, h.key, h.priority, h.group_key, h.attempts,
+      h.max_attempts, h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
+    from penstock.history_feed h where h.xid = s.settled_xid and h.queue = s.queue order by h.id;
+    if not found and s.taken > 0 then
+      perform penstock._fail('PS010',
+        format('batch %s of consumer %L was acked, and queue %L keeps no history to read it from again', tick, consumer,
+        s.queue), jsonb_build_object('consumer', consumer, 'tick', tick),
+        'It is in the sink. Use a new checkpoint, and a consumer of another name.');
+    end if;
+    return;
+  elsif s.tokens is null then
+    select * into q from penstock.queue t where t.name = s.queue;
+    if found and not q.paused then
+      select * into s.tokens, s.taken from penstock._spark_take(q, s.wanted, 'spark/' || consumer);
+    end if;
+    update penstock.spark_slice t set tokens = coalesce(s.tokens, '{}'), taken = coalesce(s.taken, 0)
+    where t.consumer = spark_claim.consumer and t.tick = spark_claim.tick and t.slice = spark_claim.slice;
+  end if;
+  return query select * from penstock._spark_held(s.queue, coalesce(s.tokens, '{}'));
+end $$;
+
+-- Takes up to wanted messages, or fewer if their payloads are large: a task holds them in memory. Returns the tokens of
+-- their leases. Like penstock._claim_special, without returning the messages.
+create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[],
+  out taken integer) language plpgsql as $$
+declare
+  piece      integer := 500;
+  most_bytes constant bigint := 33554432;
+  until      constant timestamptz := clock_timestamp() + interval '100 years';
+  keeps      constant integer := case when q.keep_history > 0 then {token.history_bit} else 0 end;
+  allowed    integer;
+  bytes      bigint := 0;
+  live       text;
+  slot       integer;
+  lease      bigint;
+  n          integer;
+begin
+  tokens := '{}';
+  taken := 0;
+  q := penstock._with_lanes(q);
+  perform penstock._in_passing(q);
+  allowed := penstock._allowance(q, wanted);
+  for round in 1 .. 2 loop
+    live := {ring.in_use({ring.text})};
+    for lane in 1 .. cardinality(q.priorities) loop
+      for i in 1 .. length(live) loop
+        slot := substr(live, i, 1);
+        while taken < allowed and bytes < most_bytes loop
+          -- Each piece has a token, so that a look at one piece does not include all before it.
+          lease := penstock._lease_number() + keeps + slot;
+          n := penstock._take_special(slot, q, lane, least(allowed - taken, piece), lease, until, worker);
+          exit when n = 0;
+          tokens := tokens || lease;
+          taken := taken + n - penstock._resolve(slot, lease, until, worker);
+          bytes := bytes + penstock._spark_bytes(slot, lease);
+          piece := case when bytes = 0 then 5000 else 500 end;
+        end loop;
+      end loop;
+    end loop;
+    exit when taken >= allowed or bytes >= most_bytes or round = 2
+      or not penstock._look_again(q, allowed - taken, taken > 0);
+  end loop;
+  if q.throughput_limit is not null and taken < allowed then
+    perform penstock._spend(q, taken - allowed);
+  end if;
+end $$;
+
+-- The size of the large payloads under a token. Small ones do not count.
+create or replace function penstock._spark_bytes(slot integer, token bigint) returns bigint language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+begin
+  --: branch on slot
+  return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_{slot} l
+    where l.token = _spark_bytes.token and l.body_slot is not null), 0);
+  --: end
+end $$;
+
+-- The messages under these tokens, in the segments where they were claimed or in the overflow segment.
+create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  slot integer;
+begin
+  foreach slot in array array(select distinct {token.segment(t)}::integer from unnest(tokens) t union select 0
+    where tokens <> '{}') loop
+    --: branch on slot
+    return query
+    select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
+      else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
+      else penstock._body_bytes(l.body_slot, l.id) end, l.headers::text, l.key,
+      l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.first_claimed_at,
+        l.expires_at, l.last_error
+    from penstock.leased_{slot} l where l.token = any (tokens);
+    --: end
+  end loop;
+end $$;

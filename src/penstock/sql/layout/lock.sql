@@ -1,0 +1,46 @@
+-- Advisory locks. Each has two numbers: the class, and what it is about. 1885695603 is "pens" in ASCII.
+--
+--   class                       second number      protects
+--   1885695603                  1 ring             the register penstock.ring: tried for, never waited for
+--                               2 history          the rotation of time slots
+--                               3 clock            the correction of leases after the clock was set back
+--                               4 forget expired   the deletion of expired messages from the history
+--   1885695604  depth           the queue          admission under max_depth (shared), its count (exclusive)
+--   1885695605  in flight       the queue          claims of a queue with max_in_flight
+--   1885695606  throughput      the queue          the tokens of throughput_limit
+--   1885695607  notify          0 to 3             at most four transactions that notify at the same time
+--   1885695608  sweep           the queue          the floors and the registers that belong to them
+--   1885695609  timers          0 commit, 1 value  the floors of the timers
+--   1885695610  quiet           the queue          the lowest bit of its sweep register
+--   1885695616  generation      the queue          the eight generations of a queue: 1885695616 to 1885695623
+--
+-- A reservation is a lock with one number of 64 bits, which a transaction holds that has put messages into a queue with
+-- max_depth. Others read from pg_locks how many messages it has put there.
+--
+--      63          48 47            24 23                       0
+--    +---------------+----------------+--------------------------+
+--    | "pe" in ASCII | queue          | how many messages        |
+--    +---------------+----------------+--------------------------+
+
+--: define lock.ring as 1885695603, 1
+--: define lock.history as 1885695603, 2
+--: define lock.clock as 1885695603, 3
+--: define lock.forget_expired as 1885695603, 4
+--: define lock.depth as 1885695604
+--: define lock.in_flight as 1885695605
+--: define lock.throughput as 1885695606
+--: define lock.notify as 1885695607
+--: define lock.sweep as 1885695608
+--: define lock.timers as 1885695609
+--: define lock.quiet as 1885695610
+--: define lock.generation as 1885695616
+--: define lock.last_generation as 1885695623
+
+--: define reservation.of(queue_id, n) as
+((28773::bigint << 48) | (({queue_id} & 16777215)::bigint << 24) | least({n}, 16777215))
+--: end
+--: define reservation.count(objid) as ({objid} & 16777215)
+-- pg_locks shows the upper half of the number as classid and the lower half as objid.
+--: define reservation.classid(reservation) as ({reservation} >> 32)
+--: define reservation.queue_in_objid(objid) as ({objid} >> 24)
+--: define reservation.lower_half(reservation) as ({reservation} & 4294967295)

@@ -1,0 +1,35 @@
+-- The ring of segments: which segments are in use, in the register penstock.ring.
+--
+-- Its value is read as decimal digits, so that all of it changes at once for every session:
+--
+--        2 1          9          3 8
+--      closing    separator    in use, from the oldest to the current one, which takes the inserts
+--
+-- 21938 says: segments 2 and 1 are closing, 3 and 8 are in use, 8 is the current one, and the others are free. Claims
+-- look at the segments in use. A closing segment has no ready messages; it becomes free once its leases are gone.
+-- Segment 0, the overflow segment, stands first among those in use while it holds ready messages.
+--
+-- A segment takes the inserts for a share of 32,768 positions. The register penstock.ring_until holds the position from
+-- which on the next segment is used. So the current segment began at ring_until minus the share, and a floor above that
+-- position tells a claim that it need not look at older segments.
+
+--: define ring.value as pg_sequence_last_value('penstock.ring')
+--: define ring.text as pg_sequence_last_value('penstock.ring')::text
+--: define ring.current(ring) as ({ring} % bigint '10')
+--: define ring.closing(ring) as split_part({ring}, '9', 1)
+--: define ring.in_use(ring) as split_part({ring}, '9', 2)
+--: define ring.of(closing, in_use) as ({closing} || '9' || {in_use})::bigint
+--: define ring.with_overflow(ring) as replace({ring}, '9', '90')::bigint
+-- The segments in use by a regular expression, which the short path of claim uses.
+--: define ring.in_use_by_pattern(ring) as substring({ring} from '9(.+)')
+-- All but the current one and the free ones.
+--: define ring.others(ring) as translate(({ring} / 10)::text, '9', '')
+--: define ring.not_free(ring) as translate({ring}, '09', '')
+--: define ring.free(ring) as translate('12345678', {ring}, '')
+--: define ring.last_segment as 8
+--: define ring.share as 32768
+--: define ring.current_from as (pg_sequence_last_value('penstock.ring_until') - {ring.share})
+-- In a new database segment 1 is the current one.
+--: define ring.first as 91
+-- The ring is short of segments if this many are not free. Then the oldest is cleared into the overflow segment.
+--: define ring.crowded as 6

@@ -1,0 +1,53 @@
+-- Tables of the HTTP server: API keys, the activity log, and the answers to calls that may be repeated.
+
+-- API keys. The table holds the scrypt hash of each secret. Names of live keys are unique, so that a key can also be
+-- used as user name and password.
+create table penstock.api_key (
+  id          text primary key constraint id_is_valid check (id ~ '^[a-z0-9]{12}$'),
+  name        text not null constraint name_is_valid check (name ~ '^[A-Za-z0-9._@-]{1,64}$'),
+  secret_hash text not null,
+  grants      text[] not null constraint some_grant check (cardinality(grants) between 1 and 100),
+  created_at  timestamptz not null default clock_timestamp(),
+  created_by  text,
+  expires_at  timestamptz,
+  revoked_at  timestamptz,
+  revoked_by  text
+);
+create unique index api_key_name on penstock.api_key (name) where revoked_at is null;
+
+-- One secret for all servers on this database: each server can check what another one has signed (sessions of the UI).
+create table penstock.server_secret (
+  secret   bytea not null,
+  only_row boolean primary key default true check (only_row)
+);
+
+-- What operators did. Rows are only added.
+create table penstock.activity_log (
+  id         bigint generated always as identity primary key,
+  at         timestamptz not null default clock_timestamp(),
+  actor      text not null,
+  act        text not null,
+  target     text,
+  details    jsonb,
+  request_id text,
+  address    text
+);
+create index activity_log_at on penstock.activity_log (at);
+
+-- The answer to a call with an Idempotency-Key, written in the transaction of the call.
+create table penstock.idempotent_answer (
+  actor           text not null,
+  idempotency_key text not null,
+  fingerprint     bytea not null,
+  status          smallint not null,
+  body            bytea not null,
+  made_at         timestamptz not null default clock_timestamp(),
+  primary key (actor, idempotency_key)
+);
+create index idempotent_answer_made_at on penstock.idempotent_answer (made_at);
+
+-- Sessions and sign-in links that were ended. Live ones are signed tokens and need no row.
+create table penstock.ended_token (
+  id       text primary key,
+  ended_at timestamptz not null default clock_timestamp()
+);

@@ -1,0 +1,56 @@
+-- The control plane: PostgreSQL services that operators registered, the queues provisioned on them, and the tasks that
+-- provision them. Each task is also a message in the queue penstock.tasks.
+
+create table penstock.service (
+  id         uuid primary key default gen_random_uuid(),
+  name       text not null constraint name_is_valid check (name ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
+  dsn        text,                 -- null: this database itself
+  created_at timestamptz not null default clock_timestamp(),
+  created_by text,
+  removed_at timestamptz
+);
+create unique index service_name on penstock.service (name) where removed_at is null;
+insert into penstock.service (name) values ('local');
+
+create table penstock.service_queue (
+  id                         uuid primary key default gen_random_uuid(),
+  service_id                 uuid not null references penstock.service,
+  name                       text not null,
+  database_name              text not null,
+  visibility_timeout_seconds integer not null,
+  max_attempts               integer not null,
+  dlq_enabled                boolean not null,
+  status                     text not null constraint status_is_known
+                             check (status in ('Pending', 'Provisioning', 'Active', 'Deprovisioning', 'Failed')),
+  error_message              text,
+  created_at                 timestamptz not null default clock_timestamp(),
+  updated_at                 timestamptz not null default clock_timestamp(),
+  deleted_at                 timestamptz
+);
+create unique index service_queue_name on penstock.service_queue (service_id, name) where deleted_at is null;
+
+create table penstock.service_task (
+  id            uuid primary key default gen_random_uuid(),
+  kind          text not null constraint kind_is_known check (kind in ('create', 'delete', 'enqueue', 'stats')),
+  queue_id      uuid not null references penstock.service_queue,
+  status        text not null default 'pending'
+                constraint status_is_known check (status in ('pending', 'running', 'completed', 'failed')),
+  request       jsonb,
+  result        jsonb,
+  error_message text,
+  failures      integer not null default 0,
+  created_by    text,
+  created_at    timestamptz not null default clock_timestamp(),
+  finished_at   timestamptz
+);
+create index service_task_finished_at on penstock.service_task (finished_at);
+create index service_task_queue on penstock.service_task (queue_id);
+
+-- On the side of the service: the tasks that were carried out in this database, and their results. Written in the
+-- transaction of the task, so that a task that is delivered twice is carried out once.
+create table penstock.applied_task (
+  task_id    uuid primary key,
+  result     jsonb not null,
+  applied_at timestamptz not null default clock_timestamp()
+);
+create index applied_task_at on penstock.applied_task (applied_at);

@@ -1,0 +1,9 @@
+-- Workers report here every few seconds that they are alive. So few updates leave too few dead rows to matter, even
+-- while the MVCC horizon is held back.
+create table penstock.heartbeat (
+  worker     text primary key constraint worker_length check (octet_length(worker) between 1 and 1024),
+  state      text not null constraint state_is_known check (state in ('running', 'draining')),
+  started_at timestamptz not null,
+  seen_at    timestamptz not null,
+  report     jsonb not null
+) with (fillfactor = 50);

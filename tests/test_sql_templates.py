@@ -1,0 +1,217 @@
+"""The template language of the SQL files, and the files that are generated from them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import penstock.sql
+from penstock.sql.expand import Expander
+from penstock.sql.template import Macro, TemplateError, definitions, expand, lines_of
+
+ROOT = Path(__file__).parents[1]
+SQL = Path(penstock.sql.__file__).parent
+SOURCES = ("functions", "views", "contracts", "schema", "layout", "roles")
+
+
+def expanded(text: str, **macros: str) -> str:
+    known = {name: Macro(body) for name, body in macros.items()}
+    return "\n".join(expand(lines_of("f.sql", text), known))
+
+
+def without_markers(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("-- from ")]
+
+
+def test_a_block_is_repeated_for_each_segment_with_its_source() -> None:
+    made = expanded("begin\n--: for each segment\ncall {slot};\n--: end\nend").splitlines()
+    assert made[:3] == ["begin", "-- from f.sql:3, segment 0", "call 0;"]
+    assert made[17:] == ["-- from f.sql:3, segment 8", "call 8;", "-- from f.sql:5", "end"]
+
+
+def test_a_created_object_is_preceded_by_its_source() -> None:
+    assert expanded("-- A view.\ncreate view v as\nselect 1;").splitlines() == [
+        "-- A view.",
+        "-- from f.sql:2",
+        "create view v as",
+        "select 1;",
+    ]
+
+
+@pytest.mark.parametrize("slot", range(9))
+def test_a_branch_reaches_its_segment_in_four_comparisons(slot: int) -> None:
+    lines = without_markers(expanded("--: branch on slot\ncall {slot};\n--: end"))
+    compared, skipping, depth, found = 0, 0, 0, []
+    for line in lines:
+        if line.startswith("if "):
+            depth += 1
+            if not skipping:
+                compared += 1
+                skipping = 0 if slot <= int(line.split()[3]) else depth
+        elif line == "else":
+            skipping = 0 if skipping == depth else skipping or depth
+        elif line == "end if;":
+            skipping = 0 if skipping == depth else skipping
+            depth -= 1
+        elif not skipping:
+            found.append(line)
+    assert found == [f"call {slot};"]
+    assert compared <= 4
+
+
+def test_macros_take_arguments_and_nest() -> None:
+    macros = definitions(
+        lines_of(
+            "layout.sql",
+            "-- A picture.\n"
+            "--: define token.segment(token) as ({token} & 15)\n"
+            "--: define both(left, right) as {left} + {right}\n"
+            "--: define many as\nfirst,\nsecond\n--: end",
+        )
+    )
+    [line] = expand(lines_of("f.sql", "select {both({token.segment(f(a, b))}, c | d)};"), macros)
+    assert line == "select (f(a, b) & 15) + (c | d);"
+    assert list(expand(lines_of("f.sql", "{many}"), macros)) == ["first,\nsecond"]
+
+
+def test_a_variant_repeats_the_file_with_its_replacements() -> None:
+    text = "--: variant other\n--:   f( => g(\n--:   f. => g.\ncreate f(x) _f( f.x a.f.x;"
+    assert without_markers(expanded(text)) == [
+        "create f(x) _f( f.x a.f.x;",
+        "create g(x) _f( g.x a.f.x;",
+    ]
+
+
+def test_braces_that_are_not_placeholders_stay() -> None:
+    text = """select '{}', '{"a": 1}', '^[a-z]{1,128}$', '{0}'::int[];"""
+    assert expanded(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("--: variant v\n--:   f( => g(\nselect h();", r"f.sql:2: the file does not contain 'f\('"),
+        ("--:   f( => g(", "f.sql:1: a replacement must follow a variant"),
+        ("select {unknown};", "f.sql:1: {unknown} is not defined"),
+        ("select {given(1)};", "f.sql:1: {given} takes 0 arguments"),
+        ("select {given(\n1)};", "f.sql:1: a placeholder must end on the line"),
+        ("--: for each segment\nx", "f.sql:1: there is no `--: end`"),
+        ("--: for each segment\n--: branch on slot\n--: end", "f.sql:2: blocks do not nest"),
+        ("--: for each queue\nx\n--: end", "f.sql:1: there is no directive 'for each queue'"),
+        ("--: end", "f.sql:1: there is no `--: end`"),
+        ("--: define given as 2", "f.sql:1: {given} is defined already"),
+        ("--: define nothing", "f.sql:1: write `define"),
+    ],
+)
+def test_a_wrong_template_is_an_error_that_names_the_line(text: str, problem: str) -> None:
+    with pytest.raises(TemplateError, match=problem):
+        expanded(text, given="1")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The SQL of the package, to change."""
+    shutil.copytree(SQL, tmp_path / "sql")
+    return tmp_path / "sql"
+
+
+def generate(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tools" / "generate_sql.py"), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_generated_files_are_up_to_date() -> None:
+    assert generate("--check").stdout == ""
+
+
+def test_a_changed_source_is_noticed_and_generated(copy: Path) -> None:
+    source = copy / "functions" / "common" / "schema_version.sql"
+    source.write_text(source.read_text("utf-8").replace("max(version), 0", "max(version), 7"))
+    (copy / "generated" / "old.sql").write_text("")
+    checked = generate("--check", "--sql", str(copy))
+    assert (checked.returncode, "functions.sql, old.sql" in checked.stdout) == (1, True)
+    assert generate("--sql", str(copy)).returncode == 0
+    assert "max(version), 7" in (copy / "generated" / "functions.sql").read_text("utf-8")
+    assert generate("--check", "--sql", str(copy)).returncode == 0
+
+
+def test_files_come_behind_those_that_they_need(copy: Path) -> None:
+    (copy / "views" / "a.sql").write_text(
+        "create or replace view penstock.a as table penstock.z;\n"
+    )
+    (copy / "views" / "z.sql").write_text("create or replace view penstock.z as select 1;\n")
+    made = Expander(copy).folder("views")
+    assert made.index("view penstock.z") < made.index("view penstock.a ")
+    (copy / "views" / "z.sql").write_text(
+        "create or replace view penstock.z as table penstock.a;\n"
+    )
+    with pytest.raises(TemplateError, match=r"need each other: views/a.sql, views/z.sql"):
+        Expander(copy).folder("views")
+
+
+def test_every_marker_leads_to_the_line_it_was_made_from() -> None:
+    made = (SQL / "generated" / "functions.sql").read_text("utf-8").splitlines()
+    seen = 0
+    for marker, line in pairwise(made):
+        place = re.fullmatch(r"-- from (\S+):(\d+)(, segment \d)?", marker)
+        if place and line.startswith("create "):
+            source = (SQL / place[1]).read_text("utf-8").splitlines()[int(place[2]) - 1]
+            assert source.split("(")[0].split("{")[0] in line or "_by_id" in line
+            seen += 1
+    assert seen > 300
+
+
+def test_the_parameters_reach_the_functions() -> None:
+    claim = Expander(hold_from=3, clock="penstock._clock()").file("functions/claim/claim.sql")
+    assert "claim.count < 3" in claim
+    assert "penstock._clock()" in claim
+    assert "clock_timestamp()" not in claim
+
+
+def test_a_clock_that_no_file_uses_is_an_error(copy: Path) -> None:
+    for file in (copy / "contracts" / "mdb_queue").glob("*.sql"):
+        file.write_text(file.read_text("utf-8").replace("clock_timestamp()", "now()"))
+    with pytest.raises(TemplateError, match=r"contracts/mdb_queue: no file uses clock_timestamp"):
+        Expander(copy, clock="penstock._clock()").folder("contracts/mdb_queue")
+
+
+def test_every_definition_of_the_layout_is_used() -> None:
+    text = "\n".join(f.read_text("utf-8") for d in SOURCES for f in (SQL / d).rglob("*.sql"))
+    for file in (SQL / "layout").glob("*.sql"):
+        for name in definitions(lines_of(file.name, file.read_text("utf-8"))):
+            assert re.search(rf"\{{{re.escape(name)}[(}}]", text), name
+
+
+def test_magic_numbers_stand_in_the_layout_only() -> None:
+    """Bits of tokens and registers, lock keys, and the digits of the ring."""
+    magic = re.compile(
+        r"4611686018427387904|-9223372036854775808|18856956\d\d|16777215|1048575|\b32768\b"
+        r"|& (?:1|7|15|16|31|255)\b|(?:>>|<<) (?:3|4|5|6|11|14|19|20|21|22|24|45|48)\b|, '9'"
+        r"|% (?:10|bigint '10')|'PS001' then|raise sqlstate 'PS"
+    )
+    for folder in set(SOURCES) - {"layout"}:
+        for file in (SQL / folder).rglob("*.sql"):
+            found = [line for line in file.read_text("utf-8").splitlines() if magic.search(line)]
+            assert found == [], file
+
+
+def test_lines_have_at_most_120_characters() -> None:
+    for folder in SOURCES:
+        for file in (SQL / folder).rglob("*.sql"):
+            if "extension" not in file.parts:
+                long = [line for line in file.read_text("utf-8").splitlines() if len(line) > 120]
+                assert long == [], file
+
+
+def test_every_function_file_begins_with_what_it_does() -> None:
+    for file in (SQL / "functions").rglob("*.sql"):
+        header = re.match(r"(?:-- ?.*\n)+", file.read_text("utf-8"))
+        assert header, file
+        assert re.search(r"\bLocks\b", header[0]), file
+        assert re.search(r"\b(?:Uses?|[Ii]ndex(?:es)?|[Rr]eads)\b", header[0]), file
