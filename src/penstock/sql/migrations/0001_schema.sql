@@ -1358,3 +1358,170 @@ create table penstock.heartbeat (
   seen_at    timestamptz not null,
   report     jsonb not null
 ) with (fillfactor = 50);
+
+-- Views of the two kinds of messages in a lane: ready_N, and held_N for messages that are leased in place, with the
+-- columns of leased_N. place is the ctid of the row. The views call no function of ours, so that a reader of a view made
+-- of them needs no right to call one. They are part of the schema, and not replaced with the functions: replacing a view
+-- that claims use would make them wait for the whole upgrade.
+-- from schema/lane_views.sql:6, segment 0
+create view penstock.ready_0 as
+select position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error from penstock.lane_0 where hold = 0;
+
+create view penstock.held_0 as
+select (4611686018427387904 + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer >> 1)::bigint << 45) + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer & 1) << 4)) + 0 + (('x' || encode(tidsend(l.ctid), 'hex'))::bit(48)::bigint << 5) as token,
+  to_timestamp((l.hold >> 11) / 1e6::double precision) as lease_until,
+  l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
+  coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_0 g
+                                where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold
+                                  limit 1)) as first_claimed_at,
+  (select g.claimed_at from penstock.grant_0 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as claimed_at,
+  l.dead_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint as attempt, l.max_attempts, l.body_slot,
+  (select g.worker from penstock.grant_0 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as worker,
+  l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error, l.ctid as place, l.hold
+from penstock.lane_0 l where l.hold <> 0;
+-- from schema/lane_views.sql:6, segment 1
+create view penstock.ready_1 as
+select position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error from penstock.lane_1 where hold = 0;
+
+create view penstock.held_1 as
+select (4611686018427387904 + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer >> 1)::bigint << 45) + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer & 1) << 4)) + 1 + (('x' || encode(tidsend(l.ctid), 'hex'))::bit(48)::bigint << 5) as token,
+  to_timestamp((l.hold >> 11) / 1e6::double precision) as lease_until,
+  l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
+  coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_1 g
+                                where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold
+                                  limit 1)) as first_claimed_at,
+  (select g.claimed_at from penstock.grant_1 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as claimed_at,
+  l.dead_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint as attempt, l.max_attempts, l.body_slot,
+  (select g.worker from penstock.grant_1 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as worker,
+  l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error, l.ctid as place, l.hold
+from penstock.lane_1 l where l.hold <> 0;
+-- from schema/lane_views.sql:6, segment 2
+create view penstock.ready_2 as
+select position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error from penstock.lane_2 where hold = 0;
+
+create view penstock.held_2 as
+select (4611686018427387904 + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer >> 1)::bigint << 45) + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer & 1) << 4)) + 2 + (('x' || encode(tidsend(l.ctid), 'hex'))::bit(48)::bigint << 5) as token,
+  to_timestamp((l.hold >> 11) / 1e6::double precision) as lease_until,
+  l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
+  coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_2 g
+                                where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold
+                                  limit 1)) as first_claimed_at,
+  (select g.claimed_at from penstock.grant_2 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as claimed_at,
+  l.dead_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint as attempt, l.max_attempts, l.body_slot,
+  (select g.worker from penstock.grant_2 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as worker,
+  l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error, l.ctid as place, l.hold
+from penstock.lane_2 l where l.hold <> 0;
+-- from schema/lane_views.sql:6, segment 3
+create view penstock.ready_3 as
+select position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error from penstock.lane_3 where hold = 0;
+
+create view penstock.held_3 as
+select (4611686018427387904 + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer >> 1)::bigint << 45) + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer & 1) << 4)) + 3 + (('x' || encode(tidsend(l.ctid), 'hex'))::bit(48)::bigint << 5) as token,
+  to_timestamp((l.hold >> 11) / 1e6::double precision) as lease_until,
+  l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
+  coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_3 g
+                                where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold
+                                  limit 1)) as first_claimed_at,
+  (select g.claimed_at from penstock.grant_3 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as claimed_at,
+  l.dead_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint as attempt, l.max_attempts, l.body_slot,
+  (select g.worker from penstock.grant_3 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as worker,
+  l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error, l.ctid as place, l.hold
+from penstock.lane_3 l where l.hold <> 0;
+-- from schema/lane_views.sql:6, segment 4
+create view penstock.ready_4 as
+select position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error from penstock.lane_4 where hold = 0;
+
+create view penstock.held_4 as
+select (4611686018427387904 + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer >> 1)::bigint << 45) + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer & 1) << 4)) + 4 + (('x' || encode(tidsend(l.ctid), 'hex'))::bit(48)::bigint << 5) as token,
+  to_timestamp((l.hold >> 11) / 1e6::double precision) as lease_until,
+  l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
+  coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_4 g
+                                where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold
+                                  limit 1)) as first_claimed_at,
+  (select g.claimed_at from penstock.grant_4 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as claimed_at,
+  l.dead_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint as attempt, l.max_attempts, l.body_slot,
+  (select g.worker from penstock.grant_4 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as worker,
+  l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error, l.ctid as place, l.hold
+from penstock.lane_4 l where l.hold <> 0;
+-- from schema/lane_views.sql:6, segment 5
+create view penstock.ready_5 as
+select position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error from penstock.lane_5 where hold = 0;
+
+create view penstock.held_5 as
+select (4611686018427387904 + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer >> 1)::bigint << 45) + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer & 1) << 4)) + 5 + (('x' || encode(tidsend(l.ctid), 'hex'))::bit(48)::bigint << 5) as token,
+  to_timestamp((l.hold >> 11) / 1e6::double precision) as lease_until,
+  l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
+  coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_5 g
+                                where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold
+                                  limit 1)) as first_claimed_at,
+  (select g.claimed_at from penstock.grant_5 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as claimed_at,
+  l.dead_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint as attempt, l.max_attempts, l.body_slot,
+  (select g.worker from penstock.grant_5 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as worker,
+  l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error, l.ctid as place, l.hold
+from penstock.lane_5 l where l.hold <> 0;
+-- from schema/lane_views.sql:6, segment 6
+create view penstock.ready_6 as
+select position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error from penstock.lane_6 where hold = 0;
+
+create view penstock.held_6 as
+select (4611686018427387904 + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer >> 1)::bigint << 45) + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer & 1) << 4)) + 6 + (('x' || encode(tidsend(l.ctid), 'hex'))::bit(48)::bigint << 5) as token,
+  to_timestamp((l.hold >> 11) / 1e6::double precision) as lease_until,
+  l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
+  coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_6 g
+                                where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold
+                                  limit 1)) as first_claimed_at,
+  (select g.claimed_at from penstock.grant_6 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as claimed_at,
+  l.dead_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint as attempt, l.max_attempts, l.body_slot,
+  (select g.worker from penstock.grant_6 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as worker,
+  l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error, l.ctid as place, l.hold
+from penstock.lane_6 l where l.hold <> 0;
+-- from schema/lane_views.sql:6, segment 7
+create view penstock.ready_7 as
+select position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error from penstock.lane_7 where hold = 0;
+
+create view penstock.held_7 as
+select (4611686018427387904 + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer >> 1)::bigint << 45) + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer & 1) << 4)) + 7 + (('x' || encode(tidsend(l.ctid), 'hex'))::bit(48)::bigint << 5) as token,
+  to_timestamp((l.hold >> 11) / 1e6::double precision) as lease_until,
+  l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
+  coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_7 g
+                                where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold
+                                  limit 1)) as first_claimed_at,
+  (select g.claimed_at from penstock.grant_7 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as claimed_at,
+  l.dead_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint as attempt, l.max_attempts, l.body_slot,
+  (select g.worker from penstock.grant_7 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as worker,
+  l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error, l.ctid as place, l.hold
+from penstock.lane_7 l where l.hold <> 0;
+-- from schema/lane_views.sql:6, segment 8
+create view penstock.ready_8 as
+select position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error from penstock.lane_8 where hold = 0;
+
+create view penstock.held_8 as
+select (4611686018427387904 + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer >> 1)::bigint << 45) + (((l.hold >> 10 & 131070 | (l.hold & 1))::integer & 1) << 4)) + 8 + (('x' || encode(tidsend(l.ctid), 'hex'))::bit(48)::bigint << 5) as token,
+  to_timestamp((l.hold >> 11) / 1e6::double precision) as lease_until,
+  l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
+  coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_8 g
+                                where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold
+                                  limit 1)) as first_claimed_at,
+  (select g.claimed_at from penstock.grant_8 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as claimed_at,
+  l.dead_at, l.queue_id, l.priority, least(l.attempt + 1, 32767)::smallint as attempt, l.max_attempts, l.body_slot,
+  (select g.worker from penstock.grant_8 g
+   where g.lease_until = to_timestamp((l.hold >> 11) / 1e6::double precision) and g.hold = l.hold limit 1) as worker,
+  l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error, l.ctid as place, l.hold
+from penstock.lane_8 l where l.hold <> 0;

@@ -1,13 +1,14 @@
 -- Views of the two kinds of messages in a lane: ready_N, and held_N for messages that are leased in place, with the
--- columns of leased_N. place is the ctid of the row. held_N calls no function that a reader of the view would need the
--- right to call, except those that make the token. Locks: those of the statement that uses them. Indexes: those of
--- lane_N and grant_N_until.
+-- columns of leased_N. place is the ctid of the row. They call no function of ours, so that a reader of a view made of
+-- them needs no right to call one. They belong to the schema and are not replaced with the functions: claims use them,
+-- and would wait for the whole upgrade.
 --: for each segment
-create or replace view penstock.ready_{slot} as
+create view penstock.ready_{slot} as
 select position, {envelope} from penstock.lane_{slot} where hold = 0;
 
-create or replace view penstock.held_{slot} as
-select penstock._held_token({slot}, penstock._hold_mark(l.hold), l.ctid) as token, {hold.until(l.hold)} as lease_until,
+create view penstock.held_{slot} as
+select {token.in_place_from({hold.mark(l.hold)})} + {slot} + {token.of_place(l.ctid)} as token,
+  {hold.until(l.hold)} as lease_until,
   l.position, l.key is not null as watched, l.id, l.enqueued_at, l.expires_at,
   coalesce(l.first_claimed_at, (select g.claimed_at from penstock.grant_{slot} g
                                 where g.lease_until = {hold.until(l.hold)} and g.hold = l.hold
