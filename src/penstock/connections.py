@@ -228,7 +228,11 @@ def _check_schema(connection: AnyConnection) -> None:
     command = insights.schema_version()
     found = command.decode(_execute(command, connection))
     known = insights.known_schema_version()
-    if found > known:
+    if found <= known:
+        return
+    # A schema that was upgraded while this version still runs serves it, if it says so.
+    oldest = insights.oldest_client()
+    if oldest.decode(_execute(oldest, connection)) > known:
         raise SchemaNewerError(
             f"the database has schema version {found}, this client knows {known}",
             hint="Upgrade the penstock package here.",

@@ -23,6 +23,7 @@ from penstock.schedule import Schedule
 MAX_LIMIT: Final = 10_000
 _STATS: Final = call("stats", queue="text")
 _SCHEMA_VERSION: Final = call("schema_version")
+_OLDEST_CLIENT: Final = call("oldest_client")
 
 
 def queues() -> Command[list[Queue]]:
@@ -170,6 +171,11 @@ def schedule(name: str) -> Command[Schedule]:
 def schema_version() -> Command[int]:
     """The version of the schema in the database."""
     return Command(_SCHEMA_VERSION, {}, scalar)
+
+
+def oldest_client() -> Command[int]:
+    """The schema version of the oldest clients that work with the database."""
+    return Command(_OLDEST_CLIENT, {}, scalar)
 
 
 @cache

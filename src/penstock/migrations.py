@@ -33,6 +33,8 @@ ENCODING: Final = "UTF8"
 CONTRACTS: Final = ("pgmq",)
 """Other people's interfaces that are installed on request."""
 _CODE_FILES: Final = ("functions", "views", "mdb_queue")
+# What a migration says if clients of earlier versions go on working: see sql/README.md.
+_CLIENTS_FROM: Final = re.compile(r"^-- Clients from version (\d+) on work with it\.$", re.M)
 _FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
 
@@ -358,9 +360,11 @@ def _record(step: _Step, plan: _Plan) -> str:
             "version = excluded.version, applied_at = excluded.applied_at"
         )
     if step is not plan.code:
+        clients_from = _CLIENTS_FROM.search(step.sql)
         return (
-            "insert into penstock.migration (version, name, checksum) values "
-            f"({migration.version}, '{migration.name}', '{migration.checksum}')"
+            "insert into penstock.migration (version, name, checksum, clients_from) values "
+            f"({migration.version}, '{migration.name}', '{migration.checksum}', "
+            f"{clients_from[1] if clients_from else 'null'})"
         )
     return (
         "insert into penstock.migration_code (checksum, version) values "

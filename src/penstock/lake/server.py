@@ -90,13 +90,13 @@ class Server:
             return self._connection.execute(query.encode(), parameters).fetchall()
 
     def _identify(self) -> str:
-        database, standby, version = self._one(statement("identity"))
+        database, standby, version, oldest = self._one(statement("identity"))
         if standby:
             raise ConfigurationError(
                 f"service {self.service.name!r} is a standby",
                 hint="Snapshots are only good on the primary: point the DSN to it.",
             )
-        if version > schema_target():
+        if oldest > schema_target():
             raise SchemaNewerError(
                 f"the database of service {self.service.name!r} has schema version {version}, "
                 f"this Penstock knows versions up to {schema_target()}",

@@ -6586,10 +6586,11 @@ create or replace function penstock._grants() returns table (role_name text, kin
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   producers constant text[] := array['enqueue', 'enqueue_many', 'spark_enqueue', 'spark_begin', 'spark_put',
-    'spark_complete', 'schema_version', 'wake_channel'];
+    'spark_complete', 'schema_version', 'oldest_client', 'wake_channel'];
   consumers constant text[] := array['claim', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
                                      'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
+                                     'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
                                      'spark_settle', 'spark_release'];
@@ -6636,7 +6637,7 @@ begin
 end $$;
 
 -- The three roles.
--- from functions/common/grants.sql:60
+-- from functions/common/grants.sql:61
 create or replace function penstock._roles() returns text[] language sql immutable as $$
   select array['penstock_producer', 'penstock_consumer', 'penstock_operator']
 $$;
@@ -6644,7 +6645,7 @@ $$;
 -- What differs from _grants: roles that do not exist (with a null), grants that a role lacks, and privileges of PUBLIC.
 -- Roles may have been created after the schema, and a restored dump lacks the grants to roles that did not exist.
 -- `penstock migrate up` makes the missing grants; `penstock doctor` reports them.
--- from functions/common/grants.sql:67
+-- from functions/common/grants.sql:68
 create or replace function penstock.check_grants() returns table (role_name text, problem text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -6712,6 +6713,13 @@ $$;
 create or replace function penstock.schema_version() returns integer language sql stable security definer
 set search_path = pg_catalog, pg_temp as $$
   select coalesce(max(version), 0)::integer from penstock.migration
+$$;
+
+-- Returns the version of the oldest clients that work with this schema. Clients of a lower version must be upgraded.
+-- from functions/common/schema_version.sql:8
+create or replace function penstock.oldest_client() returns integer language sql stable security definer
+set search_path = pg_catalog, pg_temp as $$
+  select coalesce(max(coalesce(clients_from, version)), 0)::integer from penstock.migration
 $$;
 
 -- Read a value of a JSON object of settings. A JSON null means the default. Locks: none. Indexes: none.

@@ -7,10 +7,11 @@ create or replace function penstock._grants() returns table (role_name text, kin
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   producers constant text[] := array['enqueue', 'enqueue_many', 'spark_enqueue', 'spark_begin', 'spark_put',
-    'spark_complete', 'schema_version', 'wake_channel'];
+    'spark_complete', 'schema_version', 'oldest_client', 'wake_channel'];
   consumers constant text[] := array['claim', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
                                      'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
+                                     'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
                                      'spark_settle', 'spark_release'];

@@ -1,0 +1,99 @@
+"""An upgrade does not break clients of the version before: the rules of sql/README.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock.sql
+from penstock import Client
+from penstock.errors import SchemaNewerError
+
+Connect = Callable[..., psycopg.Connection[Any]]
+
+MIGRATIONS = Path(penstock.sql.__file__).parent / "migrations"
+LISTED = Path(__file__).parent / "signatures.txt"
+# Functions that users and clients call, with their parameters and what they return.
+SIGNATURES = r"""
+    select format('%s.%s(%s) returns %s', n.nspname, p.proname,
+                  pg_get_function_arguments(p.oid), pg_get_function_result(p.oid))
+    from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+    where n.nspname = any (array['penstock', 'mdb_queue']) and p.proname !~ '^_'
+      and p.prorettype <> 'trigger'::regtype
+    union all
+    select format('type %s (%s)', t.oid::regtype,
+                  string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', '
+                             order by a.attnum))
+    from pg_type t join pg_class c on c.oid = t.typrelid and c.relkind = 'c'
+    join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+    where t.typnamespace = 'penstock'::regnamespace group by t.oid
+    order by 1"""
+REMOVAL = re.compile(r"^\s*(drop|alter table .*\bdrop\b|alter type .*\bdrop\b)", re.I | re.M)
+
+
+def unannounced(migration: str) -> list[str]:
+    """Statements of a migration that remove something without saying since when it is unused."""
+    found, before = [], ""
+    for line in migration.splitlines():
+        if REMOVAL.match(line) and not re.fullmatch(r"-- Unused since version \d+\.", before):
+            found.append(line.strip())
+        before = line.strip() or before
+    return found
+
+
+def test_what_clients_call_is_listed_and_stays(connect: Connect) -> None:
+    found = [row[0] for row in connect().execute(SIGNATURES)]
+    listed = LISTED.read_text("utf-8").splitlines()
+    gone = sorted(set(listed) - set(found))
+    assert not gone, "older clients call these: keep them, and give what is new another name"
+    new = sorted(set(found) - set(listed))
+    assert not new, f"add these to {LISTED.name}: from now on clients may call them"
+
+
+def test_migrations_remove_only_what_the_version_before_does_not_use() -> None:
+    later = sorted(MIGRATIONS.glob("*.sql"))[1:]
+    assert {file.name: unannounced(file.read_text("utf-8")) for file in later} == {
+        file.name: [] for file in later
+    }
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "drop function penstock.claim(text)",
+        "DROP VIEW penstock.queues",
+        "alter table penstock.queue drop column name",
+        "-- Unused since long ago.\ndrop table penstock.queue",
+    ],
+)
+def test_a_removal_without_a_version_is_found(statement: str) -> None:
+    assert len(unannounced(f"create table x ();\n{statement};")) == 1
+
+
+def test_a_removal_with_its_version_is_allowed() -> None:
+    assert unannounced("-- Unused since version 3.\ndrop function penstock.claim(text);") == []
+
+
+def test_a_newer_schema_that_serves_older_clients_is_used(dsn: str, connect: Connect) -> None:
+    connect().execute(
+        "insert into penstock.migration (version, name, checksum, clients_from)"
+        " values (2, 'later', '', 1)"
+    )
+    with Client(dsn) as client:
+        client.create_queue("work")
+        client.enqueue("work", 1)
+        assert len(client.claim("work")) == 1
+
+
+def test_a_newer_schema_that_does_not_is_refused(dsn: str, connect: Connect) -> None:
+    connect().execute(
+        "insert into penstock.migration (version, name, checksum, clients_from)"
+        " values (2, 'later', '', 1), (3, 'latest', '', 2)"
+    )
+    with pytest.raises(SchemaNewerError), Client(dsn):
+        pass
