@@ -8,8 +8,11 @@ from typing import Any
 
 _LIST_ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 _FENCE = re.compile(r" *(```|~~~)")
+# A link of these kinds names a page. A browser loads the other kinds.
 _LOADED_ELSEWHERE = re.compile(
-    r'<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)="(?:https?:)?//[^"]*"', re.IGNORECASE
+    r'<(?:script|img|iframe|link(?! rel="(?:canonical|prev|next|alternate)"))\b'
+    r'[^>]*?\b(?:src|href)="(?:https?:)?//[^"]*"',
+    re.IGNORECASE,
 )
 _SVG_ID = re.compile(r'<svg[^>]*? id="([^"]+)"')
 

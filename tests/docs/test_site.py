@@ -49,5 +49,8 @@ def test_a_page_that_loads_from_another_host_is_refused(hooks: Any, element: str
 
 
 def test_a_page_may_link_to_another_host(hooks: Any) -> None:
-    text = '<a href="https://example.com">x</a><script src="assets/a.js"></script>'
+    text = (
+        '<link rel="canonical" href="http://127.0.0.1:8008/index.html">'
+        '<a href="https://example.com">x</a><script src="assets/a.js"></script>'
+    )
     assert hooks.on_post_page(text, None) == text
