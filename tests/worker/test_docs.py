@@ -14,7 +14,7 @@ from .conftest import until
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = (DOCS / "reference" / "worker.md").read_text("utf-8")
-GUIDE = (DOCS / "guides" / "worker.md").read_text("utf-8")
+GUIDE = (DOCS / "how-to" / "run-a-worker.md").read_text("utf-8")
 
 
 def code(text: str) -> str:
