@@ -45,16 +45,19 @@ check: $(DEV_STAMP) ## style, types, import rules, generated code
 pytest: $(DEV_STAMP) chromium faults ## the tests alone: make pytest ARGS="tests/test_settings.py"
 	$(BIN)/pytest -n 3 --dist loadgroup -m "not slow" --durations 10 $(ARGS)
 
-# The tests of the UI drive the system's own Chromium: none is downloaded.
-chromium: ## install Chromium where the machine has none, for the tests of the UI
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }
+# Debian packages that some tests need. Only root can install them. Without them these tests are skipped, and the reason names
+# the command. PATH gets /usr/sbin because pgbouncer is there, and only root has it on the PATH.
+has = PATH="$$PATH:/usr/sbin" command -v $(1) > /dev/null
+apt_install = { [ "$$(id -u)" = 0 ] && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1) > /dev/null; } \
+	|| echo "Not installed: $(1). Some tests are skipped. As root: apt-get install $(1)"
 
-# pgbouncer stands before the database, faketime sets a clock wrong: Debian's packages. Tests that need one are skipped where
-# it cannot be had.
+# The tests of the UI use the Chromium of the system.
+chromium: ## install Chromium where the machine has none, for the tests of the UI (as root)
+	@$(call has,chromium) || $(call has,chromium-browser) || $(call apt_install,chromium)
+
+# pgbouncer pools connections, and faketime sets a wrong clock.
 faults:
-	@command -v /usr/sbin/pgbouncer pgbouncer > /dev/null && command -v faketime > /dev/null \
-		|| { command -v apt-get > /dev/null && apt-get update -qq && apt-get install -y -qq pgbouncer faketime; } || true
+	@$(call has,pgbouncer) && $(call has,faketime) || $(call apt_install,pgbouncer faketime)
 
 # What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
 pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16

@@ -32,6 +32,7 @@ IN_SHORT = [
     "clocks_wrong",
     "schema_upgraded",
 ]
+ENABLE = "As root: apt-get install pgbouncer faketime"
 FAULTS = ("lost", "stale_settles", "ghosts", "order_violations", "errors")
 SUMMED = ("messages", "committed", "unknown", "acked", "runs", "repeated", *FAULTS)
 
@@ -92,14 +93,12 @@ def _check_programs(options: argparse.Namespace) -> None:
     if faketime_library() is None:
         missing.append("faketime")
     if missing and not options.short:
-        sys.exit(
-            f"not installed: {', '.join(missing)}. On Debian: apt-get install pgbouncer faketime"
-        )
+        sys.exit(f"not installed: {', '.join(missing)}. {ENABLE}")
     if "pgbouncer" in missing:
-        print("pgbouncer is not installed: workers connect to the server itself")
+        print("pgbouncer is not installed: workers connect to the server itself.", ENABLE)
         options.direct = True
     if "faketime" in missing:
-        print("faketime is not installed: clocks_wrong is left out")
+        print("faketime is not installed: clocks_wrong is skipped.", ENABLE)
         IN_SHORT.remove("clocks_wrong")
 
 

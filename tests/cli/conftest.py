@@ -1,20 +1,25 @@
-"""Two ways to run a command line: in this process, quickly, and as a process of its own."""
+"""Ways to run a command line: in this process, quickly, as a separate process, and `up`."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from penstock.cli.program import run
+from penstock.embedded import postmaster
 
 COMMAND = [sys.executable, "-m", "penstock.cli"]
 
@@ -37,6 +42,7 @@ class Answer:
 
 
 Run = Callable[..., Answer]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -92,3 +98,62 @@ def count(dsn: str) -> Callable[[], int]:
             return int(row[0]) if row else 0
 
     return messages
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Not in pytest's own directory: if root runs the tests, the server's user has to enter."""
+    made = Path(tempfile.mkdtemp(prefix="penstock-up-"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def start(home: Path) -> Iterator[Start]:
+    """Starts `penstock up` with a home of its own; ends what is left of it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def call(*argv: str, lake: bool = False, **environment: str) -> subprocess.Popen[str]:
+        without = {k: v for k, v in os.environ.items() if k not in ("PENSTOCK_DSN", "DATABASE_URL")}
+        process = subprocess.Popen(
+            [*COMMAND, "up", *([] if lake else ["--no-lake"]), *argv],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**without, "PENSTOCK_HOME": str(home), "PENSTOCK_HTTP_PORT": "0", **environment},
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield call
+    for process in started:
+        # Not kill: the server would be stopped a moment later, under the hands of the clean-up.
+        process.terminate()
+        process.communicate()
+
+
+def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Waits for the one line that says so."""
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    return found
+
+
+def server_runs(home: Path) -> bool:
+    return any(postmaster.running(found.parent) for found in home.rglob("PG_VERSION"))
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+            found += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""

@@ -2,74 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psycopg
 import pytest
+from tests.cli.conftest import COMMAND, Start, children, command_line, ready, server_runs
 
 from penstock.cli.up import program_name, without_password
-from penstock.embedded import postmaster
 from penstock.settings import Settings
-
-COMMAND = [sys.executable, "-m", "penstock.cli"]
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """Not in pytest's own directory: if root runs the tests, the server's user has to enter."""
-    made = Path(tempfile.mkdtemp(prefix="penstock-up-"))
-    yield made
-    shutil.rmtree(made)
-
-
-@pytest.fixture
-def start(home: Path) -> Iterator[Start]:
-    """Starts `penstock up` with a home of its own; ends what is left of it."""
-    started: list[subprocess.Popen[str]] = []
-
-    def call(*argv: str, lake: bool = False, **environment: str) -> subprocess.Popen[str]:
-        without = {k: v for k, v in os.environ.items() if k not in ("PENSTOCK_DSN", "DATABASE_URL")}
-        process = subprocess.Popen(
-            [*COMMAND, "up", *([] if lake else ["--no-lake"]), *argv],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**without, "PENSTOCK_HOME": str(home), "PENSTOCK_HTTP_PORT": "0", **environment},
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
-
-    yield call
-    for process in started:
-        # Not kill: the server would be stopped a moment later, under the hands of the clean-up.
-        process.terminate()
-        process.communicate()
-
-
-def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Waits for the one line that says so."""
-    assert process.stdout is not None
-    found: dict[str, Any] = json.loads(process.stdout.readline())
-    return found
-
-
-def server_runs(home: Path) -> bool:
-    return any(postmaster.running(found.parent) for found in home.rglob("PG_VERSION"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -280,18 +227,3 @@ def test_finished_messages_are_in_the_lake_without_being_asked(
     while command_line(lakes[0]) or server_runs(home):
         time.sleep(0.1)
     assert process.returncode == (0 if end is signal.SIGINT else -end)
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
-            found += [int(child) for child in task.read_text().split()]
-    return found
-
-
-def command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""

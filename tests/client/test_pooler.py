@@ -15,7 +15,10 @@ from tests.chaos.server import Pooler, Server, program_of
 from penstock import AsyncClient, Client
 from penstock.errors import PoolerModeError
 
-pytestmark = pytest.mark.skipif(program_of("pgbouncer") is None, reason="there is no pgbouncer")
+pytestmark = pytest.mark.skipif(
+    program_of("pgbouncer") is None,
+    reason="PgBouncer is not installed. As root: apt-get install pgbouncer",
+)
 ROUNDS = 40
 
 

@@ -17,7 +17,9 @@ from penstock.embedded import EmbeddedPostgres, binaries, postmaster
 from penstock.embedded.account import Account
 from penstock.embedded.binaries import wheel_bin_directory
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+root_only = pytest.mark.skipif(
+    os.geteuid() != 0, reason="Only root can act as another user. Run the tests as root."
+)
 
 
 def socket_directory(server: EmbeddedPostgres) -> Path:

@@ -21,7 +21,10 @@ from .conftest import Connect, Engine, durable_home, wait_for
 from .faked_server import FakedServer, faked_server
 
 pytestmark = [
-    pytest.mark.skipif(faketime_library() is None, reason="needs libfaketime"),
+    pytest.mark.skipif(
+        faketime_library() is None,
+        reason="libfaketime is not installed. As root: apt-get install faketime",
+    ),
     pytest.mark.xdist_group("faked clock"),
 ]
 HOUR, DAY = 3600, 86400

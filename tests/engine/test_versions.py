@@ -28,7 +28,9 @@ def programs(version: str) -> Path:
     for place in (Path(f"/usr/lib/postgresql/{version}/bin"), wheel_bin_directory(int(version))):
         if (place / "initdb").exists():
             return place
-    pytest.skip(f"PostgreSQL {version} is not here")
+    pytest.skip(
+        f"PostgreSQL {version} is not installed. As root: apt-get install postgresql-{version}"
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -127,7 +127,10 @@ def test_silent_connections_cost_little_and_keep_nobody_out(
     process = start_process(PENSTOCK_HTTP_IDLE_SECONDS="300")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count + 500:
-        pytest.skip(f"{count} connections need more files than the {hard} that this user may open")
+        pytest.skip(
+            f"{count} connections need more files than the {hard} that this user may open. "
+            f"As root: ulimit -Hn {count + 500}"
+        )
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 500), hard))
     lines = []
     try:

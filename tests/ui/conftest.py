@@ -128,7 +128,7 @@ def scripted(make_site: MakeSite) -> Iterator[tuple[Site, list[int]]]:
 def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
-        pytest.fail("there is no chromium: `make chromium` installs Debian's")
+        pytest.skip("Chromium is not installed. As root: apt-get install chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=2 * LIMIT_MS)
         yield browser

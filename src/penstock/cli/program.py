@@ -16,6 +16,7 @@ import click
 from penstock.bench.command import bench
 from penstock.cli import failures
 from penstock.cli.commands import Verbs
+from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.enqueue import enqueue
 from penstock.cli.importing import import_
@@ -39,7 +40,7 @@ def penstock() -> None:
 
 
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
-    *(up, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
+    *(up, demo, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
     *(worker, queue, message, schedule, lake, key, service, import_, doctor, bench),
 )
 for verb in IN_ORDER_OF_USE:

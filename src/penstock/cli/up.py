@@ -22,6 +22,7 @@ from rich.text import Text
 from penstock.cli.commands import Verb
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, connect, pass_session, run_once
+from penstock.cli.up_demo import LOG, check_embedded, running_demo
 from penstock.cli.up_lake import running_lake, why_not
 from penstock.command import Command
 from penstock.embedded import EmbeddedPostgres
@@ -51,15 +52,25 @@ class Stopped(BaseException):
 )
 @click.option("--no-server", is_flag=True, help="The database alone, without HTTP.")
 @click.option("--no-lake", is_flag=True, help="Without the lake.")
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="Run a small web shop on the embedded PostgreSQL, so that there is something to look at.",
+)
 @pass_session
-def up(session: Session, /, no_server: bool, no_lake: bool, **chosen: Any) -> None:
+def up(session: Session, /, no_server: bool, no_lake: bool, demo: bool, **chosen: Any) -> None:
     """Start a database with the schema in it and the server, until Ctrl-C.
 
     It is the embedded PostgreSQL, or the one that --dsn or the environment
     names. Ctrl-C or SIGTERM stops what was started; a database that was named
     is left running. Where Spark is installed, history of the embedded one is
     landed in a lake every minute, which the analytics of the UI come from.
+
+    With --demo, a worker and steady traffic run as well, on queues whose names
+    begin with demo-, and without a lake. `penstock demo remove` removes them.
     """
+    if demo:
+        check_embedded(session.settings())
     no_server = no_server or _server_is_missing(session)
     server = None if no_server else ServerSettings.from_environment(**chosen)
     try:
@@ -71,8 +82,13 @@ def up(session: Session, /, no_server: bool, no_lake: bool, **chosen: Any) -> No
             shown = without_password(dsn)
             embedded = session.settings().dsn is None
             ready = {"dsn": shown, "schema_version": version, "embedded": embedded, **found}
-            with _lake(session, dsn, wanted=embedded and not no_lake) as lake:
-                _run(session, dsn, server, lambda extra: _announce(session, ready | lake | extra))
+            # A lake keeps what it landed, so that the demo could not be removed.
+            with (
+                _demo(session, dsn, wanted=demo) as shop,
+                _lake(session, dsn, wanted=embedded and not no_lake and not demo) as lake,
+            ):
+                ready |= shop | lake
+                _run(session, dsn, server, lambda extra: _announce(session, ready | extra))
     except Stopped:
         if not session.json:
             session.screen.err.print("stopped")
@@ -94,6 +110,17 @@ def _lake(session: Session, dsn: str, *, wanted: bool) -> Iterator[dict[str, str
     else:
         with running_lake(dsn, session.settings().home) as path:
             yield {"lake": path}
+
+
+@contextmanager
+def _demo(session: Session, dsn: str, *, wanted: bool) -> Iterator[dict[str, Any]]:
+    if not wanted:
+        yield {}
+        return
+    home = session.settings().home
+    with running_demo(dsn, home) as queues:
+        removal = remove_command(session.settings())
+        yield {"demo": {"queues": queues, "log": str(home / LOG), "remove": removal}}
 
 
 def _run(
@@ -187,9 +214,18 @@ def without_password(dsn: str) -> str:
 
 def _commands(dsn: str, settings: Settings) -> list[str]:
     """Three to try, to be pasted as they are into a shell that knows nothing of this one."""
-    usual = settings == Settings.from_environment(environment={})
-    first = [] if usual else [f"export PENSTOCK_DSN={shlex.quote(dsn)}"]
+    first = [] if _is_usual(settings) else [f"export PENSTOCK_DSN={shlex.quote(dsn)}"]
     return [*first, *(f"{program_name()} {words}" for words in TRY)]
+
+
+def remove_command(settings: Settings) -> str:
+    """What removes the demo of this home, for a shell that knows nothing of this one."""
+    home = "" if _is_usual(settings) else f"PENSTOCK_HOME={shlex.quote(str(settings.home))} "
+    return f"{home}{program_name()} demo remove"
+
+
+def _is_usual(settings: Settings) -> bool:
+    return settings == Settings.from_environment(environment={})
 
 
 def program_name() -> str:
@@ -221,6 +257,10 @@ def _welcome(screen: Screen, ready: Mapping[str, Any], commands: list[str]) -> N
         screen.line(f"Lake, brought up to date every minute: {ready['lake']}")
     elif "lake_missing" in ready:
         screen.line(f"Without a lake, and its charts: {ready['lake_missing']}")
+    if "demo" in ready:
+        screen.line(f"Demo queues: {', '.join(ready['demo']['queues'])}")
+        screen.line(f"Log of the demo: {ready['demo']['log']}")
+        screen.line(f"Remove the demo, once it is stopped: {ready['demo']['remove']}")
     text = "\n".join(commands)
     if screen.interactive:
         screen.out.print(Panel.fit(Text(text), title="try, in another terminal"))

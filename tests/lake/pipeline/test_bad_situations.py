@@ -116,7 +116,7 @@ def small_disk(root: str) -> Iterator[Callable[[str], None]]:
     Path(root).mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", root]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small disk takes root")
+        pytest.skip("Only root can mount a small disk. Run the tests as root.")
     yield lambda size: subprocess.run(["mount", "-o", f"remount,size={size}", root], check=True)
     subprocess.run(["umount", root], check=True)
 
