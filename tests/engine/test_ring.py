@@ -122,6 +122,24 @@ def test_a_burst_gives_its_space_back_though_few_messages_follow(
     wait_for(small_again, "the space of the burst is given back")
 
 
+def test_floors_rise_though_another_queue_keeps_an_older_segment_in_use(
+    engine: Any, wait_for: Any
+) -> None:
+    engine.create("backlog")
+    engine.create("work")
+    engine.enqueue("backlog")
+    engine.rotate()
+
+    def risen() -> bool:
+        last = engine.enqueue("work")
+        engine.drain("work", {last})
+        begun = "select pg_sequence_last_value('penstock.ring_until') - 32768"
+        return bool(engine.floor("work") > engine.value(begun) + 1)
+
+    wait_for(risen, "the floor is behind the first message of the segment")
+    assert len(engine.ring()[1]) > 1, "the older segment is in use"
+
+
 def test_a_slow_enqueuer_keeps_its_segment(busy_ring: Any, other: Any) -> None:
     late = other.enqueue("kept", BODY)
     slot = busy_ring.ring()[1]

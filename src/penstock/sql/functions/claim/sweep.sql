@@ -128,7 +128,7 @@ begin
     first := up_to + 1;
     for i in 1 .. length(slots) loop
       found := penstock._first_live(substr(slots, i, 1)::integer, q.id, q.priorities[lane], floor);
-      if substr(slots, i, 1) <> current then
+      if found is not null and substr(slots, i, 1) <> current then
         found := least(found, penstock._current_from());
       end if;
       first := least(first, found);
