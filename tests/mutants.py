@@ -162,6 +162,35 @@ MUTANTS = [
         "",
         ("tests/contracts_sql/test_counts.py",),
     ),
+    Mutant(
+        "floors stand still while another queue keeps an older segment in use",
+        "claim/sweep.sql",
+        "if found is not null and substr(slots, i, 1) <> current then",
+        "if substr(slots, i, 1) <> current then",
+        ("tests/engine/test_ring.py",),
+    ),
+    Mutant(
+        "polls look for leases that expire by now, not by the next sweep",
+        "claim/quiet.sql",
+        "after, sweep_at, sweep_at) then",
+        "after, started, started) then",
+        ("tests/engine/test_polls.py",),
+    ),
+    Mutant(
+        "polls do not notice a transaction that cuts a lease short",
+        "claim/quiet.sql",
+        "perform pg_advisory_xact_lock_shared({lock.quiet}, queue_id);",
+        "",
+        ("tests/engine/test_polls.py",),
+    ),
+    Mutant(
+        "a lease that is cut short is not looked for",
+        "claim/quiet.sql",
+        "perform setval(q.sweep_register, 0) from penstock.queue q"
+        " where q.id = _forget_quiet.queue_id;",
+        "",
+        ("tests/engine/test_polls.py",),
+    ),
 ]
 
 
