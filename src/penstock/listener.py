@@ -38,9 +38,13 @@ ATTEND_SECONDS: Final = 10
 """For how long enqueuers hear that somebody waits."""
 RENEW_SECONDS: Final = 4
 """How long before its end that is renewed, if somebody still waits."""
-AFTER_SECONDS: Final = (0.002, 0.002, 0.002, 0.003, 0.004, 0.017, 0.03, 0.06, 0.12)
-"""After a wake-up come more looks, so long apart. Enqueuers notify at most every 10 ms, and one
-that did not notify may be visible later than the one that did, by as much as a commit takes."""
+AFTER_SECONDS: Final = (
+    *(0.002, 0.002, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008),
+    *(0.012, 0.02, 0.04, 0.08),
+)
+"""After a wake-up come more looks, so long apart: up to 32 ms after it a message waits for 8 ms at
+most. Enqueuers notify at most every 10 ms, and a message whose enqueuer did not notify may become
+visible later than the one that did, by as much as its commit takes."""
 DEAF_SECONDS: Final = 0.25
 """How long `wait` waits at most while wake-ups do not arrive."""
 DEAF: Final = (
