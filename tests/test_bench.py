@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -14,15 +15,16 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from penstock.bench import wire
-from penstock.bench.commit import chosen_parts
-from penstock.bench.commit_found import Delays
-from penstock.bench.comparison import Comparison, ends
-from penstock.bench.engine import contests, schedule
-from penstock.bench.options import Options
-from penstock.bench.pin import Pin, pinned
-from penstock.bench.steady import Phase, Plan
 from penstock.cli.program import penstock
+from penstock_benchmarks import wire
+from penstock_benchmarks.ablation import MECHANISMS, install_sources
+from penstock_benchmarks.commit import chosen_parts
+from penstock_benchmarks.commit_found import Delays
+from penstock_benchmarks.comparison import Comparison, ends
+from penstock_benchmarks.engine import contests, schedule
+from penstock_benchmarks.options import Options
+from penstock_benchmarks.pin import Pin, pinned
+from penstock_benchmarks.steady import Phase, Plan
 
 ENGINE = {
     *("cycle_1", "cycle_10", "cycle_100", "cycle_1_sync", "cycle_10_sync", "cycle_100_sync"),
@@ -57,6 +59,9 @@ COMMIT = {
 MAY_BE_NOTHING = {"deadlocks", "rescans_that_found", "session_memory_mb"}
 WAL = {"wal_bytes", "disk_bytes", "plain_wal_bytes", "wal_64k_over_payload"}
 
+TASKS = {
+    *("typed_over_plain", "results_over_plain", "result_latency_p50_ms", "result_latency_p99_ms"),
+}
 LIMITS = {f"limit_{limit}_workers_{n}" for limit in (1, 1000) for n in (1, 4)}
 # Seconds enough that every window has some cycles in it, even beside other tests.
 SHORTEST = [
@@ -70,6 +75,7 @@ SHORTEST = [
     pytest.param(["depth", "--seconds", "0.4", "--messages", "1000"], DEPTH, id="depth"),
     pytest.param(["wal", "--seconds", "0.8", "--messages", "1000"], WAL, id="wal"),
     pytest.param(["worker", "--seconds", "4", "--clients", "2"], WORKER, id="worker"),
+    pytest.param(["tasks", "--seconds", "1"], TASKS, id="tasks"),
     pytest.param(["limits", "--seconds", "8"], LIMITS, id="limits"),
     pytest.param(
         ["http", "--seconds", "6", "--clients", "2", "--consumers", "20"], HTTP, id="http"
@@ -83,6 +89,7 @@ SHORTEST = [
 ]
 PEERS = {
     "limits": "measured / limit",
+    "tasks": "plain / task",
     "http": "beside it",
     "worker": "bare cycle",
     "contracts": "PGMQ's shape",
@@ -270,3 +277,11 @@ def test_parameters_arrive_as_postgresql_reads_them(dsn: str) -> None:
     assert row[1:3] == [b"{5,-3}", b"42"]
     assert json.loads(row[3] or b"")["message"] == 7
     assert (row[0] or b"").endswith(b',"null"}')
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+def test_each_mechanism_can_be_left_out(mechanism: Any, tmp_path: Path) -> None:
+    changed = install_sources(tmp_path / "sql", mechanism)
+    original = Path(str(files("penstock") / "sql"))
+    name = "generated/functions.sql"
+    assert (changed / name).read_text("utf-8") != (original / name).read_text("utf-8")

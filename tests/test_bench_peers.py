@@ -1,23 +1,21 @@
 """The benchmark against the peers: that it runs, and that its arithmetic is right."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parent.parent / "bench"
-sys.path.insert(0, str(BENCH))
+from penstock_benchmarks.peers.bars import bar, passes
+from penstock_benchmarks.peers.figures import Table, figures
+from penstock_benchmarks.peers.page import text
+from penstock_benchmarks.peers.plan import FORMS
+from penstock_benchmarks.peers.results import of_others
 
-from peers.bars import bar, passes  # noqa: E402
-from peers.figures import Table, figures  # noqa: E402
-from peers.page import text  # noqa: E402
-from peers.plan import FORMS  # noqa: E402
-from peers.results import of_others  # noqa: E402
-
-DOCS = BENCH.parent / "docs"
+ROOT = Path(__file__).parent.parent
+BENCH = ROOT / "benchmarks" / "penstock_benchmarks"
+DOCS = ROOT / "docs"
 RESULTS = DOCS / "benchmarks" / "results.json"
 WORKERS = dict.fromkeys(["penstock", "awa", "pg-boss", "pgqueuer"], "worker")
 SETTINGS = ["shared_buffers", "max_wal_size", "checkpoint_timeout", "synchronous_commit", "fsync"]
@@ -54,8 +52,7 @@ def _run(tmp_path: Path, *peers: str) -> dict:
 
 def _peers(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "peers", *arguments],
-        env={**os.environ, "PYTHONPATH": str(BENCH)},
+        [sys.executable, "-m", "penstock_benchmarks.peers", *arguments],
         capture_output=True,
         text=True,
         timeout=150,

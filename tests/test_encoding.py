@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from tests.conftest import Connect
 
-from penstock.embedded import EmbeddedPostgres
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import Migrator
 from penstock.errors import MigrationError
-from penstock.migrations import Migrator
 
 COMMANDS = [
     ["migrate", "up"],

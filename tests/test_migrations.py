@@ -10,14 +10,14 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from penstock.db.migrations import CODE_NAME, LOCK, Migrator
 from penstock.errors import MigrationError, SchemaNewerError
-from penstock.migrations import CODE_NAME, LOCK, Migrator
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
 UP = """
 import sys, pathlib, psycopg
-from penstock.migrations import Migrator
+from penstock.db.migrations import Migrator
 with psycopg.connect(sys.argv[1], autocommit=True) as connection:
     sys.stdin.read()
     print(len(Migrator(connection, pathlib.Path(sys.argv[2])).up()))

@@ -12,7 +12,8 @@ import pytest
 from tests.catalog import describe, differences
 
 import penstock.sql
-from penstock.migrations import Migrator
+from penstock.commands.lease_row import LeaseRow
+from penstock.db.migrations import Migrator
 from penstock.sql.expand import Expander
 
 SQL = Path(penstock.sql.__file__).parent
@@ -106,10 +107,21 @@ def test_the_functions_leave_the_tables_as_they_are(
 
 def test_nothing_in_the_database_executes_text_to_create_ours() -> None:
     creates = re.compile(r"execute\s+(?:format|replace)\s*\(\s*'\s*create", re.I)
-    allowed = {"_register", "_make_views"}  # a register, and the views of pgmq, for each queue
+    # Registers, and the views of pgmq, for each queue.
+    allowed = {"_register", "_unlogged_register", "_make_views"}
     for file in (SQL / "generated").glob("*.sql"):
         for function in re.split(r"^create or replace ", file.read_text("utf-8"), flags=re.M):
             if creates.search(function):
                 named = re.match(r"function \w+\.(\w+)", function)
                 assert named, function[:200]
                 assert named[1] in allowed
+
+
+def test_clients_decode_the_columns_that_claims_return(
+    by_migrations: psycopg.Connection[Any],
+) -> None:
+    columns = by_migrations.execute(
+        "select array_agg(attname::text order by attnum) from pg_attribute"
+        " where attrelid = 'penstock.lease'::regclass"
+    )
+    assert columns.fetchone() == ([*LeaseRow._fields[:-2]],)

@@ -82,7 +82,7 @@ def test_a_removal_with_its_version_is_allowed() -> None:
 def test_a_newer_schema_that_serves_older_clients_is_used(dsn: str, connect: Connect) -> None:
     connect().execute(
         "insert into penstock.migration (version, name, checksum, clients_from)"
-        " values (2, 'later', '', 1)"
+        " select max(version) + 1, 'later', '', max(version) from penstock.migration"
     )
     with Client(dsn) as client:
         client.create_queue("work")
@@ -93,7 +93,8 @@ def test_a_newer_schema_that_serves_older_clients_is_used(dsn: str, connect: Con
 def test_a_newer_schema_that_does_not_is_refused(dsn: str, connect: Connect) -> None:
     connect().execute(
         "insert into penstock.migration (version, name, checksum, clients_from)"
-        " values (2, 'later', '', 1), (3, 'latest', '', 2)"
+        " select max(version) + n, 'later', '', max(version) + n - 1"
+        " from penstock.migration, generate_series(1, 2) n group by n"
     )
     with pytest.raises(SchemaNewerError), Client(dsn):
         pass

@@ -1,36 +1,43 @@
-"""Writes the sync client from the async one; `--check` says whether that was done.
+"""Generate the sync client from the async one; `--check` fails if it is out of date.
 
-Token by token, not through the syntax tree: comments and layout stay, so that the result reads
-like code written by hand. What differs by more than a word is in penstock/twins.py. No name of
-the table below may stand in an f-string: Python 3.11 has them whole, later ones in parts.
+Statements under `if ASYNC` are left out, and those under its `else` take their place. The rest is
+translated token by token, so that comments and layout stay and the result reads like code written
+by hand. No name of the table below may appear in an f-string: Python 3.11 has f-strings as one
+token, later versions in parts.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import io
 import subprocess
 import sys
 import tokenize
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 PACKAGE: Final = Path(__file__).resolve().parent.parent / "src" / "penstock"
 PAIRS: Final = {
-    "streams_async.py": "streams.py",
-    "connections_async.py": "connections.py",
-    "client_schedules_async.py": "client_schedules.py",
-    "client_async.py": "client.py",
-    "http/line_async.py": "http/line.py",
-    "http/client_async.py": "http/client.py",
+    "db/async_plain_execute.py": "db/sync_plain_execute.py",
+    "db/async_sqlalchemy.py": "db/sync_sqlalchemy.py",
+    "db/async_connections.py": "db/sync_connections.py",
+    "client/async_command_runner.py": "client/sync_command_runner.py",
+    "client/async_leases.py": "client/sync_leases.py",
+    "client/async_chunks.py": "client/sync_chunks.py",
+    "client/async_messages.py": "client/sync_messages.py",
+    "client/async_queues.py": "client/sync_queues.py",
+    "client/async_schedules.py": "client/sync_schedules.py",
+    "client/async_client.py": "client/sync_client.py",
+    "http_client/async_connection.py": "http_client/sync_connection.py",
+    "http_client/async_client.py": "http_client/sync_client.py",
 }
-NOTICE: Final = (
-    "# Generated from {source} by tools/generate_client.py: change that file, not this.\n"
-)
+NOTICE: Final = "# Generated from {source} by tools/generate_client.py. Do not edit.\n"
 DROPPED: Final = {"async", "await"}
 NAMES: Final = {
-    "AsyncAlone": "Alone",
+    "AbstractAsyncContextManager": "AbstractContextManager",
     "AsyncClient": "Client",
+    "AsyncCommandRunner": "CommandRunner",
     "AsyncConnection": "Connection",
     "AsyncConnectionPool": "ConnectionPool",
     "AsyncConnections": "Connections",
@@ -38,10 +45,12 @@ NAMES: Final = {
     "AsyncExitStack": "ExitStack",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
-    "AsyncLine": "Line",
+    "AsyncHttpConnection": "HttpConnection",
+    "AsyncLeases": "Leases",
+    "AsyncMessageVerbs": "MessageVerbs",
+    "AsyncQueueVerbs": "QueueVerbs",
+    "AsyncPlainExecutor": "PlainExecutor",
     "AsyncScheduleVerbs": "ScheduleVerbs",
-    "AsyncStream": "Stream",
-    "AsyncTogether": "Together",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "aclose": "close",
@@ -49,22 +58,26 @@ NAMES: Final = {
     "anext": "next",
     "asynccontextmanager": "contextmanager",
     "asyncio": "threading",
-    "check_async": "check",
-    "client_async": "client",
-    "client_schedules_async": "client_schedules",
-    "connections_async": "connections",
-    "driver_connection_async": "driver_connection",
-    "each_async": "each",
+    "async_chunks": "sync_chunks",
+    "async_client": "sync_client",
+    "async_command_runner": "sync_command_runner",
+    "async_connection": "sync_connection",
+    "async_connections": "sync_connections",
+    "async_check": "check",
+    "async_executor": "executor",
+    "async_leases": "sync_leases",
+    "async_messages": "sync_messages",
+    "async_queues": "sync_queues",
+    "async_plain_execute": "sync_plain_execute",
+    "async_schedules": "sync_schedules",
+    "async_sqlalchemy": "sync_sqlalchemy",
     "enter_async_context": "enter_context",
-    "line_async": "line",
-    "locate_async": "locate",
-    "streams_async": "streams",
-    "use_iso_dates_async": "use_iso_dates",
 }
 # Where the async side takes either kind, the sync side would say the same thing twice.
 PHRASES: Final = {
     "Iterable[Any] | Iterable[Any]": "Iterable[Any]",
     "import Iterable, Iterable": "import Iterable",
+    "Callable[[Command[Any], Any], Awaitable[Any]]": "Callable[[Command[Any], Any], Any]",
 }
 
 
@@ -89,10 +102,31 @@ def _is_current(source: str, target: str) -> bool:
 
 def generate(source: str) -> str:
     """The sync text of an async module."""
-    text = _translate((PACKAGE / source).read_text("utf-8"))
+    text = _translate(_without_async_branches((PACKAGE / source).read_text("utf-8")))
     for phrase, shorter in PHRASES.items():
         text = text.replace(phrase, shorter)
     return _formatted(NOTICE.format(source=source) + text)
+
+
+def _without_async_branches(text: str) -> str:
+    """Replace `if ASYNC` and `if ASYNC and ...` by their `else`, and drop the constant `ASYNC`."""
+    lines = text.splitlines(keepends=True)
+    found = [node for node in ast.walk(ast.parse(text)) if _is_async_only(node)]
+    for node in sorted(found, key=lambda node: -node.lineno):
+        otherwise = node.orelse if isinstance(node, ast.If) else []
+        kept = lines[otherwise[0].lineno - 1 : otherwise[-1].end_lineno] if otherwise else []
+        shift = otherwise[0].col_offset - node.col_offset if otherwise else 0
+        lines[node.lineno - 1 : node.end_lineno] = [line[shift:] or line for line in kept]
+    return "".join(lines)
+
+
+def _is_async_only(node: ast.AST) -> TypeGuard[ast.If | ast.AnnAssign]:
+    if isinstance(node, ast.AnnAssign):
+        return isinstance(node.target, ast.Name) and node.target.id == "ASYNC"
+    if not isinstance(node, ast.If):
+        return False
+    test = node.test.values[0] if isinstance(node.test, ast.BoolOp) else node.test
+    return isinstance(test, ast.Name) and test.id == "ASYNC"
 
 
 def _translate(text: str) -> str:
@@ -130,7 +164,7 @@ def _between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> 
 
 def _formatted(text: str) -> str:
     """As ruff writes it: lines are shorter without `await`, and imports sort differently."""
-    sorted_imports = _ruff(["check", "--select", "I", "--fix", "--quiet", "-"], text)
+    sorted_imports = _ruff(["check", "--select", "I,F401", "--fix", "--quiet", "-"], text)
     return _ruff(["format", "-"], sorted_imports)
 
 

@@ -1,4 +1,4 @@
-"""Writes src/penstock/sql/generated/ from the SQL sources; `--check` says whether that was done."""
+"""Generate src/penstock/sql/generated/ from the SQL sources; `--check` fails if it is outdated."""
 
 from __future__ import annotations
 

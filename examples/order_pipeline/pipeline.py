@@ -1,15 +1,15 @@
-"""A pipeline of your own: orders from a queue, joined with customers, into a lake table, and on.
+"""Your own pipeline: orders from a queue, joined with customers, into a table and another queue.
 
     spark-submit pipeline.py LAKE CUSTOMERS
 
-Two streams, each exactly once by itself, so both together:
+There are two streams. Each is exactly once, so both together are:
 
-1. claims from queue `orders`, looks up each customer, appends to the table `LAKE/orders`. An order
-   is acked when it is in the table, and is in the table once.
-2. follows that table, and enqueues a message into queue `mail` for every large order.
+1. The first claims from queue `orders`, looks up each customer and appends to the table
+   `LAKE/orders`. An order is acked when it is in the table, and it is in the table once.
+2. The second reads that table and enqueues a message into queue `mail` for every large order.
 
-Kill it anywhere and run it again: it goes on where it was. The queues are in the database of
-PENSTOCK_DSN; docs/tutorials/your-own-pipeline.md goes through it line by line.
+You may kill the program at any time and run it again: it continues where it stopped. The queues
+are in the database of PENSTOCK_DSN. docs/tutorials/your-own-pipeline.md explains each part.
 """
 
 import sys
@@ -26,7 +26,7 @@ CUSTOMERS = "customer_id bigint, email string, tier string"
 
 
 def with_customers(orders: DataFrame, customers: DataFrame) -> DataFrame:
-    """Each order with its customer's address; one that nobody knows keeps its row."""
+    """Each order with its customer's address. An order of an unknown customer is kept."""
     order = f.parse_json("payload")
     typed = orders.select(
         "id",
@@ -40,7 +40,7 @@ def with_customers(orders: DataFrame, customers: DataFrame) -> DataFrame:
 
 
 def thanks(orders: DataFrame) -> DataFrame:
-    """A mail for every large order. The key lets no second mail wait beside it."""
+    """A mail for every large order. The key prevents a second waiting mail for the same order."""
     mail = f.struct("email", "amount", f.col("id").alias("order_id"))
     large = orders.where((f.col("amount") >= LARGE) & f.col("email").isNotNull())
     return large.select(
@@ -77,7 +77,7 @@ def enqueue_thanks(spark: SparkSession, lake: str, database: dict[str, str]) -> 
 
 
 def run(spark: SparkSession, lake: str, customers: str, **database: str) -> None:
-    """`dsn` names the database; without it PENSTOCK_DSN does, where the driver was started."""
+    """Run both streams. `dsn` is the database; by default PENSTOCK_DSN of the driver."""
     table = spark.read.csv(customers, header=True, schema=CUSTOMERS)
     land_orders(spark, lake, table, database).awaitTermination()
     enqueue_thanks(spark, lake, database).awaitTermination()

@@ -16,12 +16,14 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from penstock.client import Client
-    from penstock.client_async import AsyncClient
+    from penstock.client.async_client import AsyncClient
+    from penstock.client.sync_client import Client
     from penstock.errors import LeaseLostError, PenstockError
-    from penstock.message import Lease, Message, NewMessage
-    from penstock.queue import Backoff, Queue, QueueSettings, QueueStats
-    from penstock.worker import App, Reject, Retry, RetryPolicy, Snooze, Worker
+    from penstock.model.message import Lease, Message, NewMessage
+    from penstock.model.queue import Backoff, Queue, QueueSettings, QueueStats
+    from penstock.tasks.handle import Handle
+    from penstock.tasks.task import Task
+    from penstock.worker import App, Reject, Retry, RetryPolicy, Snooze, Worker, current
 
     __version__: str
 
@@ -38,6 +40,10 @@ __all__ = [  # noqa: RUF022 - grouped, not sorted
     "Queue",
     "QueueSettings",
     "QueueStats",
+    # tasks
+    "Handle",
+    "Task",
+    "current",
     # handlers and their outcomes
     "App",
     "Reject",
@@ -51,15 +57,18 @@ __all__ = [  # noqa: RUF022 - grouped, not sorted
 ]
 
 _HOMES = {
-    "AsyncClient": "client_async",
+    "AsyncClient": "client",
     "Client": "client",
-    "Lease": "message",
-    "Message": "message",
-    "NewMessage": "message",
-    "Backoff": "queue",
-    "Queue": "queue",
-    "QueueSettings": "queue",
-    "QueueStats": "queue",
+    "Lease": "model.message",
+    "Message": "model.message",
+    "NewMessage": "model.message",
+    "Backoff": "model.queue",
+    "Queue": "model.queue",
+    "QueueSettings": "model.queue",
+    "QueueStats": "model.queue",
+    "Handle": "tasks.handle",
+    "Task": "tasks.task",
+    "current": "worker",
     "App": "worker",
     "Reject": "worker",
     "Retry": "worker",
@@ -70,14 +79,14 @@ _HOMES = {
     "PenstockError": "errors",
 }
 # So that `import penstock` is enough for `penstock.errors.QueueFullError`.
-_ROOMS = {*_HOMES.values(), "operations"}
+_MODULES = {"client", "errors", "operations", "worker"}
 
 
 def __getattr__(name: str) -> typing.Any:
     """On first use: Spark starts a Python for every step of a write, and none needs a client."""
     if name == "__version__":
         return _version()
-    if name in _ROOMS:
+    if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""Every error a caller can meet, with its SQLSTATE, HTTP status and exit code in one table.
+"""Every error of Penstock, with its SQLSTATE, HTTP status and exit code in one table.
 
-Imports no driver: a database error is recognised by its SQLSTATE, whichever driver raised it, so
-that code on asyncpg or behind SQLAlchemy can use `from_database_error` too.
+The module imports no driver. It recognises database errors by their SQLSTATE, so code on asyncpg or
+SQLAlchemy can use `from_database_error` too.
 """
 
 from __future__ import annotations
@@ -18,17 +18,23 @@ MIGRATE: Final = "Run `penstock migrate up` on this database."
 
 GRANT: Final = "Grant the user one of penstock_producer, penstock_consumer or penstock_operator."
 RESOURCES: Final = (
-    "Try again later. If that does not help, see the database server's settings and log."
+    "Try again later. If that does not help, check the settings and the log of the server."
 )
 POOLER: Final = (
-    "A pooler in transaction mode stands before the database. Give the client or the worker "
+    "A pooler in transaction mode is between the client and the database. Use "
     "prepare_threshold=None (command line: `penstock worker --no-wake-ups`), or let the pooler "
     "keep prepared statements (PgBouncer 1.21 and later: max_prepared_statements)."
 )
 
 
 class PenstockError(Exception):
-    """The root of the tree: `message` is the fact, `hint` the way out, `fields` the details."""
+    """The base class of all errors.
+
+    Attributes:
+        message: What happened.
+        hint: What to do about it, or None.
+        fields: Details by name, such as `queue` or `id`.
+    """
 
     def __init__(self, message: str, *, hint: str | None = None, **fields: Any) -> None:
         super().__init__(message)
@@ -41,23 +47,26 @@ class PenstockError(Exception):
 
     @property
     def sqlstate(self) -> str | None:
+        """The SQLSTATE under which SQL raises this error, or None."""
         return self._row().sqlstate
 
     @property
     def http_status(self) -> int:
+        """The status with which the HTTP server answers."""
         return self._row().http_status
 
     @property
     def exit_code(self) -> int:
+        """The exit code of the command line."""
         return self._row().exit_code
 
     @property
     def retryable(self) -> bool:
-        """Whether the same call may succeed later, with nothing changed by the caller."""
+        """Whether the same call may succeed later without a change by the caller."""
         return self._row().retryable
 
     def _row(self) -> ErrorRow:
-        # Through the MRO, so that a subclass made by a user answers like its parent.
+        # Through the MRO, so that a subclass of a user has the values of its parent.
         return next(_BY_CLASS[cls] for cls in type(self).__mro__ if cls in _BY_CLASS)
 
 
@@ -78,7 +87,7 @@ class QueueNotFoundError(_QueueError):
 
 
 class QueueExistsError(_QueueError):
-    """A queue of this name is already there."""
+    """A queue with this name exists."""
 
 
 class InvalidQueueNameError(_QueueError):
@@ -118,11 +127,11 @@ class PayloadNotStorableError(PenstockError):
 
 
 class LeaseLostError(_MessageError):
-    """The lease ran out, or somebody else settled the message: nothing was changed."""
+    """The lease expired, or the message was settled. Nothing was changed."""
 
 
 class QueueFullError(_QueueError):
-    """The queue holds `max_depth` messages: try again when some are done."""
+    """The queue contains `max_depth` messages. Try again later."""
 
     @property
     def max_depth(self) -> int | None:
@@ -142,7 +151,7 @@ class MessageNotFoundError(_MessageError):
 
 
 class QueueNotEmptyError(_QueueError):
-    """The queue still holds messages or has schedules, and `force` was not given."""
+    """The queue contains messages or has schedules, and `force` was not given."""
 
     @property
     def count(self) -> int | None:
@@ -150,7 +159,7 @@ class QueueNotEmptyError(_QueueError):
 
 
 class NotReplayableError(_MessageError):
-    """History no longer holds what is needed to enqueue the message again."""
+    """History does not have what is needed to enqueue the message again."""
 
 
 class _ScheduleError(PenstockError):
@@ -164,11 +173,11 @@ class ScheduleNotFoundError(_ScheduleError):
 
 
 class ScheduleExistsError(_ScheduleError):
-    """A schedule of this name is already there."""
+    """A schedule with this name exists."""
 
 
 class ApiKeyExistsError(PenstockError):
-    """A live API key has this name already."""
+    """A live API key with this name exists."""
 
 
 class ApiKeyNotFoundError(PenstockError):
@@ -180,11 +189,11 @@ class ServiceNotFoundError(PenstockError):
 
 
 class ServiceExistsError(PenstockError):
-    """A registered service has this name already."""
+    """A registered service with this name exists."""
 
 
 class QueueNotActiveError(_QueueError):
-    """The queue of a service is being made or removed, or its making failed."""
+    """The queue of a service is being created or removed, or its creation failed."""
 
 
 class TaskNotFoundError(PenstockError):
@@ -192,15 +201,15 @@ class TaskNotFoundError(PenstockError):
 
 
 class AuthenticationError(PenstockError):
-    """The HTTP server does not know these credentials, or was given none."""
+    """The HTTP server got no credentials, or does not accept them."""
 
 
 class ServerUnavailableError(PenstockError):
-    """The HTTP server cannot be reached, or something else answers in its place."""
+    """The HTTP server cannot be reached, or another program answers at its address."""
 
 
 class ServerRefusedError(PenstockError):
-    """The HTTP server refused a call for a reason of its own: `status` and `code` say which."""
+    """The HTTP server refused a call. `status` and the field `code` give the reason."""
 
     @property
     def status(self) -> int | None:
@@ -208,15 +217,50 @@ class ServerRefusedError(PenstockError):
 
 
 class SchemaMissingError(PenstockError):
-    """The database has no `penstock` schema, or one too old for this client."""
+    """The database has no `penstock` schema, or one that is too old for this client."""
 
 
 class SchemaNewerError(PenstockError):
-    """The database was migrated by a newer Penstock than this one."""
+    """A newer version of Penstock migrated the database."""
 
 
 class MigrationError(PenstockError):
-    """A migration failed, or the database and the migration files tell different stories."""
+    """A migration failed, or the database does not match the migration files."""
+
+
+class TaskArgumentsError(PenstockError, TypeError):
+    """The arguments do not fit the signature of the task."""
+
+
+class TaskFailedError(PenstockError):
+    """The task has failed for good: its message is a dead letter."""
+
+    @property
+    def type(self) -> str | None:
+        """The name of the exception that the task raised; None if it was rejected with a text."""
+        return self.fields.get("type")
+
+    @property
+    def text(self) -> str:
+        """What the exception said."""
+        return str(self.fields.get("text", ""))
+
+    @property
+    def traceback(self) -> str | None:
+        """The traceback in the worker, of a long one the end."""
+        return self.fields.get("traceback")
+
+
+class TaskCancelledError(PenstockError):
+    """The call was cancelled, or superseded by a later call with the same key."""
+
+
+class TaskExpiredError(PenstockError):
+    """The time to live of the call was over before a worker could run it."""
+
+
+class ResultNotFoundError(PenstockError):
+    """The call has no result: none was kept, it is kept no longer, or there is no such call."""
 
 
 class ConfigurationError(PenstockError):
@@ -224,11 +268,11 @@ class ConfigurationError(PenstockError):
 
 
 class PermissionDeniedError(PenstockError):
-    """The database user may not do this."""
+    """The database user lacks a permission."""
 
 
 class DatabaseUnavailableError(PenstockError):
-    """PostgreSQL cannot be reached, or went away during the call."""
+    """PostgreSQL cannot be reached, or the connection broke during the call."""
 
 
 class ConnectionLimitError(DatabaseUnavailableError):
@@ -236,7 +280,7 @@ class ConnectionLimitError(DatabaseUnavailableError):
 
 
 class LoginRefusedError(DatabaseUnavailableError):
-    """PostgreSQL does not let this user connect to this database."""
+    """PostgreSQL refuses this user's connection to this database."""
 
 
 class DatabaseReadOnlyError(PenstockError):
@@ -248,11 +292,11 @@ class DatabaseFullError(PenstockError):
 
 
 class QueryCancelledError(PenstockError):
-    """A timeout of the database, or somebody, cancelled the statement."""
+    """A timeout or an administrator cancelled the statement."""
 
 
 class TransactionConflictError(PenstockError):
-    """PostgreSQL gave up on the transaction: serialization failure, deadlock or lock timeout."""
+    """PostgreSQL aborted the transaction: serialization failure, deadlock or lock timeout."""
 
 
 class PoolerModeError(PenstockError):
@@ -260,19 +304,27 @@ class PoolerModeError(PenstockError):
 
 
 class LakeError(PenstockError):
-    """A lake cannot be used, or does not hold what it should."""
+    """A lake cannot be used, or its content is wrong."""
 
 
 class LakeConflictError(LakeError):
-    """Another run changed the lake meanwhile: this step did not happen."""
+    """Another run changed the lake in the meantime. This step did nothing."""
+
+
+class DamagedFileError(LakeError):
+    """A file of a lake is missing, or differs from what was written: `path` says which."""
+
+    @property
+    def path(self) -> str | None:
+        return self.fields.get("path")
 
 
 class LakeMismatchError(LakeError):
-    """The lake belongs to another database, or was made for another format."""
+    """The lake belongs to another database, or has another format."""
 
 
 class ErrorRow(NamedTuple):
-    """One line of the table. `sqlstate` is None for errors that SQL never raises by itself."""
+    """One row of the table. `sqlstate` is None for errors that SQL does not raise."""
 
     sqlstate: str | None
     error: type[PenstockError]
@@ -282,7 +334,7 @@ class ErrorRow(NamedTuple):
 
 
 # Exit codes by family: 2 bad input, 3 not found, 4 conflict, 5 try later, 6 database, 7 schema,
-# 8 not allowed, 9 the lake; 1 is left for what nobody foresaw.
+# 8 not allowed, 9 the lake, 1 unexpected errors.
 ERRORS: Final = (
     ErrorRow("PS001", QueueNotFoundError, 404, 3),
     ErrorRow("PS002", QueueExistsError, 409, 4),
@@ -319,41 +371,46 @@ ERRORS: Final = (
     ErrorRow("57014", QueryCancelledError, 503, 5, True),
     ErrorRow(None, TransactionConflictError, 503, 5, True),
     ErrorRow(None, PoolerModeError, 503, 2),
+    ErrorRow(None, TaskArgumentsError, 422, 2),
+    ErrorRow(None, TaskFailedError, 409, 4),
+    ErrorRow(None, TaskCancelledError, 409, 4),
+    ErrorRow(None, TaskExpiredError, 409, 4),
+    ErrorRow(None, ResultNotFoundError, 404, 3),
     ErrorRow(None, ConfigurationError, 500, 2),
     ErrorRow(None, LakeConflictError, 409, 4, True),
     ErrorRow(None, LakeMismatchError, 409, 9),
+    ErrorRow(None, DamagedFileError, 500, 9),
     ErrorRow(None, LakeError, 500, 9),
     ErrorRow(None, PenstockError, 500, 1),
 )
 _BY_CLASS: Final = {row.error: row for row in ERRORS}
 _BY_SQLSTATE: Final = {row.sqlstate: row.error for row in ERRORS if row.sqlstate}
 
-# What PostgreSQL itself says before our functions get a word in.
+# Errors that PostgreSQL raises before our functions run.
 _NOT_STORABLE: Final = frozenset({"22P05", "22P02", "22021", "54000", "54001"})
 _OUT_OF_RANGE: Final = frozenset({"22003", "22008", "22015"})
 _NO_SCHEMA: Final = frozenset({"3F000", "42883", "42P01", "42704"})
 _PREPARED: Final = frozenset({"26000", "42P05"})
-# Serialization failures and deadlocks; objects in use, and locks that were not to be had in time.
+# Serialization failures and deadlocks, objects in use, and lock timeouts.
 # The rest of class 55 is about the state of an object, which no retry changes.
 _CONFLICT: Final = ("40", "55006", "55P03")
-# By class: connections, operator intervention, failing disks; resources; logins. The table has the
-# states that say more.
+# Classes of SQLSTATEs: connections, operator intervention and failing disks, then resources, then
+# logins. The table has the more specific states.
 _GONE: Final = ("08", "57", "58")
 _RESOURCES: Final = "53"
 _LOGIN: Final = "28"
 _HINTS: Final[dict[type[PenstockError], str]] = {
-    ConnectionLimitError: "Close connections, lower max_size or raise max_connections; "
+    ConnectionLimitError: "Close connections, lower max_size or raise max_connections, "
     "then try again.",
     DatabaseReadOnlyError: "Connect to the primary server, for example with "
     "target_session_attrs=read-write in the DSN. During a failover, try again.",
-    DatabaseFullError: "Free disk space on the database server. Trying again does not help "
-    "until then.",
-    QueryCancelledError: "Try again. If it was a timeout, see statement_timeout and what the "
-    "database is busy with.",
+    DatabaseFullError: "Free disk space on the database server, then try again.",
+    QueryCancelledError: "Try again. If it was a timeout, check statement_timeout and the load of "
+    "the database.",
     TransactionConflictError: "Roll the transaction back and run all of it again.",
     PermissionDeniedError: GRANT,
 }
-# A refused connection has no SQLSTATE in psycopg, only PostgreSQL's or PgBouncer's words.
+# A refused connection has no SQLSTATE in psycopg, only the text of PostgreSQL or PgBouncer.
 _LIMIT_WORDS: Final = (
     "too many clients already",
     "too many connections for",
@@ -370,16 +427,21 @@ _LOGIN_WORDS: Final = (
 
 
 def from_database_error(exc: BaseException) -> PenstockError | None:
-    """The Penstock error that a driver's exception stands for, or None if it is not ours.
+    """Convert an exception of a database driver to a Penstock error.
 
-    Its `retryable` says whether the same call may succeed later.
+    Args:
+        exc: The exception of psycopg, asyncpg, SQLAlchemy or Django.
+
+    Returns:
+        The Penstock error, or None if the exception has another cause. Its `retryable` says whether
+        the same call may succeed later.
     """
     return next((error for each in _chain(exc) if (error := _translate(each))), None)
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Around a driver's calls: its errors come out as ours, where they are ours."""
+    """Raise the database errors of the body as Penstock errors where they correspond to one."""
     try:
         yield
     except PenstockError:
@@ -391,7 +453,7 @@ def translated() -> Iterator[None]:
 
 
 def _chain(exc: BaseException) -> Iterator[BaseException]:
-    """The exception, then what SQLAlchemy (`orig`) or Django (`__cause__`) wrapped in it."""
+    """The exception, and the one that SQLAlchemy (`orig`) or Django (`__cause__`) wrapped."""
     each: BaseException | None = exc
     while each is not None:
         yield each
@@ -416,7 +478,7 @@ def _translate(exc: BaseException) -> PenstockError | None:
 
 
 def _condition(state: str, message: str, hint: str | None) -> PenstockError | None:
-    """What is wrong with the database or the way to it, rather than with the call."""
+    """Errors about the database or the connection, not about the call."""
     if state in _NO_SCHEMA and "penstock" in message:
         return SchemaMissingError(
             f"the database has no Penstock schema, or an older one ({message})", hint=MIGRATE
@@ -437,7 +499,7 @@ def _condition(state: str, message: str, hint: str | None) -> PenstockError | No
 
 
 def _connection_error(exc: BaseException) -> PenstockError | None:
-    """A failure with no SQLSTATE: the server was never reached, or the line broke."""
+    """A failure without a SQLSTATE: the server was not reached, or the connection broke."""
     names = {cls.__name__ for cls in type(exc).__mro__}
     driver = type(exc).__module__.partition(".")[0]
     lost = driver in {"psycopg", "psycopg2", "psycopg_pool"} and "OperationalError" in names
@@ -453,14 +515,14 @@ def _connection_error(exc: BaseException) -> PenstockError | None:
 
 
 def _part(exc: BaseException, diagnostic: str, attribute: str) -> str | None:
-    """A part of the server's report: psycopg keeps them in `diag`, asyncpg on the exception."""
+    """A part of the server's report. psycopg has them in `diag`, asyncpg on the exception."""
     diag = getattr(exc, "diag", None)
     found = getattr(diag, diagnostic, None) if diag is not None else getattr(exc, attribute, None)
     return found if isinstance(found, str) else None
 
 
 def _fields(detail: str | None) -> dict[str, Any]:
-    """The DETAIL as fields. Another trigger may put prose there: then there are none."""
+    """The DETAIL as fields, or no fields if another trigger put text there."""
     try:
         found = json.loads(detail or "{}")
     except ValueError:

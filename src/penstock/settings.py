@@ -9,6 +9,8 @@
 |                 | and `/var/lib/penstock` for root, unless HOME is not root's own        |
 | `PENSTOCK_LAKE` | where the lake is: a directory, or a URI that Spark knows; else        |
 |                 | `lake` below `PENSTOCK_HOME`                                           |
+| `PENSTOCK_FAST_PATHS` | `off`: use only the documented interfaces of psycopg and uvicorn |
+|                 | (slower; for a version of these packages that was not tested)          |
 
 A variable set to nothing counts as not set.
 """
@@ -31,14 +33,14 @@ from penstock.errors import ConfigurationError
 ALLOWED_DSN: Final = (
     "Allowed are postgresql://user:password@host:port/database and libpq's key=value pairs"
 )
-# What SQLAlchemy, Django and hosting providers put before the same address.
+# The schemes that SQLAlchemy, Django and hosting providers use for the same address.
 _SCHEME: Final = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
 _ANY_SCHEME: Final = re.compile(r"([A-Za-z][\w+.-]*)://")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`dsn` is None when nothing names a PostgreSQL: then the embedded one serves."""
+    """The settings. `dsn` is None if no PostgreSQL is named, and the embedded one is used."""
 
     dsn: str | None
     home: Path
@@ -47,17 +49,28 @@ class Settings:
     def from_environment(
         cls, dsn: str | None = None, environment: Mapping[str, str] | None = None
     ) -> Settings:
-        """The settings in force; `dsn`, from the command line or a caller, comes first."""
+        """Read the settings. `dsn`, from the command line or a caller, takes precedence."""
         found = os.environ if environment is None else environment
         return cls(dsn=_find_dsn(dsn, found), home=_find_home(found))
 
 
 def lake_path(named: str | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """Where the lake is; `named`, from the command line, comes first."""
+    """The path of the lake. `named`, from the command line, takes precedence."""
     found = os.environ if environment is None else environment
     if named is not None and not named.strip():
-        raise ConfigurationError("the path of the lake is empty", hint="Name a directory or a URI.")
+        raise ConfigurationError("the path of the lake is empty", hint="Give a directory or a URI.")
     return named or found.get("PENSTOCK_LAKE", "").strip() or str(_find_home(found) / "lake")
+
+
+def fast_paths(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether internals of psycopg and uvicorn may be used."""
+    found = os.environ if environment is None else environment
+    chosen = found.get("PENSTOCK_FAST_PATHS", "").strip() or "on"
+    if chosen not in ("on", "off"):
+        raise ConfigurationError(
+            f"PENSTOCK_FAST_PATHS is {chosen!r}", hint="Set it to on or off, or not at all."
+        )
+    return chosen == "on"
 
 
 def _find_dsn(explicit: str | None, environment: Mapping[str, str]) -> str | None:
@@ -71,7 +84,7 @@ def _find_dsn(explicit: str | None, environment: Mapping[str, str]) -> str | Non
 
 
 def normalise_dsn(dsn: str, source: str = "the DSN") -> str:
-    """The DSN as libpq reads it; `source` is who set it, for the error."""
+    """The DSN in the form that libpq reads. `source` names its origin in errors."""
     dsn = dsn.strip()
     if not dsn:
         raise ConfigurationError(f"{source} is empty", hint=f"{ALLOWED_DSN}.")
@@ -79,7 +92,7 @@ def normalise_dsn(dsn: str, source: str = "the DSN") -> str:
     if scheme and not _SCHEME.match(dsn):
         raise ConfigurationError(
             f"{source} names a {scheme[1]} database, not PostgreSQL",
-            hint=f"{ALLOWED_DSN}; PENSTOCK_DSN and --dsn go before DATABASE_URL.",
+            hint=f"{ALLOWED_DSN}. PENSTOCK_DSN and --dsn take precedence over DATABASE_URL.",
         )
     dsn = _SCHEME.sub("postgresql://", dsn, count=1) if scheme else dsn
     try:
@@ -93,7 +106,7 @@ def normalise_dsn(dsn: str, source: str = "the DSN") -> str:
 
 
 def _without_secrets(reason: str, dsn: str) -> str:
-    """libpq quotes what it could not read, and that may hold the password."""
+    """libpq quotes the text that it cannot read, which may contain the password."""
     if not dsn.startswith("postgresql://"):
         reason = re.sub(r'"[^"]*"', '"..."', reason)
     return " ".join(reason.replace(dsn, "...").split())
@@ -112,7 +125,7 @@ def _find_home(environment: Mapping[str, str]) -> Path:
 
 
 def _is_elsewhere(home: str) -> bool:
-    """Whether HOME was set on purpose: it is not what the user database says."""
+    """Whether HOME differs from the user database, which means that it was set on purpose."""
     try:
         return home != "" and os.path.abspath(home) != pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
@@ -123,7 +136,7 @@ def _checked_home(home: Path) -> Path:
     if home.exists() and not home.is_dir():
         raise ConfigurationError(
             f"PENSTOCK_HOME is {home}, which is not a directory",
-            hint="Name a directory; it is created if it is missing.",
+            hint="Give a directory. It is created if it is missing.",
         )
     return home
 
@@ -135,7 +148,7 @@ def _expand(named: str, environment: Mapping[str, str]) -> Path:
 
 
 def _user_home(environment: Mapping[str, str]) -> Path:
-    # Services and containers run with HOME empty or not set: the user database knows better.
+    # Services and containers may run without HOME, so the user database is asked.
     if home := environment.get("HOME", "").strip():
         return Path(os.path.abspath(home))
     try:

@@ -1,5 +1,5 @@
 """Where Spark finds `format("penstock")`: it looks into every module named `pyspark_*`."""
 
-from penstock.lake.source import PenstockSource as DefaultSource
+from penstock.spark.source import PenstockSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from penstock import Client
-from penstock.command import Command
+from penstock.commands.command import Command
 
 T = TypeVar("T")
 Run = Callable[[Command[T]], T]

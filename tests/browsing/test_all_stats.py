@@ -7,13 +7,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import Client, browsing
+from penstock import Client
+from penstock.commands import read
 
 
 @pytest.mark.usefixtures("zoo")
 def test_counts_are_those_of_each_queue_alone(run: Any, client: Client) -> None:
     client.create_queue("idle")
-    for found in run(browsing.all_stats()):
+    for found in run(read.all_stats()):
         alone = client.stats(found.queue)
         assert (found.ready, found.scheduled, found.leased, found.dead, found.estimated) == (
             *(alone.ready, alone.scheduled, alone.leased, alone.dead),
@@ -34,11 +35,11 @@ def test_many_are_estimated_and_few_beside_them_are_counted(
     payloads = "array_fill(to_jsonb(repeat('x', 500)), array[10000])"
     for _ in range(6):
         db.execute(f"select count(*) from penstock.enqueue_many('many', {payloads})")
-    few, many = run(browsing.all_stats())
+    few, many = run(read.all_stats())
     assert (few.queue, few.ready, few.estimated) == ("few", 1, False)
     assert many.estimated
     assert 40_000 < many.ready < 80_000
-    assert run(browsing.all_stats())[1].ready == many.ready
+    assert run(read.all_stats())[1].ready == many.ready
 
 
 def test_purge_stops_at_its_limit(client: Client) -> None:

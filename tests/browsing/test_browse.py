@@ -10,18 +10,19 @@ import psycopg
 import pytest
 from tests.engine.conftest import wait_for
 
-from penstock import Client, browsing
-from penstock.browsing import browse
+from penstock import Client
+from penstock.commands import read
+from penstock.commands.read import browse
 from penstock.errors import InvalidValueError
-from penstock.sighting import SightFilter, Sighting
+from penstock.model.message_page import MessageFilter, MessageRow
 
 LIVE = ("ready", "scheduled", "leased", "dead")
 BOTH = ["alpha", "beta"]
 QUEUES = (None, ["alpha"], BOTH)
 
 
-def walk(run: Any, state: Any, *arguments: Any, page: int, **options: Any) -> list[Sighting]:
-    found: list[Sighting] = []
+def walk(run: Any, state: Any, *arguments: Any, page: int, **options: Any) -> list[MessageRow]:
+    found: list[MessageRow] = []
     place = None
     while True:
         seen = run(browse(state, *arguments, page=page, place=place, **options))
@@ -71,16 +72,16 @@ def test_ready_messages_come_in_the_order_of_delivery(run: Any, client: Client) 
 @pytest.mark.usefixtures("zoo")
 def test_filters_by_key_error_worker_and_age(run: Any) -> None:
     def ids(state: Any, **filter: Any) -> set[str | None]:
-        return {row.key for row in walk(run, state, None, SightFilter(**filter), page=3)}
+        return {row.key for row in walk(run, state, None, MessageFilter(**filter), page=3)}
 
     assert ids("ready", key="alpha-9") == {"alpha-9"}
     assert ids("scheduled", key="later") == {"later"}
-    assert len(walk(run, "scheduled", None, SightFilter(key="later"), page=1)) == 2
+    assert len(walk(run, "scheduled", None, MessageFilter(key="later"), page=1)) == 2
     assert ids("ready", key="nobody") == set()
     assert ids("ready", error="broke: 17") == {"alpha-1", "beta-1"}
     assert ids("ready", error="%") == set()
     assert len(ids("leased", worker="busy")) == 2 * 2
-    assert len(walk(run, "dead", None, SightFilter(error="no good"), page=2)) == 4
+    assert len(walk(run, "dead", None, MessageFilter(error="no good"), page=2)) == 4
     past = datetime.now(UTC) - timedelta(hours=1)
     assert ids("ready", enqueued_before=past) == set()
     assert ids("ready", enqueued_after=past) != set()
@@ -90,7 +91,7 @@ def test_a_look_ends_where_it_was_told_to_and_goes_on_from_there(run: Any, clien
     client.create_queue("long")
     for n in range(50):
         client.enqueue("long", n, key="wanted" if n == 40 else None, headers={"n": n})
-    wanted = SightFilter(error="nothing has failed")
+    wanted = MessageFilter(error="nothing has failed")
     seen = run(browse("ready", ["long"], wanted, look=20))
     assert (seen.rows, seen.looked) == ([], 20)
     assert seen.next is not None
@@ -128,29 +129,29 @@ def test_a_message_is_found_by_its_id_in_every_state(
 
 @pytest.mark.usefixtures("zoo")
 def test_what_dead_letters_died_of_is_counted(run: Any, client: Client) -> None:
-    found = run(browsing.dead_errors("alpha"))
+    found = run(read.dead_errors("alpha"))
     assert sum(each.count for each in found) == 1
     assert all(each.error.startswith("no good: ") for each in found)
-    assert {each.queue for each in run(browsing.dead_errors())} == {"alpha", "beta"}
+    assert {each.queue for each in run(read.dead_errors())} == {"alpha", "beta"}
 
 
 @pytest.mark.usefixtures("zoo")
 def test_what_finished_lately_is_counted_by_queue(run: Any) -> None:
-    found = {(pace.queue, pace.state): pace for pace in run(browsing.recent(seconds=300))}
+    found = {(pace.queue, pace.state): pace for pace in run(read.recent(seconds=300))}
     assert found["alpha", "done"].count == 3
     assert found["alpha", "cancelled"].seconds == 300
-    failed = {pace.queue: pace.count for pace in run(browsing.recent_attempts())}
+    failed = {pace.queue: pace.count for pace in run(read.recent_attempts())}
     assert failed == {"alpha": 4, "beta": 4}
 
 
 @pytest.mark.usefixtures("zoo")
 def test_storage_horizon_and_heartbeats_can_be_read(run: Any) -> None:
-    storage = run(browsing.storage())
+    storage = run(read.storage())
     assert [segment["state"] for segment in storage["segments"]].count("current") == 1
     assert len(storage["segments"]) == 9
     assert storage["history"][0]["history_bytes"] > 0
     assert "dead" in {table["name"] for table in storage["tables"]}
-    assert run(browsing.heartbeats()) == []
+    assert run(read.heartbeats()) == []
     # Autovacuum looks in now and then.
-    wait_for(lambda: run(browsing.horizon()) == [], "nobody holds the horizon back")
-    assert run(browsing.server())["version_number"] >= 150000
+    wait_for(lambda: run(read.horizon()) == [], "nobody holds the horizon back")
+    assert run(read.server())["version_number"] >= 150000

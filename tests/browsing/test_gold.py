@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import analytics
+from penstock.commands.read import analytics
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 QUARTER = 900

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock.bench.machine import machine, now, server, versions
+from penstock_benchmarks.machine import machine, now, server, versions
 
 from .arena import Arena, Scenario, Times
 from .crew import faketime_library

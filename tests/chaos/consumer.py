@@ -1,7 +1,7 @@
 """The application that the workers of the chaos suite run, and the journal of what they do.
 
 `penstock worker tests.chaos.consumer:app`. The journal is kept at the one place where the worker
-meets the database, its Link, and around the handler.
+meets the database, its ReconnectingConnection, and around the handler.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock.command import Command
-from penstock.link import ANSWER_SECONDS, Link
+from penstock.commands.command import Command
+from penstock.db.reconnecting import ANSWER_SECONDS, ReconnectingConnection
 from penstock.worker import App, Delivery
 
 from .history import Journal
@@ -38,10 +38,12 @@ async def work(message: Delivery) -> None:
     journal.write("F", [(message.id, message.token)])
 
 
-_run = Link.run
+_run = ReconnectingConnection.run
 
 
-async def _journaled(self: Link, command: Command[Any], timeout: float = ANSWER_SECONDS) -> Any:
+async def _journaled(
+    self: ReconnectingConnection, command: Command[Any], timeout: float = ANSWER_SECONDS
+) -> Any:
     """Claims are noted when they come, settles before they are sent and when they are answered."""
     verb = _settling(command)
     sent = time.monotonic_ns()
@@ -76,4 +78,4 @@ def _claimed(answer: Any) -> list[Any]:
     return []
 
 
-Link.run = _journaled  # type: ignore[method-assign]
+ReconnectingConnection.run = _journaled  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from penstock import NewMessage, operations
-from penstock.command import Command
+from penstock.commands.command import Command
 
 from .history import Journal
 

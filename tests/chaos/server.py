@@ -15,9 +15,9 @@ from typing import Any
 
 import psycopg
 
-from penstock.embedded.account import Account, choose
-from penstock.embedded.binaries import usable_by, wheel_bin_directory
-from penstock.migrations import Migrator
+from penstock.db.embedded.account import Account, choose
+from penstock.db.embedded.binaries import usable_by, wheel_bin_directory
+from penstock.db.migrations import Migrator
 
 MAX_CONNECTIONS = 320
 SETTINGS = f"""

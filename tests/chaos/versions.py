@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 
-from penstock.migrations import Migrator
+from penstock.db.migrations import Migrator
 
 ROOT = Path(__file__).parents[2]
 MIGRATIONS = "src/penstock/sql/migrations"

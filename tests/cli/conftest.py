@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from penstock.cli.program import run
-from penstock.embedded import postmaster
+from penstock.db.embedded import postmaster
 
 COMMAND = [sys.executable, "-m", "penstock.cli"]
 

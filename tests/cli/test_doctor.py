@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from penstock.cli import examination
+from penstock.cli import doctor_findings
 
 Run = Callable[..., Any]
 SERVER: Mapping[str, Any] = {
@@ -65,7 +65,7 @@ def test_the_session_that_pins_the_horizon_is_named(
         session.execute("select count(*) from penstock.queues")
     else:
         session.execute("select pg_current_xact_id()")
-    monkeypatch.setattr(examination, "PINNED_SECONDS", 0)
+    monkeypatch.setattr(doctor_findings, "PINNED_SECONDS", 0)
     pid = session.info.backend_pid
     (holder,) = [each for each in ask("doctor")["horizon"] if each["pid"] == pid]
     assert holder["application"] == "nightly report"
@@ -118,12 +118,12 @@ def test_a_user_without_rights_is_told_what_is_hidden(cli: Run, dsn: str, plain_
     [(140012, "error", 1), (150001, "ok", 0), (180004, "ok", 0), (190000, "warning", 0)],
 )
 def test_versions(number: int, status: str, exit_code: int) -> None:
-    found = examination.version({**SERVER, "version_number": number, "version": str(number)})
+    found = doctor_findings.version({**SERVER, "version_number": number, "version": str(number)})
     assert (found.status, found.exit_code) == (status, exit_code)
 
 
 def test_a_standby_cannot_serve() -> None:
-    (found,) = examination.primary({**SERVER, "read_only": True})
+    (found,) = doctor_findings.primary({**SERVER, "read_only": True})
     assert (found.status, found.exit_code) == ("error", 6)
 
 
@@ -153,7 +153,7 @@ def test_a_standby_cannot_serve() -> None:
 def test_every_kind_of_holder_has_its_advice(
     change: dict[str, Any], says: str, advice: str
 ) -> None:
-    (found,) = examination.horizon(SERVER, [{**HOLDER, **change}])
+    (found,) = doctor_findings.horizon(SERVER, [{**HOLDER, **change}])
     assert found.status == "warning"
     assert says in found.detail
     assert found.advice
@@ -161,12 +161,12 @@ def test_every_kind_of_holder_has_its_advice(
 
 
 def test_a_young_transaction_is_nothing_to_report() -> None:
-    (found,) = examination.horizon(SERVER, [{**HOLDER, "age_seconds": 3.0}])
+    (found,) = doctor_findings.horizon(SERVER, [{**HOLDER, "age_seconds": 3.0}])
     assert found.status == "ok"
 
 
 def test_hidden_sessions_are_a_hint() -> None:
-    hint, _ = examination.horizon({**SERVER, "sees_all_sessions": False}, [])
+    hint, _ = doctor_findings.horizon({**SERVER, "sees_all_sessions": False}, [])
     assert (hint.status, "pg_read_all_stats" in (hint.advice or "")) == ("hint", True)
 
 
@@ -184,7 +184,7 @@ def test_hidden_sessions_are_a_hint() -> None:
     ],
 )
 def test_limits_of_settings(name: str, setting: str, hurts: bool) -> None:
-    found = list(examination.settings({name: {"setting": setting, "unit": None}}))
+    found = list(doctor_findings.settings({name: {"setting": setting, "unit": None}}))
     assert bool(found) is hurts
 
 

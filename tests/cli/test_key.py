@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.server.keys import key_id
+from penstock.server.auth.api_keys import key_id
 
 
 def test_a_key_is_made_listed_and_revoked(ask: Callable[..., Any], cli: Callable[..., Any]) -> None:

@@ -14,7 +14,7 @@ import click
 import psycopg
 import pytest
 
-from penstock.cli import failures
+from penstock.cli import errors
 from penstock.errors import ERRORS, ConfigurationError
 
 COMMAND = [sys.executable, "-m", "penstock.cli"]
@@ -98,7 +98,7 @@ def test_every_error_has_its_exit_code_and_its_document(
     row: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = row.error("it is so", hint="Do this.", queue="emails")
-    assert failures.report(error, as_document=True, debug=False) == row.exit_code
+    assert errors.report(error, as_document=True, debug=False) == row.exit_code
     assert json.loads(capsys.readouterr().err)["error"] == {
         "type": row.error.__name__,
         "message": "it is so",
@@ -108,7 +108,7 @@ def test_every_error_has_its_exit_code_and_its_document(
         "exit_code": row.exit_code,
         "retryable": row.retryable,
     }
-    assert failures.report(error, as_document=False, debug=False) == row.exit_code
+    assert errors.report(error, as_document=False, debug=False) == row.exit_code
     assert capsys.readouterr().err == "error: it is so. Do this.\n"
 
 
@@ -124,7 +124,7 @@ def test_every_error_has_its_exit_code_and_its_document(
 def test_what_nobody_foresaw_is_one_line_too(
     error: Exception, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failures.report(error, as_document=False, debug=False)
+    errors.report(error, as_document=False, debug=False)
     shown = capsys.readouterr().err
     assert shown.startswith(line)
     assert shown.count("\n") == 1

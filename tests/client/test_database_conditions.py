@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.chaos.server import wait_for
 
 from penstock import AsyncClient, Client, errors
-from penstock.command import Command, scalar
+from penstock.commands.command import Command, scalar
 
 Connect = Callable[..., psycopg.Connection[Any]]
 

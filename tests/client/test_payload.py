@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.payload import decode_json, encode_json
+from penstock.commands.payload import decode_json, encode_json
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
 VALUES = st.recursive(

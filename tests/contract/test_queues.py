@@ -10,7 +10,7 @@ from penstock.errors import (
     QueueNotEmptyError,
     QueueNotFoundError,
 )
-from penstock.queue import Backoff
+from penstock.model.queue import Backoff
 
 
 async def test_a_new_queue_has_the_default_settings(client):

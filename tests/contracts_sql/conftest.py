@@ -9,8 +9,8 @@ import pytest
 from pgmq import get_embedded_install_sql
 from psycopg import RawCursor, sql
 
-from penstock.embedded import EmbeddedPostgres
-from penstock.migrations import Migrator
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import Migrator
 
 from .sessions import Connection, rows
 from .work import Session

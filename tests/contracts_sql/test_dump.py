@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from penstock.migrations import Migrator
+from penstock.db.migrations import Migrator
 
 from .sessions import Connection, count, let_leases_run_out, rows, value
 from .statements import ACK, CLAIM, claim_by

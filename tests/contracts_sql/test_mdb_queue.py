@@ -154,7 +154,7 @@ def test_a_claim_sweeps_what_is_over_budget_to_the_dead_messages(db: Connection)
     assert rows(db, CLAIM) == []
     columns = "id, queue_name, payload, attempt_count, max_attempts, last_error"
     assert rows(db, f"select {columns} from mdb_queue.dead_messages") == [
-        (number, QUEUE, {"order": 1}, 2, 2, "the lease ran out")
+        (number, QUEUE, {"order": 1}, 2, 2, "the lease expired")
     ]
     assert value(db, "select count(*) from mdb_queue.messages") == 0
     assert count(db, "delete from mdb_queue.dead_messages where id = $1", number) == 1
@@ -348,11 +348,11 @@ def test_a_waiting_message_can_be_put_off_hastened_and_deleted(db: Connection) -
             " values ('order-events', to_jsonb(repeat('x', 300000)))",
             "300002 bytes",
         ),
-        ("insert into mdb_queue.queues (name) values ('No Such')", "not a queue name"),
-        ("insert into mdb_queue.queues (name) values ('order-events')", "exists already"),
+        ("insert into mdb_queue.queues (name) values ('No Such')", "not a valid queue name"),
+        ("insert into mdb_queue.queues (name) values ('order-events')", "already exists"),
         ("update mdb_queue.queues set max_attempts = 0", "max_attempts"),
         ("update mdb_queue.queues set name = 'other'", "name"),
-        ("delete from mdb_queue.queues", "holds 1 messages"),
+        ("delete from mdb_queue.queues", "is not empty: it has 1 message"),
     ],
 )
 def test_what_the_contract_does_not_know_is_refused(

@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import create_async_engine
 from tembo_pgmq_python.async_queue import PGMQueue as TemboAsync
 
-import penstock.migrations
+import penstock
 
 from .sessions import Connection, rows
 
@@ -265,7 +265,7 @@ def with_extension(session: Session, dsn: str, place: Path) -> None:
 
 def shim(name: str, tmp_path: Path) -> Path:
     """Penstock's own, or one that holds nothing for the PGMQ that is there without one."""
-    ours = Path(penstock.migrations.__file__).parent / "sql" / "contracts" / "pgmq"
+    ours = Path(penstock.__file__).parent / "sql" / "contracts" / "pgmq"
     place = tmp_path / "extension"
     place.mkdir()
     for file in (ours / "extension").iterdir():

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.db.migrations import Migrator
 from penstock.errors import MigrationError
-from penstock.migrations import Migrator
 
 from .sessions import Connection, count, let_leases_run_out, rows, value
 from .statements import ACK, claim_by
@@ -77,10 +77,10 @@ def test_it_is_refused_where_pgmq_is_installed(
             place.chmod(0o755)
         rows(db, f"set extension_control_path = '$system:{tmp_path}'")
         rows(db, "create extension pgmq")
-        complaint = "the extension pgmq 1 is installed here"
+        complaint = "the extension pgmq 1 is installed in this database"
     else:
         db = session(real_pgmq_dsn)
-        complaint = "there is a schema pgmq already"
+        complaint = "schema pgmq already exists"
     with pytest.raises(MigrationError, match=complaint) as caught:
         Migrator(db, contracts=["pgmq"]).up()
     assert "penstock import pgmq" in str(caught.value)

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 from penstock import Client
-from penstock.embedded import EmbeddedPostgres
-from penstock.migrations import Migrator
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import Migrator
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "upgrade-downgrade-uninstall.md").read_text(
     "utf-8"

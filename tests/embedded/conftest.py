@@ -14,12 +14,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from penstock.embedded import EmbeddedPostgres, postmaster
+from penstock.db.embedded import EmbeddedPostgres, postmaster
 
 # Uses the server until its input ends.
 USER_PROGRAM = """
 import os, sys
-from penstock.embedded import EmbeddedPostgres
+from penstock.db.embedded import EmbeddedPostgres
 server = EmbeddedPostgres.start(sys.argv[1])
 print(server.pid, server.dsn, flush=True)
 sys.stdin.read()

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock.embedded import EmbeddedPostgres, binaries, postmaster
-from penstock.embedded.account import Account
-from penstock.embedded.binaries import wheel_bin_directory
+from penstock.db.embedded import EmbeddedPostgres, binaries, postmaster
+from penstock.db.embedded.account import Account
+from penstock.db.embedded.binaries import wheel_bin_directory
 
 root_only = pytest.mark.skipif(
     os.geteuid() != 0, reason="Only root can act as another user. Run the tests as root."

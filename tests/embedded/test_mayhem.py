@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.embedded import EmbeddedPostgres, postmaster
+from penstock.db.embedded import EmbeddedPostgres, postmaster
 
 # Says each note's name only after it is committed, and goes on whatever happens to the server.
 WRITER = """
 import itertools, sys, psycopg
-from penstock.embedded import EmbeddedPostgres
+from penstock.db.embedded import EmbeddedPostgres
 from penstock.errors import DatabaseUnavailableError
 for n in itertools.count():
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from penstock.embedded import EmbeddedPostgres
+from penstock.db.embedded import EmbeddedPostgres
 from penstock.errors import ConfigurationError, DatabaseUnavailableError
 
 Write = Callable[[EmbeddedPostgres, str], None]
@@ -151,13 +151,13 @@ def test_a_directory_without_server_programs_is_named(home: Path, place: Path) -
 
 
 def test_without_the_extra_the_way_out_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.embedded.binaries.find_spec", lambda _: None)
+    monkeypatch.setattr("penstock.db.embedded.binaries.find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"pip install 'penstock\[embedded\]'.*PENSTOCK_"):
         EmbeddedPostgres.start(home)
 
 
 def test_a_log_that_grew_large_is_put_aside(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.embedded.cluster.LOG_BYTES", 10)
+    monkeypatch.setattr("penstock.db.embedded.cluster.LOG_BYTES", 10)
     with EmbeddedPostgres.start(home) as server:
         pass
     with EmbeddedPostgres.start(home):

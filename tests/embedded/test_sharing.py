@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import embedded
-from penstock.embedded import EmbeddedPostgres, connect_dsn, postmaster
+from penstock.db import embedded
+from penstock.db.embedded import EmbeddedPostgres, connect_dsn, postmaster
 from penstock.settings import Settings
 
 Users = Callable[..., Any]
@@ -22,7 +22,7 @@ Ends = Callable[[int], bool]
 
 FORKING_PROGRAM = """
 import os, sys
-from penstock.embedded import EmbeddedPostgres
+from penstock.db.embedded import EmbeddedPostgres
 server = EmbeddedPostgres.start(sys.argv[1])
 if os.fork():
     server.stop()
@@ -34,7 +34,7 @@ sys.stdin.read()
 SHORT_PROGRAM = """
 import sys
 from pathlib import Path
-from penstock.embedded import connect_dsn
+from penstock.db.embedded import connect_dsn
 from penstock.settings import Settings
 home = Path(sys.argv[1])
 assert connect_dsn(Settings(None, home)) == connect_dsn(Settings(None, home))

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.embedded import EmbeddedPostgres, postmaster
+from penstock.db.embedded import EmbeddedPostgres, postmaster
 
 Connection = psycopg.Connection[Any]
 Connect = Callable[..., Connection]
@@ -90,7 +90,7 @@ class Engine:
 
     def floor(self, queue: str) -> int:
         query = "select pg_sequence_last_value(floors[1]) from penstock.queue where name = %s"
-        return int(self.value(query, queue))
+        return int(self.value(query, queue) or 0)
 
     def ring(self) -> tuple[str, str]:
         """The segments that are closing, and those in use, the last of them current."""

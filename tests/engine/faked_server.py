@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.chaos.crew import faketime_library
 
-from penstock.embedded import EmbeddedPostgres
-from penstock.embedded.account import choose
-from penstock.embedded.binaries import usable_by
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded.account import choose
+from penstock.db.embedded.binaries import usable_by
 
 
 class FakedServer:

@@ -14,7 +14,7 @@ from tests.chaos.crew import faketime_library
 from tests.conftest import FAST
 
 from penstock.cli.program import run
-from penstock.migrations import Migrator
+from penstock.db.migrations import Migrator
 from penstock.worker import App, Delivery, Worker
 
 from .conftest import Connect, Engine, durable_home, wait_for

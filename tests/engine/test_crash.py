@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.migrations import Migrator
+from penstock.db.migrations import Migrator
 
 CLIENT = Path(__file__).with_name("crash_client.py")
 CLIENTS = 3
@@ -155,3 +155,46 @@ def test_what_was_acknowledged_outlives_many_crashes(
     crew: Crew, durable: Any, wait_for: Any
 ) -> None:
     crash(crew, durable, wait_for, int(os.environ.get("PENSTOCK_CRASH_ROUNDS", "20")))
+
+
+def test_a_transaction_that_was_prepared_before_a_crash_is_found(durable: Any) -> None:
+    """A crash resets the floors and the generations; the transaction still holds its generation."""
+    server = durable()
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        Migrator(connection).up()
+        connection.execute("select penstock.create_queue('work', '{\"keep_history\": 0}')")
+        connection.execute("alter system set max_prepared_transactions = 5")
+    server.stop()
+    server = durable()
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        pass_messages(connection)
+        connection.execute("begin")
+        late = connection.execute("select penstock.enqueue('work', '1')").fetchone()
+        connection.execute("prepare transaction 'late'")
+        pass_messages(connection)
+    os.kill(server.pid, signal.SIGKILL)
+    again = durable()
+    server.stop()
+    with psycopg.connect(again.dsn, autocommit=True) as connection:
+        floor = connection.execute(
+            "select pg_sequence_last_value(floors[1]) from penstock.queue"
+        ).fetchone()
+        assert floor == (None,), "a crash resets unlogged registers"
+        pass_messages(connection)
+        connection.execute("commit prepared 'late'")
+        found = connection.execute("select id from penstock.claim('work', 10)").fetchall()
+        assert found == [late]
+        assert connection.execute("select penstock.rescans_that_found()").fetchone() == (0,)
+    again.stop()
+
+
+def pass_messages(connection: psycopg.Connection[Any]) -> None:
+    """Messages come and go, and the floor follows them: a sweep moves on by 6 ms each time."""
+    for turn in range(60):
+        connection.execute("select penstock.enqueue('work', '1')")
+        connection.execute("select penstock.ack(id, token) from penstock.claim('work', 100)")
+        connection.execute(
+            "select penstock._sweep(q, (date_part('epoch', clock_timestamp()) * 1e6)::bigint + %s)"
+            " from penstock.queue q",
+            [turn * 6000],
+        )

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.migrations import Migrator
+from penstock.db.migrations import Migrator
 
 Programs = Callable[..., str]
 

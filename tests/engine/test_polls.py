@@ -84,3 +84,25 @@ def test_polls_skip_the_lane_only_if_nothing_was_enqueued_since(
         leases = engine.claim(queue)
         assert [id for id, _ in leases] == [message]
         engine.ack(leases)
+
+
+def test_polls_that_find_nothing_take_no_transaction_ids(
+    engine: Any, queue: str, caller: Any
+) -> None:
+    """A transaction id makes a poll wait for the disk when it commits.
+
+    Two causes are left: upkeep once a minute, and the number of a claim once in 32 claims.
+    """
+    engine.ack(
+        [lease for _ in range(3) for lease in (engine.enqueue(queue), engine.claim(queue))[1]]
+    )
+    poller = caller(autocommit=False)
+    taken = swept = 0
+    for _ in range(20):
+        engine.value("select setval('penstock.sweep_1', 0) + setval('penstock.tick_at', 0)")
+        assert poller.claim(queue) == []
+        taken += poller.value("select pg_current_xact_id_if_assigned() is not null")
+        swept += engine.value("select last_value > 0 from penstock.sweep_1")
+        poller.connection.commit()
+    assert swept == 20
+    assert taken <= 2

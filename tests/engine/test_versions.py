@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from penstock.embedded import EmbeddedPostgres
-from penstock.embedded.binaries import wheel_bin_directory
-from penstock.migrations import Migrator
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded.binaries import wheel_bin_directory
+from penstock.db.migrations import Migrator
 
 ROOT = Path(__file__).parents[2]
 TESTED = os.environ.get("PENSTOCK_TEST_PG", "18")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import Client
-from penstock.command import Command, scalar
+from penstock.commands.command import Command, scalar
 
 BACKEND: Command[int] = Command("select pg_backend_pid()", {}, scalar)
 ROUNDS = 30

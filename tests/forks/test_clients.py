@@ -12,10 +12,11 @@ import pytest
 from tests.forks.conftest import BACKEND, Child, check_rounds, check_rounds_async, sockets
 
 from penstock import AsyncClient, Client
+from penstock.commands.command import Command, scalar
+from penstock.db.reconnecting import ReconnectingConnection
 from penstock.errors import PenstockError
-from penstock.http import AsyncClient as AsyncHttpClient
-from penstock.http import Client as HttpClient
-from penstock.link import Link
+from penstock.http_client import AsyncClient as AsyncHttpClient
+from penstock.http_client import Client as HttpClient
 
 
 def test_children_and_their_parent_each_get_their_own_answers(client: Client) -> None:
@@ -118,7 +119,8 @@ async def test_async_children_and_their_parent_each_get_their_own_answers(dsn: s
         assert before not in [backend for backend, _ in found]
         ids = [id for _, each in found for id in each] + ours
         assert len(set(ids)) == len(ids)
-        assert await client.run(BACKEND) == before
+        alive = "select count(*) from pg_stat_activity where pid = %(pid)s"
+        assert await client.run(Command(alive, {"pid": before}, scalar)) == 1
 
 
 def test_a_client_over_http_opens_another_connection_in_a_child(
@@ -170,7 +172,7 @@ async def test_an_async_client_over_http_opens_another_connection_in_a_child(
 
 async def test_a_link_has_another_connection_in_a_child(dsn: str) -> None:
     """The connection of a worker for one kind of work, and the one that listens."""
-    link = Link(dsn)
+    link = ReconnectingConnection(dsn)
     before = await link.run(BACKEND)
     child = Child(lambda: asyncio.run(link.run(BACKEND)))
     assert await asyncio.to_thread(child.result) != before

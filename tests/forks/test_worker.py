@@ -72,7 +72,7 @@ async def test_a_signal_to_a_child_does_not_stop_the_parents_worker(dsn: str) ->
         await client.create_queue("orders")
         running = asyncio.create_task(worker.run())
         await client.enqueue("orders", 1)
-        await until(lambda: hasattr(worker, "_acker") and worker.settled == 1, "it runs")
+        await until(lambda: hasattr(worker, "_settler") and worker.settled == 1, "it runs")
         heard, say = os.pipe()
 
         def say_so_and_wait() -> None:

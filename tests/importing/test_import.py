@@ -88,7 +88,7 @@ def test_from_the_same_database(
 ) -> None:
     here = connect(source_dsn)
     send(here, 5)
-    from penstock.migrations import Migrator
+    from penstock.db.migrations import Migrator
 
     Migrator(here).up()
     assert bring("pgmq", "jobs", into=source_dsn).out["moved"] == 5
@@ -268,7 +268,7 @@ def test_a_row_that_cannot_come_is_named_and_stays(
         (["table", "keyless", "--to", "jobs", "--key", "b"], "no column 'b'"),
         (["table", "keyless", "--to", "jobs", "--key", "a", "--payload", "x"], "It has: a."),
         (["table", "keyless", "--to", "jobs", "--key", "a", "--where", "b ="], "syntax error"),
-        (["table", "keyless", "--to", "No Queue", "--key", "a"], "not a queue name"),
+        (["table", "keyless", "--to", "No Queue", "--key", "a"], "not a valid queue name"),
         (["table", "keyless", "--to", "x.dlq", "--key", "a"], "reserved"),
         (["table", "keyless"], "--to"),
         (["pgmq", "jobs", "--batch", "0"], "--batch"),
@@ -289,10 +289,10 @@ def test_bad_input_moves_nothing(
 
 
 def test_penstocks_own_pgmq_is_no_source(bring: Import, target: Connection, dsn: str) -> None:
-    from penstock.migrations import Migrator
+    from penstock.db.migrations import Migrator
 
     Migrator(target, contracts=["pgmq"]).up()
     target.execute("select pgmq.create('mine')")
     answer = bring("pgmq", "mine")
     assert answer.code == 2
-    assert "Penstock's already" in answer.err
+    assert "already a queue of Penstock" in answer.err

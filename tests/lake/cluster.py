@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.lake.java import find_java
+from penstock.spark.java import find_java
 
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE_SECONDS = 150

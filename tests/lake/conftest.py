@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.lake.following import Stream
 
-from penstock.lake.session import spark_session
+from penstock.spark.session import spark_session
 
 Follow = Callable[..., Stream]
 

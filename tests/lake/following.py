@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from penstock.lake.source import PenstockSource
+from penstock.spark.source import PenstockSource
 
 Row = dict[str, Any]
 

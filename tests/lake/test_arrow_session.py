@@ -8,16 +8,16 @@ import pytest
 from tests.conftest import Connect
 
 from penstock.errors import PenstockError
-from penstock.lake import arrow, kept
+from penstock.spark import arrow, connection_cache
 
 
 @pytest.fixture
 def in_a_task(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What it looks like in a Python process of Spark's."""
-    monkeypatch.setattr(kept.TaskContext, "get", lambda: object())
-    monkeypatch.setattr(kept, "_kept", {})
+    monkeypatch.setattr(connection_cache.TaskContext, "get", lambda: object())
+    monkeypatch.setattr(connection_cache, "_kept", {})
     yield
-    for connection in kept._kept.values():
+    for connection in connection_cache._kept.values():
         connection.close()
 
 
@@ -46,10 +46,10 @@ def test_a_session_whose_task_failed_is_not_kept(dsn: str, connect: Connect) -> 
         arrow.arrow_session(dsn) as session,
     ):
         session.table("select 1 / 0")
-    assert kept._kept == {}
+    assert connection_cache._kept == {}
 
 
 def test_outside_of_a_task_no_session_stays(dsn: str) -> None:
     first = backend(dsn)
     assert backend(dsn) != first
-    assert kept._kept == {}
+    assert connection_cache._kept == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.command import LAKE_FIGURES
+from penstock_benchmarks.command import LAKE_FIGURES
 
 pytestmark = pytest.mark.timeout(600)
 JAR = Path("/usr/share/java/postgresql.jar")

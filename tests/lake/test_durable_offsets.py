@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from tests.lake.following import Stream
 
-from penstock.embedded import EmbeddedPostgres
-from penstock.migrations import Migrator
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import Migrator
 
 # Commits that nobody waits for stay in memory until somebody flushes.
 SETTINGS = {"synchronous_commit": "off", "wal_writer_delay": "10s", "autovacuum": "off"}

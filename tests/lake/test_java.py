@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigurationError
-from penstock.lake import java
-from penstock.lake.java import find_java, use_java
+from penstock.spark import java
+from penstock.spark.java import find_java, use_java
 
 
 def fake_java(home: Path, version: str) -> Path:

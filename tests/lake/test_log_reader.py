@@ -22,12 +22,12 @@ from penstock.errors import (
     SchemaNewerError,
 )
 from penstock.lake.columns import source_schema
-from penstock.lake.options import Service, SourceOptions
-from penstock.lake.page import Pages
-from penstock.lake.plan import Stretch
-from penstock.lake.server import Server
-from penstock.lake.snapshot import BEGINNING, END, Span
-from penstock.lake.statements import statement
+from penstock.spark.log_pages import Pages
+from penstock.spark.options import Service, SourceOptions
+from penstock.spark.partitions import Stretch
+from penstock.spark.service_connection import Server
+from penstock.spark.snapshot_diff import BEGINNING, END, Span
+from penstock.sql.loader import load_query
 
 
 def finish(db: psycopg.Connection[Any], count: int, queue: str = "orders") -> list[int]:
@@ -86,7 +86,7 @@ def test_a_page_walks_the_index_and_sorts_nothing(db: Any, dsn: str, table: str)
     stretch = Stretch(Span(low=3, high=2**40), BEGINNING, END, 1000)
     page = Pages(options, "local", schema, "true").query(stretch, BEGINNING, 100)
     with db.transaction():
-        db.execute(statement("planner"))
+        db.execute(load_query("spark/planner"))
         plan = db.execute(f"explain {page}").fetchall()
     assert "Merge Append" in str(plan)
     assert "Sort  " not in str(plan)
@@ -227,7 +227,7 @@ def test_two_attempts_of_a_message_in_one_transaction_may_end_a_page(
 ) -> None:
     fail_two_messages_three_times(db)
     for rows in range(1, 7):
-        monkeypatch.setattr("penstock.lake.page.PAGE_ROWS", rows)
+        monkeypatch.setattr("penstock.spark.log_pages.PAGE_ROWS", rows)
         attempts = [row["attempt"] for row in batch(dsn=dsn, table="attempts")]
         assert sorted(attempts) == [1, 1, 2, 2, 3, 3], f"pages of {rows}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import ConfigurationError, InvalidValueError
-from penstock.lake.source import PenstockSource
+from penstock.spark.source import PenstockSource
 
 DSN = {"dsn": "postgresql://localhost/x"}
 
@@ -65,7 +65,7 @@ def test_the_address_of_a_service_may_come_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PENSTOCK_DSN_EU_1", "postgresql://eu/x")
-    from penstock.lake.options import read_services
+    from penstock.spark.options import read_services
 
     (service,) = read_services({"service": "eu-1"})
     assert service.address() == "postgresql://eu/x"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigurationError
-from penstock.lake.snapshot import NOTHING, Snapshot, Span, between
+from penstock.spark.snapshot_diff import NOTHING, Snapshot, Span, between
 
 
 def holds(span: Span, xid: int) -> bool:

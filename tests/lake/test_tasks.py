@@ -5,7 +5,7 @@ import sys
 
 SETTLES_ONCE = """
 import gc
-from penstock.lake.tasks import settle
+from penstock.spark.tasks import settle
 settle()
 settled = gc.get_freeze_count()
 assert settled > 0
@@ -15,7 +15,7 @@ assert gc.get_freeze_count() == settled, "what came later must stay collectable"
 """
 LOADS_LITTLE = """
 import sys
-import penstock.lake.sink_copy
+import penstock.spark.staging
 loaded = {"pandas", "adbc_driver_manager"} & set(sys.modules)
 assert not loaded, f"each process that writes would spend its time on loading {loaded}"
 """

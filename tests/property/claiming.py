@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .arena import Arena, RefusedError, Session
-from .model import RAN_OUT, UNCOMMITTED, Layer, Message, finish
+from .model import LEASE_EXPIRED, UNCOMMITTED, Layer, Message, finish
 
 
 class Claiming(Arena):
@@ -56,7 +56,7 @@ class Claiming(Arena):
 
     def _check_turn(self, session: Session, message: Message) -> None:
         """It had no newer rival with its key, and was the first of its group."""
-        if message.key is not None and message.last_error == RAN_OUT:
+        if message.key is not None and message.last_error == LEASE_EXPIRED:
             newer = [
                 m.id
                 for m in session.layer.with_key(message.queue, message.key, "waiting")
@@ -82,7 +82,7 @@ class Claiming(Arena):
                 state="waiting",
                 over=False,
                 in_order=False,
-                last_error=RAN_OUT,
+                last_error=LEASE_EXPIRED,
                 attempts_logged=message.attempts_logged + 1,
             )
         assert message.claimable, f"not free to be claimed: {message}"
@@ -213,7 +213,7 @@ class Claiming(Arena):
         for row in rows:
             message = session.layer[row["id"]]
             assert message.id in {m.id for m in free}, f"not free to be claimed: {message}"
-            error = RAN_OUT if message.over else message.last_error
+            error = LEASE_EXPIRED if message.over else message.last_error
             message = session.layer.change(
                 message,
                 state="leased",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-RAN_OUT = "the lease ran out"
+LEASE_EXPIRED = "the lease expired"
 UNCOMMITTED = 1 << 60
 """The first part of a place in a group, until the commit decides it."""
 
@@ -217,10 +217,10 @@ def resolutions(layer: Layer, queue: Queue, message: Message) -> list[Layer]:
         return possible[-1]
 
     if message.state == "leased" and message.over:
-        give_back(case(), queue, message, error=RAN_OUT, later=False)
+        give_back(case(), queue, message, error=LEASE_EXPIRED, later=False)
         if message.key is not None and not message.dead_letter:
             # A newer one may have waited for a moment and be gone again.
-            finish(case(), message, "superseded", last_error=RAN_OUT)
+            finish(case(), message, "superseded", last_error=LEASE_EXPIRED)
             if not message.outlived and message.attempt < message.max_attempts:
                 case().change(
                     message,
@@ -228,7 +228,7 @@ def resolutions(layer: Layer, queue: Queue, message: Message) -> list[Layer]:
                     due=True,
                     token=None,
                     over=False,
-                    last_error=RAN_OUT,
+                    last_error=LEASE_EXPIRED,
                     attempts_logged=message.attempts_logged + 1,
                     in_order=False,
                 )

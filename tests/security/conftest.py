@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -15,11 +16,13 @@ from tests.conftest import Connect
 from tests.contracts_sql.conftest import pgmq_dsn, pgmq_template
 from tests.engine.conftest import wait_for
 
-from penstock.migrations import Migrator
+from penstock.db.migrations import Migrator
 
 __all__ = ["pgmq_dsn", "pgmq_template"]
 
 SCHEMAS = ["penstock", "mdb_queue", "pgmq"]
+# Where clients of version 2 copy messages to, for spark_enqueue.
+INCOMING_TABLE = Path(__file__).with_name("incoming.sql").read_text("utf-8")
 ROLES = ["penstock_producer", "penstock_consumer", "penstock_operator"]
 
 

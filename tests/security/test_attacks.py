@@ -17,9 +17,7 @@ import pytest
 from psycopg.errors import InsufficientPrivilege
 from tests.contracts_sql.statements import claim_by
 
-from penstock.lake.statements import statement
-
-from .conftest import ROLES, SCHEMAS, LogIn, Login
+from .conftest import INCOMING_TABLE, ROLES, SCHEMAS, LogIn, Login
 
 TRAPS = Path(__file__).with_name("canary.sql").read_text()
 SECRET = "postgresql://nobody:e3b0c442@127.0.0.1:1/away"
@@ -75,12 +73,12 @@ INCOMING = {
           null::float8 as delay_seconds, null::timestamptz as visible_at,
           null::float8 as ttl_seconds, 1 as max_attempts, '(0,1)'::tid as ctid
         from (select public.canary('view')) t""",
-    "a policy": f"""{statement("incoming")};
+    "a policy": f"""{INCOMING_TABLE};
         insert into pg_temp.penstock_incoming (payload) values ('1'), ('2');
         alter table pg_temp.penstock_incoming enable row level security, force row level security;
         grant select on pg_temp.penstock_incoming to public;
         create policy trap on pg_temp.penstock_incoming using (public.canary('policy'))""",
-    "a trigger and a default": f"""{statement("incoming")};
+    "a trigger and a default": f"""{INCOMING_TABLE};
         create function public.trap() returns trigger language plpgsql as $$
           begin perform public.canary('trigger'); return new; end $$;
         alter table pg_temp.penstock_incoming add trap boolean default public.canary('default');

@@ -28,6 +28,7 @@ REVIEWED = {
     "penstock._has_writers": "the number of a segment",
     "penstock._holds_rows": "the number of a segment",
     "penstock._register": "%I",
+    "penstock._unlogged_register": "%I",
     "penstock.drop_queue": "sequences from a table of ours",
     "penstock.publish_gold": "one of four tables, and their columns from the catalog",
     "pgmq._make_views": "%I, and the number of a queue",
@@ -162,11 +163,12 @@ def test_every_setting_that_they_read_is_in_the_test_of_settings(owners: list[Fu
     assert read - TRUE_SETTINGS == HOSTILE.keys()
 
 
-def test_only_the_check_for_admins_asks_for_the_role(owners: list[Function]) -> None:
-    assert {f.name for f in owners if "role" in f.settings} == {"penstock._is_admin"}
+def test_only_checks_of_privileges_ask_for_the_role(owners: list[Function]) -> None:
+    checks = {"penstock._is_admin", "penstock._check_may_enqueue"}
+    assert {f.name for f in owners if "role" in f.settings} == checks
     decide = re.compile(r"has_\w+_privilege|pg_has_role|session_user|current_user|current_role")
     assert {f.name for f in owners if decide.search(f.source)} == {
-        "penstock._is_admin",
+        *checks,
         "penstock.check_grants",
     }
 

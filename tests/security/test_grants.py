@@ -13,8 +13,8 @@ from psycopg.conninfo import make_conninfo
 from tests.cli.conftest import ask, cli
 from tests.conftest import Connect
 
-from penstock.embedded import EmbeddedPostgres
-from penstock.migrations import CODE_NAME, GRANTS_NAME, Migrator
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import CODE_NAME, GRANTS_NAME, Migrator
 
 from .conftest import ROLES
 

@@ -9,9 +9,7 @@ import pytest
 from psycopg.errors import InsufficientPrivilege
 from tests.contracts_sql.statements import claim_by
 
-from penstock.lake.statements import statement
-
-from .conftest import LogIn, Login
+from .conftest import INCOMING_TABLE, LogIn, Login
 
 QUEUE = "penstock.tasks"
 PRODUCER = [
@@ -21,6 +19,7 @@ PRODUCER = [
     f"select penstock.enqueue_many('{QUEUE}', array['1', '2']::jsonb[])",
     f"select penstock.enqueue_many('{QUEUE}', array['1']::jsonb[], keys => array['k'])",
     f"select penstock.spark_put('{QUEUE}', array['1']::jsonb[])",
+    f"select penstock.spark_stage(gen_random_uuid(), 0, '{QUEUE}', array['1']::jsonb[])",
     f"insert into mdb_queue.messages (queue_name, payload) values ('{QUEUE}', '1')",
 ]
 CONSUMER = [
@@ -64,7 +63,7 @@ def contents(db: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
 def refused(login: Login, statements: list[str]) -> None:
     for each in statements:
         with pytest.raises(  # noqa: PT012
-            InsufficientPrivilege, match=f"queue '{QUEUE}.*' is internal"
+            InsufficientPrivilege, match=f"internal queue '{QUEUE}"
         ):
             login.rows(each)
             pytest.fail(each)
@@ -77,7 +76,7 @@ def test_a_producer_enqueues_nothing_there(
     producer = log_in("penstock_producer")
     refused(producer, PRODUCER)
     with producer.session.transaction():
-        producer.rows(statement("incoming"))
+        producer.rows(INCOMING_TABLE)
         producer.rows(
             "insert into pg_temp.penstock_incoming (queue, payload) values (%s, '1')", QUEUE
         )
@@ -86,7 +85,7 @@ def test_a_producer_enqueues_nothing_there(
 
 
 def refused_in_block(login: Login, call: str) -> None:
-    with pytest.raises(InsufficientPrivilege, match="is internal"), login.session.transaction():
+    with pytest.raises(InsufficientPrivilege, match="internal queue"), login.session.transaction():
         login.rows(call)
 
 
@@ -134,7 +133,7 @@ def test_pgmq_knows_nothing_of_them(
             f"read('{QUEUE}', 1, 9)",
             f"pop('{QUEUE}')",
         ):
-            with pytest.raises(psycopg.Error, match=r"does not exist|is internal"):
+            with pytest.raises(psycopg.Error, match=r"does not exist|internal queue"):
                 consumer.rows(f"select pgmq.{call}")
     assert consumer.rows(f"select * from pgmq._rows({number})") == []
     assert QUEUE not in str(consumer.rows("select pgmq.list_queues()"))

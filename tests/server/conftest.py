@@ -16,10 +16,10 @@ import httpx
 import psycopg
 import pytest
 
-from penstock.command import Command
-from penstock.connections import Connections
-from penstock.embedded import EmbeddedPostgres
-from penstock.server.keys import new_key
+from penstock.commands.command import Command
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.sync_connections import Connections
+from penstock.server.auth.api_keys import new_key
 
 Running = Any
 Serve = Callable[..., Running]

@@ -3,15 +3,17 @@ and an example of a call for every route and verb of the server."""
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
-from penstock import insights, operations
-from penstock.command import Command
-from penstock.verbs import PROTOCOL, pack, verbs
+from penstock import operations
+from penstock.commands import read
+from penstock.commands.command import Command
+from penstock.commands.http_verbs import PROTOCOL, pack, verbs
 
 FAR = 43_200
 
@@ -25,6 +27,15 @@ class Example:
     form: dict[str, Any] | None = None
     query: dict[str, Any] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+
+
+OPEN_SESSIONS: list[psycopg.Connection[Any]] = []
+
+
+@atexit.register
+def _close_sessions() -> None:
+    for forgotten in OPEN_SESSIONS:
+        forgotten.close()
 
 
 class Scene:
@@ -72,6 +83,31 @@ class Scene:
     def lease(self) -> tuple[int, int]:
         found: tuple[int, int] = self._part("lease", self._leased)
         return found
+
+    def _session(self) -> tuple[int, str]:
+        """A session with an open transaction: its pid, and when the transaction began."""
+        for forgotten in OPEN_SESSIONS:
+            forgotten.close()
+        parameters = self._db.info.get_parameters() | {
+            "password": self._db.info.password,
+            "application_name": "forgotten",
+            # The transaction stays open even where a test sets the database's timeout to 1 ms.
+            "options": "-c idle_in_transaction_session_timeout=0",
+        }
+        made = psycopg.connect(**parameters)
+        OPEN_SESSIONS[:] = [made]
+        made.execute("select pg_current_xact_id()")
+        pid = made.info.backend_pid
+        begun = "select extract(epoch from xact_start)::text from pg_stat_activity where pid = %s"
+        return pid, str(self._value(begun, pid))
+
+    @property
+    def pid(self) -> int:
+        return int(self._part("session", self._session)[0])
+
+    @property
+    def begun(self) -> str:
+        return str(self._part("session", self._session)[1])
 
     @property
     def lease_body(self) -> dict[str, str]:
@@ -149,7 +185,7 @@ def _form(path: str, **fields: Any) -> Build:
     def fill(text: Any, s: Scene) -> Any:
         if not isinstance(text, str):
             return text
-        for name in ("queue", "ready", "dead", "done", "schedule"):
+        for name in ("queue", "ready", "dead", "done", "schedule", "pid", "begun"):
             if f"{{{name}}}" in text:
                 text = text.replace(f"{{{name}}}", str(getattr(s, name)))
         return text
@@ -197,7 +233,7 @@ ROUTES: dict[str, Build] = {
     "PUT /api/admin/delete-reaper/schedule": lambda s: Example(
         "/api/admin/delete-reaper/schedule", {"schedule": "@yearly"}
     ),
-    "POST /api/verbs": lambda s: verb_example(insights.schema_version()),
+    "POST /api/verbs": lambda s: verb_example(read.schema_version()),
     "POST /managed-services": lambda s: Example(
         "/managed-services",
         {"name": f"{s.queue}-new".replace(".", "-"), "dsn": "postgresql://u:p@localhost:1/x"},
@@ -244,6 +280,7 @@ ACTS: dict[str, Build] = {
     "/schedules/{name}/resume": _form("/schedules/{schedule}/resume"),
     "/schedules/{name}/fire": _form("/schedules/{schedule}/fire"),
     "/schedules/{name}/drop": _form("/schedules/{schedule}/drop"),
+    "/system/end-session": _form("/system/end-session", pid="{pid}", begun="{begun}"),
     "/system/maintain": _form("/system/maintain"),
     "/system/expiry-reaper": _form("/system/expiry-reaper"),
     "/system/delete-reaper": _form("/system/delete-reaper"),
@@ -280,14 +317,14 @@ VERBS: dict[str, Callable[[Scene], Command[Any]]] = {
     "fire_schedule": lambda s: operations.fire_schedule(s.schedule),
     "fire_schedules": lambda s: operations.fire_schedules(),
     "next_fires": lambda s: operations.next_fires("@daily"),
-    "queues": lambda s: insights.queues(),
-    "stats": lambda s: insights.stats(s.queue),
-    "message": lambda s: insights.message(s.ready),
-    "messages": lambda s: insights.messages(s.queue),
-    "history": lambda s: insights.messages(s.queue, "done"),
-    "workers": lambda s: insights.workers(),
-    "schedules": lambda s: insights.schedules(),
-    "schema_version": lambda s: insights.schema_version(),
+    "queues": lambda s: read.queues(),
+    "stats": lambda s: read.stats(s.queue),
+    "message": lambda s: read.message(s.ready),
+    "messages": lambda s: read.messages(s.queue),
+    "history": lambda s: read.messages(s.queue, "done"),
+    "workers": lambda s: read.workers(),
+    "schedules": lambda s: read.schedules(),
+    "schema_version": lambda s: read.schema_version(),
 }
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psycopg
 
-from penstock.embedded import EmbeddedPostgres
-from penstock.migrations import Migrator
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import Migrator
 
 
 class Stoppable:

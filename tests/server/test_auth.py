@@ -16,18 +16,18 @@ import httpx
 import psycopg
 import pytest
 
-from penstock.access import parse_grants
+from penstock.commands.write.keys import revoke_key
 from penstock.errors import (
     ApiKeyExistsError,
     ApiKeyNotFoundError,
     ConfigurationError,
     InvalidValueError,
 )
-from penstock.operations.keys import revoke_key
+from penstock.model.access import parse_grants
 from penstock.server.app import endpoints
-from penstock.server.auth import Failures
-from penstock.server.first_key import FILE, admin_key
-from penstock.server.keys import key_id, new_key
+from penstock.server.auth.api_keys import key_id, new_key
+from penstock.server.auth.authentication import Failures
+from penstock.server.auth.first_key import FILE, admin_key
 from penstock.server.settings import ServerSettings
 
 Open = Callable[..., httpx.Client]

@@ -11,8 +11,8 @@ import httpx
 import psycopg
 import pytest
 
+from penstock.commands.write.services import add_service, apply_enqueue, request_task
 from penstock.errors import ServiceExistsError
-from penstock.operations.services import add_service, apply_enqueue, request_task
 
 Db = psycopg.Connection[Any]
 Open = Callable[..., httpx.Client]

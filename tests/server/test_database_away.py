@@ -15,9 +15,9 @@ import httpx
 import psycopg
 import pytest
 
-from penstock.embedded import EmbeddedPostgres
-from penstock.migrations import Migrator
-from penstock.server.keys import new_key
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import Migrator
+from penstock.server.auth.api_keys import new_key
 
 TOPIC = "orders"
 

@@ -115,9 +115,9 @@ def until(ask: Callable[[], tuple[int, Any]], found: Callable[[int, Any], bool])
 
 
 def test_the_control_plane_answers_as_printed(curl: Curl, shared: Any, web: Any, run: Any) -> None:
-    from penstock import oversight
+    from penstock.commands import read
 
-    service = run(oversight.service("local")).id
+    service = run(read.service("local")).id
     status, made = curl(CREATE, service)
     assert status == 201
     assert list(made) == [

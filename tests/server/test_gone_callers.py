@@ -14,7 +14,7 @@ import pytest
 from tests.chaos.server import wait_for
 
 from penstock import operations
-from penstock.verbs import PROTOCOL, pack
+from penstock.commands.http_verbs import PROTOCOL, pack
 
 Db = psycopg.Connection[Any]
 CALLERS = 40
@@ -69,7 +69,7 @@ def all_are_ready_again(db: Db) -> bool:
 
 def test_aborted_long_polls_leave_no_message_leased(web: Any, key: str, db: Db) -> None:
     body = {"topic": "orders", "wait_seconds": 20}
-    dispatcher = web.server.context.dispatcher
+    dispatcher = web.server.context.long_polls
     with callers(web.url, key, "/api/messages/dequeue", body):
         wait_for(lambda: dispatcher.waiting == CALLERS, "all wait", 60)
     fill(db)
@@ -77,6 +77,7 @@ def test_aborted_long_polls_leave_no_message_leased(web: Any, key: str, db: Db) 
     wait_for(lambda: all_are_ready_again(db), "no message is leased", 20)
 
 
+@pytest.mark.fast_paths("uvicorn does not say that a caller has gone before the response")
 @pytest.mark.parametrize("way", CLAIMS)
 def test_a_claim_under_way_for_callers_that_have_gone_is_given_back(
     web: Any, key: str, db: Db, dsn: str, way: str

@@ -18,7 +18,7 @@ from penstock.errors import (
     PermissionDeniedError,
     ServerUnavailableError,
 )
-from penstock.http import AsyncClient, Client
+from penstock.http_client import AsyncClient, Client
 
 PROTOCOL = {"Penstock-Protocol": "1"}
 
@@ -44,7 +44,7 @@ def test_a_claim_can_wait(web: Any, make_key: Any) -> None:
         queue.create_queue("emails")
 
         def later() -> None:
-            while not web.server.context.dispatcher.waiting:
+            while not web.server.context.long_polls.waiting:
                 time.sleep(0.01)
             with Client(web.url, make_key("other", "enqueue")) as other:
                 other.enqueue("emails", [1], key="k", ttl=60)

@@ -32,7 +32,7 @@ async def dequeue(client: httpx.AsyncClient, topic: str = "orders", **fields: An
 
 async def waiting(web: Any, count: int) -> None:
     """Until so many consumers wait."""
-    while web.server.context.dispatcher.waiting < count:  # noqa: ASYNC110 - another thread's
+    while web.server.context.long_polls.waiting < count:  # noqa: ASYNC110 - another thread's
         await asyncio.sleep(0.01)
 
 
@@ -45,7 +45,31 @@ async def test_it_answers_as_soon_as_there_is_a_message(
     db.execute("select penstock.enqueue('orders', '{\"n\": 1}')")
     [message] = await poll
     assert message["json"] == {"n": 1}
-    assert web.server.context.dispatcher.waiting == 0
+    assert web.server.context.long_polls.waiting == 0
+
+
+async def test_a_consumer_that_comes_back_is_still_subscribed(
+    consumer: httpx.AsyncClient, web: Any, db: Db
+) -> None:
+    """A new subscription would miss the looks that follow the last wake-up."""
+    subscriptions = web.server.context.long_polls._subscriptions
+    await dequeue(consumer, wait_seconds=1)
+    first = subscriptions["orders"]
+    poll = asyncio.create_task(dequeue(consumer, wait_seconds=20))
+    await waiting(web, 1)
+    assert subscriptions["orders"] is first
+    db.execute("select penstock.create_queue('orders', exist_ok => true)")
+    db.execute("select penstock.enqueue('orders', '1')")
+    assert len(await poll) == 1
+
+
+async def test_few_subscriptions_outlive_their_consumers(
+    consumer: httpx.AsyncClient, web: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.server.api.long_polls.MAX_LINGERING", 2)
+    for topic in "abcd":
+        await dequeue(consumer, topic, wait_seconds=1)
+    assert set(web.server.context.long_polls._subscriptions) == {"a", "b"}
 
 
 async def test_messages_that_wait_are_handed_out_at_once(
@@ -109,7 +133,7 @@ async def test_a_message_for_who_hung_up_goes_to_another(
     gone = asyncio.create_task(dequeue(consumer, wait_seconds=20))
     await waiting(web, 1)
     gone.cancel()
-    while web.server.context.dispatcher.waiting:  # noqa: ASYNC110 - another thread's
+    while web.server.context.long_polls.waiting:  # noqa: ASYNC110 - another thread's
         await asyncio.sleep(0.01)
     db.execute("select penstock.enqueue('orders', '1')")
     [message] = await dequeue(consumer)
@@ -138,7 +162,7 @@ async def test_hundreds_wait_on_one_connection_and_few_queries(
         calls += 1
         return await run(*args)
 
-    web.server.context.dispatcher._database.run = counted  # type: ignore[method-assign]
+    web.server.context.long_polls._database.run = counted  # type: ignore[method-assign]
     begun = time.monotonic()
     await asyncio.sleep(4)
     # Ten topics, many consumers: a look at all of them every second or so.

@@ -126,7 +126,9 @@ def test_the_delete_reaper_runs_by_its_schedule_on_one_server(
     db.execute("update penstock.schedule set next_fire_at = now() - interval '1 second'")
     for running in (web, other):
         loop = running.server.context.runner._loop.get_loop()
-        asyncio.run_coroutine_threadsafe(running.server.context.upkeep.run_once(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(running.server.context.background.run_once(), loop).result(
+            30
+        )
     while http.get("/api/messages?status=expired").json()["items"]:
         pass
     assert http.get(path).json()["last_run_at"] is not None

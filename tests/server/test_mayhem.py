@@ -85,6 +85,7 @@ def test_a_slow_body_is_not_waited_for(start_process: Start, key: str) -> None:
     assert talk(process, slow + b"{").startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.fast_paths("uvicorn has no limit on the size of a head")
 def test_a_head_that_never_ends_is_closed(process: Any) -> None:
     assert talk(process, b"GET / HTTP/1.1\r\n") == b""
     large = b"GET / HTTP/1.1\r\n" + b"X-A: " + b"a" * 200_000
@@ -102,8 +103,11 @@ def test_a_connection_is_closed_when_nothing_comes_but_not_while_it_waits_for_an
     )
     with dial(process) as line:
         line.sendall(poll + body)
-        assert line.recv(65536).startswith(b"HTTP/1.1 200")
-        assert line.recv(65536) == b""
+        received = line.recv(65536)
+        assert received.startswith(b"HTTP/1.1 200")
+        while part := line.recv(65536):
+            received += part
+        assert received.endswith(b'{"messages":[]}')
 
 
 def test_json_nested_without_end_is_refused(caller: httpx.Client) -> None:

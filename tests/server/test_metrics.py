@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.server import numbers, queue_metrics
+from penstock.server.monitoring import process_metrics, queue_metrics
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -95,9 +96,14 @@ def test_a_key_for_some_queues_is_told_of_no_others(
     assert queues == {"orders", "orders-eu", "penstock.own"}, "an admin sees all"
 
 
-def test_the_dashboard_and_its_page_know_every_metric_and_no_other(http: httpx.Client) -> None:
+def test_the_dashboard_and_its_page_know_every_metric_and_no_other(
+    http: httpx.Client, dsn: str
+) -> None:
     work_through(http)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("select penstock.register_lake('main', '/lake', 'delta')")
     text = http.get("/metrics").text
+    assert 'penstock_lake_lag_seconds{lake="main",layer="gold"}' in text
     there = set(re.findall(r"^# TYPE (penstock_\w+)", text, re.MULTILINE))
     pattern = r"penstock_[a-z_]*[a-z]"
     dashboard = json.loads((DOCS / "grafana" / "penstock.json").read_text("utf-8"))
@@ -108,14 +114,14 @@ def test_the_dashboard_and_its_page_know_every_metric_and_no_other(http: httpx.C
 
 
 def test_processes_behind_one_port_tell_the_sum(tmp_path: Path) -> None:
-    own, other = numbers.Numbers(waiting=1), numbers.Numbers(waiting=2)
+    own, other = process_metrics.Numbers(waiting=1), process_metrics.Numbers(waiting=2)
     for each, times in ((own, 2), (other, 3)):
-        answers = each.answers.setdefault(("GET", "/x", 200), numbers.Answers())
+        answers = each.answers.setdefault(("GET", "/x", 200), process_metrics.Answers())
         for _ in range(times):
             answers.add(0.003)
         each.messages["settled"] = times
     dead = tmp_path / "4194305"  # more than any pid can be
-    notes = numbers.Notes(tmp_path)
+    notes = process_metrics.Notes(tmp_path)
     notes.write(other)
     next(tmp_path.iterdir()).rename(dead)
     notes.write(own)

@@ -14,9 +14,9 @@ import pytest
 from tests.server.scenes import Scene, example_of
 from tests.server.test_scopes_matrix import ALL, COOKIE, HTML, STREAMS
 
-from penstock.embedded import EmbeddedPostgres
-from penstock.server import tokens
+from penstock.db.embedded import EmbeddedPostgres
 from penstock.server.app import endpoints
+from penstock.server.auth import tokens
 from penstock.server.ui.pages import queue_settings
 
 ENDPOINTS = {f"{each.method} {each.path}": each for each in endpoints()}

@@ -15,11 +15,11 @@ import pytest
 from tests.server import scenes
 from tests.server.scenes import Example, Scene, example_of
 
-from penstock.access import SCOPES, Grant
-from penstock.embedded import EmbeddedPostgres
-from penstock.server import tokens
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.model.access import SCOPES, Grant
 from penstock.server.app import create_app
-from penstock.server.permissions import (
+from penstock.server.auth import tokens
+from penstock.server.auth.permissions import (
     ACTS,
     OPEN,
     PAGES,
@@ -302,8 +302,8 @@ def test_a_route_that_is_not_declared_keeps_the_server_from_starting(
     from starlette.routing import Mount, Route
 
     from penstock.server import ui
+    from penstock.server.api.topics import endpoint
     from penstock.server.context import Context
-    from penstock.server.data.topics import endpoint
     from penstock.server.settings import ServerSettings
 
     routes = ui.routes()

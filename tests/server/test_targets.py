@@ -10,10 +10,11 @@ import httpx
 import pytest
 from tests.server.scenes import Scene, verb_example
 
-from penstock import insights, operations
-from penstock.command import Command
+from penstock import operations
+from penstock.commands import read
+from penstock.commands.command import Command
 from penstock.errors import InvalidValueError, PermissionDeniedError
-from penstock.http import Client
+from penstock.http_client import Client
 
 Open = Callable[..., httpx.Client]
 MakeKey = Callable[..., str]
@@ -42,7 +43,7 @@ def send(client: httpx.Client, command: Command[Any], **changed: Any) -> httpx.R
 
 
 def queue_of(run: Any, schedule: str) -> str:
-    return str(run(insights.schedule(schedule)).queue)
+    return str(run(read.schedule(schedule)).queue)
 
 
 @pytest.mark.parametrize("field", ["queue", "cron", "payload"])
@@ -58,7 +59,7 @@ def test_settings_of_a_new_schedule_hold_none_of_its_arguments(
         assert (answer.status_code, answer.json()["field"]) == (422, "settings")
     with pytest.raises(InvalidValueError, match="settings"):
         run(operations.create_schedule("mine", "orders", "@yearly", None, {field: "emails"}))
-    assert run(insights.schedules()) == [run(insights.schedule("emails-schedule"))]
+    assert run(read.schedules()) == [run(read.schedule("emails-schedule"))]
 
 
 @pytest.mark.parametrize("queue", ["emails", "penstock.tasks"])
@@ -126,7 +127,7 @@ def test_a_batch_is_refused_as_a_whole_where_one_message_is_of_another_queue(
 ) -> None:
     body = {"topic": "orders", "messages": [{"json": 1}, {"json": 2, "topic": "emails"}]}
     assert operator.post("/api/messages", json=body).status_code == 403
-    assert run(insights.stats("orders")).ready == 0
+    assert run(read.stats("orders")).ready == 0
 
 
 def test_leases_are_settled_together_only_if_all_are_of_the_key_s_queues(
@@ -134,18 +135,18 @@ def test_leases_are_settled_together_only_if_all_are_of_the_key_s_queues(
 ) -> None:
     held = [{"id": str(s.lease[0]), **s.lease_body} for s in (orders, emails)]
     assert operator.post("/api/messages/settle", json={"messages": held}).status_code == 403
-    assert run(insights.stats("orders")).leased == 1
+    assert run(read.stats("orders")).leased == 1
 
 
 def test_a_message_is_replayed_only_into_queues_of_the_key(
     operator: httpx.Client, run: Any, orders: Scene, emails: Scene
 ) -> None:
-    before = run(insights.stats("emails")).ready
+    before = run(read.stats("emails")).ready
     replay = operations.replay(orders.done, "emails")
     assert send(operator, replay).status_code == 403
     path = f"/api/messages/{orders.done}/replay"
     assert operator.post(path, json={"topic": "emails"}).status_code == 403
-    assert run(insights.stats("emails")).ready == before
+    assert run(read.stats("emails")).ready == before
 
 
 def test_what_verbs_do_in_one_call_is_undone_where_one_of_them_is_refused(
@@ -155,7 +156,7 @@ def test_what_verbs_do_in_one_call_is_undone_where_one_of_them_is_refused(
     other = verb_example(operations.pause_schedule(emails.schedule))
     calls = {"calls": mine.json["calls"] + other.json["calls"]}
     assert operator.post(mine.path, json=calls, headers=mine.headers).status_code == 403
-    assert not run(insights.schedule(orders.schedule)).paused
+    assert not run(read.schedule(orders.schedule)).paused
 
 
 def test_activity_is_shown_for_the_queues_that_a_key_operates(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock import Client
+from penstock.db.migrations import Migrator
 from penstock.errors import InvalidValueError, LeaseLostError
-from penstock.migrations import Migrator
 from penstock.testing import Clock
 
 NOON = datetime(2030, 5, 1, 12, 0, tzinfo=UTC)

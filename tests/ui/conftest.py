@@ -22,7 +22,7 @@ from tests.server.conftest import Running
 from tests.ui import stages
 
 from penstock import Client
-from penstock.embedded import EmbeddedPostgres
+from penstock.db.embedded import EmbeddedPostgres
 
 # How long anything is waited for: a test that gets there has failed.
 LIMIT_MS = 60_000
@@ -61,7 +61,7 @@ class Site:
 
     def fresh(self) -> None:
         """What the server read at its start, of an empty database, would do for ten seconds."""
-        self.running.server.context.board.forget()
+        self.running.server.context.snapshots.forget()
 
     @contextmanager
     def http(self, role: str | None = None) -> Iterator[httpx.Client]:
@@ -88,9 +88,11 @@ def make_site(server: EmbeddedPostgres, template: str, serve: Callable[..., Runn
             # Nothing expires or fires but what a test lets.
             running = serve(dsn, **{"upkeep": "off", **settings})
             keys = {role: running.make_key(role, *scopes) for role, scopes in ROLES.items()}
-            with Client(dsn) as client, psycopg.connect(dsn, autocommit=True) as db:
-                yield Site(running, dsn, keys, client, db)
-            running.stop()
+            try:
+                with Client(dsn) as client, psycopg.connect(dsn, autocommit=True) as db:
+                    yield Site(running, dsn, keys, client, db)
+            finally:
+                running.stop()
             admin.execute(f"drop database {name} with (force)")
 
     return make

@@ -28,10 +28,10 @@ import httpx
 import psycopg
 import uvloop
 
-from penstock.connections import Connections
-from penstock.server.keys import new_key
-from penstock.server.serving import listen, make_server, url_of
+from penstock.db.sync_connections import Connections
+from penstock.server.auth.api_keys import new_key
 from penstock.server.settings import ServerSettings
+from penstock.server.transport.serving import listen, make_server, url_of
 
 PAGES = (
     "/",
@@ -87,8 +87,8 @@ def measure(dsn: str, times: int) -> dict[str, Any]:
             for round in range(times + 1):
                 for page, kind in itertools.product(PAGES, ("first", "next")):
                     if kind == "first":
-                        context.board.forget()
-                        context.remembered._answers.clear()
+                        context.snapshots.forget()
+                        context.cache._answers.clear()
                     queries.clear()
                     started = time.perf_counter()
                     answer = http.get(page)

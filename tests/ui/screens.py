@@ -24,10 +24,10 @@ from playwright.sync_api import Browser, sync_playwright
 from psycopg.conninfo import make_conninfo
 
 from penstock import Client
-from penstock.migrations import Migrator
-from penstock.server.keys import new_key
-from penstock.server.serving import listen, make_server, url_of
+from penstock.db.migrations import Migrator
+from penstock.server.auth.api_keys import new_key
 from penstock.server.settings import ServerSettings
+from penstock.server.transport.serving import listen, make_server, url_of
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.ui import stages
@@ -136,7 +136,7 @@ def site(
         settings = ServerSettings(port=0, access_log="off", upkeep="off")
         listening, ready = listen(settings), threading.Event()
         server = make_server(dsn, settings, ready.set)
-        server.context.pulse._seconds = 1.0  # an hour of beats in minutes
+        server.context.rate_history._seconds = 1.0  # an hour of beats in minutes
         thread = threading.Thread(target=lambda: uvloop.run(server.serve([listening])))
         thread.start()
         ready.wait(60)

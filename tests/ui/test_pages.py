@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -11,7 +12,9 @@ from playwright.sync_api import Locator, Page, expect
 from tests.ui import stages
 from tests.ui.conftest import MakeSite, Site, Visit, twin
 
+from penstock.commands.write.sessions import end_session
 from penstock.server.ui.pages import queues
+from penstock.server.ui.runbooks import as_markdown
 
 PAGES = [
     "/",
@@ -24,6 +27,7 @@ PAGES = [
     "/analytics",
     "/system",
     "/activity",
+    "/runbooks",
 ]
 
 
@@ -42,7 +46,7 @@ def test_the_first_page_says_what_is_wrong_worst_first(make_site: MakeSite, visi
         severities = [w.strip() for w in page.locator(".finding .word").all_text_contents()]
         assert severities == ["critical"] * 2 + ["warning"] * 5
         for words in (
-            "Nobody works on invoices",
+            "invoices has no worker",
             "imports is full",
             "Most attempts on invoices fail",
             "reports is paused",
@@ -52,6 +56,33 @@ def test_the_first_page_says_what_is_wrong_worst_first(make_site: MakeSite, visi
         ):
             expect(page.get_by_role("link", name=words)).to_be_visible()
         page.close()
+
+
+def test_findings_of_a_kind_are_grouped_and_hide_no_other(
+    make_site: MakeSite, visit: Visit
+) -> None:
+    with make_site() as night:
+        for n in range(11):
+            night.client.create_queue(f"idle-{n}")
+            night.client.enqueue(f"idle-{n}", n)
+            stages.age(night.db, f"idle-{n}", hours=1)
+        night.client.create_queue("imports", max_depth=1)
+        night.client.enqueue("imports", 1)
+        night.fresh()
+        page = visit(night)
+        expect(page.locator(".finding")).to_have_count(2)
+        first = page.locator(".finding").first
+        expect(first).to_contain_text("11 queues have no worker")
+        expect(first).to_contain_text("and 6 more, with 11 messages")
+        expect(page.locator(".finding").last).to_contain_text("imports is full")
+        first.get_by_role("link", name="Start a worker for it.").click()
+        expect(page.get_by_role("heading", name="A queue has no worker")).to_be_in_viewport()
+        page.close()
+
+
+def test_every_runbook_is_in_the_documentation() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "runbooks.md"
+    assert page.read_text("utf-8") == as_markdown()
 
 
 def test_an_empty_system_says_so_and_offers_the_first_step(empty: Site, visit: Visit) -> None:
@@ -71,13 +102,13 @@ def test_an_empty_system_says_so_and_offers_the_first_step(empty: Site, visit: V
         expect(page.get_by_text(words).first).to_be_visible()
 
 
-def test_a_finding_leads_to_its_queue_and_from_there_to_its_messages(sick: Site, visit: Visit):
-    page = visit(sick)
-    page.get_by_role("link", name="Nobody works on invoices").click()
+def test_a_finding_leads_to_its_queue_and_from_there_to_its_messages(still: Site, visit: Visit):
+    page = visit(still)
+    page.get_by_role("link", name="invoices has no worker").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("invoices")
     expect(page.locator(".tile", has_text="Dead letters").locator(".value")).to_have_text("20")
     page.locator(".tile", has_text="Dead letters").click()
-    expect(page.get_by_text("ValueError: amount … is not payable")).to_be_visible()
+    expect(page.get_by_text("ValueError: amount <n> is not payable")).to_be_visible()
     row = page.get_by_role("row", name=re.compile("ValueError"))
     row.get_by_role("link", name="12", exact=True).click()
     expect(page.locator("tbody tr")).to_have_count(12)
@@ -100,6 +131,18 @@ def test_every_number_of_a_queue_leads_to_the_rows_behind_it(sick: Site, visit: 
         page.goto("/queues")
         page.locator(f"#line-emails td[data-label='{label}'] a").click()
         expect(page.locator("tbody tr")).to_have_count(number)
+
+
+def test_the_address_of_a_queue_works_without_its_slash(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/queues/invoices")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("invoices")
+    assert page.url.endswith("/queues/invoices/")
+
+
+def test_charts_say_that_a_rate_is_an_average(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/queues/emails/")
+    captions = page.locator(".chart figcaption").all_inner_texts()
+    assert any("Finished per minute, average of 5 minutes" in text for text in captions)
 
 
 def test_queues_are_found_sorted_and_filtered_by_the_address(sick: Site, visit: Visit) -> None:
@@ -163,8 +206,8 @@ def test_a_place_that_is_none_is_refused(sick: Site) -> None:
     ("typed", "leads_to"),
     [
         ("invoices", "/queues/invoices/"),
-        ("invoice-3", "key=invoice-3"),
-        ("mail", "/queues/emails/"),
+        ("invoice-3", "/find?q=invoice-3"),
+        ("mail", "/find?q=mail"),
     ],
 )
 def test_the_box_at_the_top_finds(sick: Site, visit: Visit, typed: str, leads_to: str) -> None:
@@ -173,6 +216,38 @@ def test_the_box_at_the_top_finds(sick: Site, visit: Visit, typed: str, leads_to
     page.keyboard.type(typed)
     page.keyboard.press("Enter")
     page.wait_for_url(f"**{leads_to}*")
+
+
+@pytest.mark.parametrize("state", ["ready", "scheduled", "grouped", "leased", "dead", "done"])
+def test_the_search_finds_a_text_in_every_state(sick: Site, visit: Visit, state: str) -> None:
+    client, word = sick.client, f"needle{state}"
+    if f"hay-{state}" not in {queue.name for queue in client.queues()}:
+        client.create_queue(f"hay-{state}", max_attempts=1)
+    ids = [
+        client.enqueue(f"hay-{state}", {"text": f"a {word} b"}, **{
+            "scheduled": {"delay": 3600}, "grouped": {"group": "g"}}.get(state, {})),  # type: ignore[dict-item]
+        client.enqueue(f"hay-{state}", 1, key=f"key-{word}"),
+        client.enqueue(f"hay-{state}", 1, headers={"h": word}),
+        client.enqueue(f"hay-{state}", b"bytes " + word.encode()),
+        client.enqueue(f"hay-{state}", {"large": word + "x" * 5000}),
+    ]  # fmt: skip
+    if state in ("leased", "dead", "done"):
+        for lease in client.claim(f"hay-{state}", 5, lease_seconds=600):
+            if state == "dead":
+                client.reject(lease, "no")
+            elif state == "done":
+                client.ack(lease)
+    page = visit(sick, f"/find?q={word.upper()}")
+    found = page.get_by_role("region", name="With this text").locator("tbody th").all_inner_texts()
+    assert sorted(map(int, found)) == ids
+    expect(page.get_by_text("in 100 % of what is stored")).to_be_visible()
+    expect(page.get_by_role("link", name=f"queue hay-{state}")).to_have_count(0)
+
+
+def test_the_search_names_queues_and_workers(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/find?q=mail")
+    expect(page.get_by_role("link", name="queue emails")).to_be_visible()
+    expect(page.get_by_role("link", name="worker mailer-1")).to_be_visible()
 
 
 def test_a_message_is_found_by_its_id_and_its_key_leads_to_the_others(sick: Site, visit: Visit):
@@ -220,16 +295,46 @@ def test_analytics_draw_the_gold_tables(sick: Site, visit: Visit) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text("of emails")
 
 
-def test_the_system_page_names_who_pins_the_horizon(sick: Site, visit: Visit) -> None:
+def test_the_system_page_shows_the_session_that_pins_the_horizon_and_ends_it(
+    sick: Site, visit: Visit
+) -> None:
     with psycopg.connect(sick.dsn, application_name="nightly report") as forgotten:
-        forgotten.execute("select pg_current_xact_id()")
-        page = visit(sick, "/system")
-        row = page.get_by_role("row", name=re.compile("nightly report"))
+        forgotten.execute("select pg_current_xact_id(), 'a slow report'")
         pid = forgotten.info.backend_pid
+        page = visit(sick, "/system", "operator")
+        row = page.get_by_role("row", name=re.compile("nightly report"))
         expect(row).to_contain_text(f"pid {pid}")
-        expect(row).to_contain_text(f"select pg_terminate_backend({pid});")
+        expect(row).to_contain_text("a slow report")
         expect(row).to_contain_text("idle in transaction")
-    expect(page.locator("tbody tr", has_text="current")).to_have_count(1)
+        expect(row.get_by_role("link", name="End session")).to_have_count(0)  # for admins
+        page = visit(sick, "/system")
+        page.get_by_role("row", name=re.compile("nightly report")).get_by_role(
+            "link", name="End session"
+        ).click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("a slow report")
+        dialog.get_by_role("button", name="End the session").click()
+        done = page.get_by_role("status").filter(has_text=f"Ended session {pid} of nightly report")
+        expect(done).to_be_visible()
+        with pytest.raises(psycopg.OperationalError):
+            forgotten.execute("select 1")
+        page.goto("/activity")
+        expect(page.locator("tbody tr").first).to_contain_text(f"Ended session {pid}")
+
+
+def test_a_connection_of_penstock_is_never_to_be_ended(sick: Site, visit: Visit) -> None:
+    with psycopg.connect(sick.dsn, application_name="penstock worker") as ours:
+        ours.execute("select pg_current_xact_id()")
+        pid = ours.info.backend_pid
+        page = visit(sick, "/system")
+        row = page.get_by_role("row", name=re.compile(f"pid {pid}"))
+        expect(row).to_contain_text("it is a connection of Penstock")
+        expect(row).not_to_contain_text("pg_terminate_backend")
+        expect(row.get_by_role("link", name="End session")).to_have_count(0)
+        holders = twin(sick, "/system.json")["holders"]
+        (begun,) = [h["holder"]["begun"] for h in holders if h["holder"]["pid"] == pid]
+        assert sick.client.run(end_session(pid, begun)) is False
+        ours.execute("select 1")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -250,10 +355,3 @@ def test_without_scripts_pages_and_acts_work(sick: Site, visit: Visit) -> None:
     expect(page.get_by_role("status").filter(has_text="Paused plain")).to_be_visible()
     page.get_by_role("button", name="dark").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-
-
-def test_on_a_phone_nothing_is_wider_than_the_screen(sick: Site, visit: Visit) -> None:
-    page = visit(sick, viewport={"width": 390, "height": 844})
-    for path in PAGES:
-        page.goto(path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path

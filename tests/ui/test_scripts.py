@@ -51,5 +51,7 @@ def test_no_page_runs_what_its_address_says(scripted: tuple[Site, list[int]]) ->
             twin = http.get("/messages.json", params={field: SCRIPT})
             assert twin.headers["content-type"].startswith("application/")
             assert twin.headers["x-content-type-options"] == "nosniff"
-        assert http.get("/find", params={"q": SCRIPT}).status_code == 303
+        found = http.get("/find", params={"q": SCRIPT})
+        assert found.status_code == 200
+        assert "<script>window" not in found.text
         assert "<script>window" not in http.get("/login", params={"next": SCRIPT}).text

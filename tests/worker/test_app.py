@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import ConfigurationError, InvalidValueError
-from penstock.queue import Backoff
+from penstock.model.queue import Backoff
 from penstock.worker import App, Delivery, Reject, Retry, RetryPolicy, Snooze, Worker
 from penstock.worker.retry import delay
 
@@ -74,7 +74,7 @@ class Sender:
 def test_async_handlers_are_told_from_others(function: Callable[..., Any], is_async: bool) -> None:
     app = App()
     app.handler("emails")(function)
-    assert app["emails"].is_async is is_async
+    assert [each.is_async for each in app["emails"]] == [is_async]
 
 
 def test_middleware_must_be_async() -> None:

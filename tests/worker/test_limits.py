@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from penstock import AsyncClient, NewMessage
-from penstock.operations import waiting
+from penstock.commands.write import workers
 from penstock.worker import App, Delivery, Worker, claimer
 
 from .conftest import until
@@ -143,7 +143,7 @@ async def test_who_waits_asks_again_while_a_claim_may_be_spending_the_token(
 
     async def waits_after(to_us: str) -> float | None:
         await register(dsn, to_us)
-        return (await client.run(waiting.attend(["work"], 10)))["work"]
+        return (await client.run(workers.attend(["work"], 10)))["work"]
 
     later = await waits_after("q.now_us + 900000")
     assert later is not None

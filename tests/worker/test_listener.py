@@ -13,11 +13,11 @@ import psycopg
 import pytest
 
 from penstock import AsyncClient
-from penstock.command import Command
+from penstock.commands.command import Command
+from penstock.commands.write import workers
+from penstock.db.listener import Listener
+from penstock.db.reconnecting import ReconnectingConnection
 from penstock.errors import InvalidValueError, QueueNotFoundError
-from penstock.link import Link
-from penstock.listener import Listener
-from penstock.operations import waiting
 
 from .conftest import until
 
@@ -109,7 +109,7 @@ async def test_a_cut_while_it_checks_its_line_harms_nobody_else(
     dsn: str, client: AsyncClient, connect: Connect
 ) -> None:
     """The number of the closed socket goes to the next connection, which is not the listener's."""
-    link = Link(dsn)
+    connection = ReconnectingConnection(dsn)
     db = connect()
     cut: list[int] = []
 
@@ -120,24 +120,24 @@ async def test_a_cut_while_it_checks_its_line_harms_nobody_else(
         cut.append(pid)
         db.execute("select pg_terminate_backend(%s, 30000)", [pid])
         await asyncio.sleep(0.1)  # it hears of that
-        return await link.run(command)
+        return await connection.run(command)
 
     listener = Listener(dsn, run)
     await listener.start()
     try:
         await until(lambda: listener.healthy, "it listens after all")
         async with asyncio.timeout(30):
-            await link.run(waiting.notify("anybody", "is there?"))
+            await connection.run(workers.notify("anybody", "is there?"))
         assert cut
     finally:
         await listener.stop()
-        await link.close()
+        await connection.close()
 
 
 async def test_a_database_that_is_slow_is_not_taken_for_a_pooler(
     dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("penstock.listener.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("penstock.db.listener.ANSWER_SECONDS", 0.1)
 
     async def run(command: Command[Any]) -> Any:
         await asyncio.sleep(600)
@@ -320,7 +320,7 @@ def test_bad_input_is_refused(ear: psycopg.Connection[Any]) -> None:
 async def test_a_queue_that_does_not_exist_is_left_out(client: AsyncClient) -> None:
     await client.create_queue("emails")
     with pytest.raises(InvalidValueError, match="running or draining"):
-        await client.run(waiting.beat("w", "asleep", datetime.now(UTC), {}))
-    assert await client.run(waiting.attend(["emails", "emials"], 5)) == {"emails": None}
+        await client.run(workers.beat("w", "asleep", datetime.now(UTC), {}))
+    assert await client.run(workers.attend(["emails", "emials"], 5)) == {"emails": None}
     with pytest.raises(QueueNotFoundError):
         await client.claim("emials")

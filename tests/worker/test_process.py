@@ -16,7 +16,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import Client, browsing
+from penstock import Client
+from penstock.commands import read
 
 HERE = Path(__file__).parent
 LIMIT = 60.0
@@ -54,7 +55,7 @@ class Process:
 
 
 def heartbeats(client: Client) -> list[Any]:
-    return client.run(browsing.heartbeats())
+    return client.run(read.heartbeats())
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_what_a_killed_worker_held_is_done_by_another_when_its_lease_ran_out(
     other.until(lambda: queues.message(id).state == "done", "another did it")
     message = queues.message(id)
     assert message.attempt in (1, 2)  # it may have ended before the kill, and not been settled
-    assert [attempt.error for attempt in message.attempts] in ([], ["the lease ran out"])
+    assert [attempt.error for attempt in message.attempts] in ([], ["the lease expired"])
 
 
 def test_prometheus_finds_its_numbers_and_logs_are_json_lines(

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import AsyncClient
 from penstock.errors import LeaseLostError
-from penstock.queue import Backoff
+from penstock.model.queue import Backoff
 from penstock.worker import App, Delivery, RetryPolicy, Worker
 from penstock.worker.app import Call
 
@@ -121,7 +121,7 @@ async def test_a_handler_that_lost_its_lease_is_cancelled_and_settles_nothing(
         await until(lambda: ended, "the handler was cancelled")
         (runner,) = worker.runners
         await until(lambda: not runner.running, "the run is over")
-        assert runner.tally.outcomes()["lost"] == 1
+        assert runner.counters.outcomes()["lost"] == 1
     assert ended == ["cancelled"]
     assert (await client.message(id)).state == "cancelled"
 

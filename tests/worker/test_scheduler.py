@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from penstock import AsyncClient
-from penstock.link import Link
+from penstock.db.reconnecting import ReconnectingConnection
 from penstock.worker import App, Delivery, Worker
 from penstock.worker.scheduler import LOOK_SECONDS, Scheduler
 
@@ -48,7 +48,7 @@ async def test_workers_fire_what_is_due_once_and_handle_it(
 async def test_a_scheduler_looks_again_when_the_next_one_is_due(
     dsn: str, client: AsyncClient, connect: Connect
 ) -> None:
-    scheduler = Scheduler(Link(dsn))
+    scheduler = Scheduler(ReconnectingConnection(dsn))
     assert await scheduler.run_once() == LOOK_SECONDS
     await client.create_queue("reports")
     await client.create_schedule("yearly", "reports", "@yearly")
@@ -58,14 +58,14 @@ async def test_a_scheduler_looks_again_when_the_next_one_is_due(
     put_back(connect, minutes=1)
     await scheduler.run_once()
     assert (await client.stats("reports")).ready == 1
-    await scheduler._link.close()
+    await scheduler._connection.close()
 
 
 async def test_a_scheduler_goes_on_after_the_database_was_away(
     dsn: str, client: AsyncClient, connect: Connect
 ) -> None:
-    link = Link(dsn, name="to be cut")
-    scheduler = Scheduler(link)
+    connection = ReconnectingConnection(dsn, name="to be cut")
+    scheduler = Scheduler(connection)
     await scheduler.run_once()
     connect().execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -81,4 +81,4 @@ async def test_a_scheduler_goes_on_after_the_database_was_away(
 
     await until(fired, "the schedule was fired")
     running.cancel()
-    await link.close()
+    await connection.close()

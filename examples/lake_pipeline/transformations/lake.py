@@ -1,6 +1,6 @@
-"""The tables of the lake, declared: Spark finds out in which order to bring them up to date.
+"""Declarations of the lake's tables. Spark derives the order in which to update them.
 
-The transforms are those of `penstock lake run`. The queue's database is that of PENSTOCK_DSN.
+The transformations are those of `penstock lake run`. PENSTOCK_DSN names the database of the queues.
 """
 
 from pyspark import pipelines as dp

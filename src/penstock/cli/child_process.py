@@ -1,4 +1,4 @@
-"""A process that runs beside `penstock up` and ends with it, however `up` ends."""
+"""A process that runs as long as `penstock up`, even if `up` is killed."""
 
 from __future__ import annotations
 

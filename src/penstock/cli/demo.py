@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.commands import Verbs
+from penstock.cli.command_classes import Verbs
 from penstock.cli.session import Session, pass_session, yes_option
 from penstock.cli.up_demo import check_embedded
 from penstock.demo.installation import Removed, existing

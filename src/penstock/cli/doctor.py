@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib import metadata
-from importlib.resources import files
 from typing import Any
 
 import click
@@ -15,14 +14,15 @@ import psycopg
 from psycopg.rows import dict_row
 from rich.text import Text
 
-from penstock.cli import examination, failures
-from penstock.cli.commands import Verb
-from penstock.cli.examination import Finding
+from penstock.cli import doctor_findings, errors
+from penstock.cli.command_classes import Verb
+from penstock.cli.doctor_findings import Finding
 from penstock.cli.screen import Screen, printable
 from penstock.cli.session import Session, pass_session
+from penstock.db.migrations import Migrator
 from penstock.errors import PenstockError
-from penstock.lake.java import find_java
-from penstock.migrations import Migrator
+from penstock.spark.java import find_java
+from penstock.sql.loader import load_query
 
 STYLES = {"ok": "green", "hint": "cyan", "warning": "yellow", "error": "bold red"}
 
@@ -30,12 +30,13 @@ STYLES = {"ok": "green", "hint": "cyan", "warning": "yellow", "error": "bold red
 @click.command(cls=Verb)
 @pass_session
 def doctor(session: Session) -> int:
-    """Say whether the database is well, and what to do if not.
+    """Check the database, and print what to do about problems.
 
-    Looks at the connection, the version, the schema, the roles with their
+    It checks the connection, the version, the schema, the roles with their
     grants, the clock, the horizon, the settings, and Spark with its Java. The
-    horizon is the oldest transaction that PostgreSQL must keep old rows for;
-    whoever pins it is named. Ends with 0 if Penstock can work.
+    horizon is the oldest transaction for which PostgreSQL must keep old rows.
+    The report names the sessions that hold it back. The exit code is 0 if
+    Penstock can work.
     """
     holders: list[dict[str, Any]] = []
     findings = list(_examine(session, holders))
@@ -56,32 +57,32 @@ def _examine(session: Session, holders: list[dict[str, Any]]) -> Iterator[Findin
         yield _connection(session, connection)
         server = read(connection, "server")[0]
         holders += read(connection, "horizon")
-        yield examination.version(server)
-        yield from examination.primary(server)
+        yield doctor_findings.version(server)
+        yield from doctor_findings.primary(server)
         yield _schema(connection)
         yield from _grants(connection)
         yield _clock(connection)
-        yield from examination.horizon(server, holders)
-        yield from examination.settings(server["settings"])
+        yield from doctor_findings.horizon(server, holders)
+        yield from doctor_findings.settings(server["settings"])
         yield from _consumers(connection)
     yield _spark()
 
 
 def _failed(check: str, error: Exception) -> Finding:
-    problem = failures.describe(error)
+    problem = errors.describe(error)
     return Finding(check, "error", problem["message"], problem["hint"], problem["exit_code"])
 
 
 def _schema(connection: psycopg.Connection[Any]) -> Finding:
     try:
-        return examination.schema(Migrator(connection).status())
+        return doctor_findings.schema(Migrator(connection).status())
     except (PenstockError, psycopg.Error) as error:  # such as: no permission to look
         return _failed("schema", error)
 
 
 def _grants(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
     with contextlib.suppress(psycopg.Error):  # an older schema, or no permission to look
-        yield examination.grants(read(connection, "grants"))
+        yield doctor_findings.grants(read(connection, "grants"))
 
 
 def _clock(connection: psycopg.Connection[Any]) -> Finding:
@@ -91,21 +92,21 @@ def _clock(connection: psycopg.Connection[Any]) -> Finding:
     step = 0.0
     with contextlib.suppress(psycopg.Error):  # an older schema, or no permission to look
         step = read(connection, "clock_step")[0]["step_seconds"]
-    return examination.clock((before, shown, after), step)
+    return doctor_findings.clock((before, shown, after), step)
 
 
 def _consumers(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
     with contextlib.suppress(psycopg.Error):  # an older schema, or no permission to look
-        yield from examination.spark_consumers(read(connection, "spark_consumers"))
+        yield from doctor_findings.spark_consumers(read(connection, "spark_consumers"))
 
 
 def _spark() -> Finding:
     try:
         installed = metadata.version("pyspark")
     except metadata.PackageNotFoundError:
-        return examination.spark(None, None)
+        return doctor_findings.spark(None, None)
     try:
-        return examination.spark(installed, find_java())
+        return doctor_findings.spark(installed, find_java())
     except PenstockError as error:
         return Finding("spark", "warning", error.message, error.hint)
 
@@ -118,10 +119,9 @@ def _connection(session: Session, connection: psycopg.Connection[Any]) -> Findin
 
 
 def read(connection: psycopg.Connection[Any], name: str) -> list[dict[str, Any]]:
-    """The rows of one of our questions, `sql/insights/<name>.sql`."""
-    query = files("penstock").joinpath("sql", "insights", f"{name}.sql").read_text("utf-8")
+    """The rows of one of our questions, `sql/queries/read/<name>.sql`."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(query.encode()).fetchall()
+        return cursor.execute(load_query(f"read/{name}").encode()).fetchall()
 
 
 def _show(screen: Screen, findings: list[Finding]) -> None:

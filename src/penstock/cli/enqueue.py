@@ -10,10 +10,10 @@ from typing import IO, Any
 import click
 from rich.progress import Progress
 
-from penstock.cli.commands import Verb
+from penstock.cli.command_classes import Verb
 from penstock.cli.parameters import duration, header, parse_json, time
 from penstock.cli.session import Session, pass_session
-from penstock.message import NewMessage
+from penstock.model.message import NewMessage
 
 # Redrawing the bar for every line would cost more than sending it.
 PROGRESS_LINES = 1000
@@ -23,32 +23,32 @@ ONE_ONLY = {"key": "--key", "on_conflict": "--on-conflict", "unique": "--unique"
 @click.command(cls=Verb)
 @click.argument("queue")
 @click.argument("payload", required=False)
-@click.option("--file", type=click.File("rb"), help="Enqueue each line of a file; - is stdin.")
+@click.option("--file", type=click.File("rb"), help="Enqueue each line. - is stdin.")
 @click.option("--bytes", "as_bytes", is_flag=True, help="Take the payload as bytes, not as JSON.")
-@click.option("--key", help="At most one waiting message has it.")
-@click.option("--priority", type=int, default=0, show_default=True, help="-9 to 9, higher first.")
-@click.option("--group", help="Messages of one group are delivered in order, one at a time.")
-@click.option("--delay", type=duration, help="Deliver it no sooner than this from now.")
-@click.option("--visible-at", type=time, help="Deliver it no sooner than this time.")
-@click.option("--ttl", type=duration, help="Let it expire if it is not done by then.")
+@click.option("--key", help="Allow one waiting message with this key.")
+@click.option("--priority", type=int, default=0, show_default=True, help="Set it, -9 to 9.")
+@click.option("--group", help="Deliver messages of this group in order, one at a time.")
+@click.option("--delay", type=duration, help="Deliver it after this duration.")
+@click.option("--visible-at", type=time, help="Deliver it after this time.")
+@click.option("--ttl", type=duration, help="Let it expire if it is not delivered.")
 @click.option(
     "--header",
     "headers",
     type=header,
     metavar="NAME=VALUE",
     multiple=True,
-    help="May be given often.",
+    help="Add this header. Repeatable.",
 )
-@click.option("--max-attempts", type=int, help="Instead of the queue's own.")
+@click.option("--max-attempts", type=int, help="Override the setting of the queue.")
 @click.option(
     "--on-conflict",
     type=click.Choice(["replace", "skip", "error"]),
-    help="What to do when the key waits already.  [default: replace]",
+    help="Choose what happens if the key is taken.  [default: replace]",
 )
 @click.option(
     "--unique",
     type=click.Choice(["waiting", "unfinished"]),
-    help="Which messages the key is compared with.  [default: waiting]",
+    help="Choose which messages the key is compared with.  [default: waiting]",
 )
 @pass_session
 def enqueue(
@@ -61,10 +61,11 @@ def enqueue(
     headers: tuple[tuple[str, str], ...],
     **options: Any,
 ) -> None:
-    """Put a message into QUEUE, or with --file a message for each line.
+    """Enqueue a message into QUEUE, or with --file one for each line.
 
-    PAYLOAD is JSON; `-`, or none when something is piped in, reads it from
-    stdin. A file holds one JSON value a line and goes in whole or not at all.
+    PAYLOAD is JSON. `-` reads it from stdin, and so does no PAYLOAD if stdin
+    is not a terminal. A file has one JSON value in each line. All lines are
+    enqueued, or none.
     """
     options = {name: value for name, value in options.items() if value is not None}
     if headers:
@@ -92,8 +93,8 @@ def _payload(argument: str | None, as_bytes: bool) -> Any:
         return parse_json(data)
     except ValueError as error:
         raise click.UsageError(
-            f"the payload is not JSON ({error}): text needs quotes of its own,"
-            " as in '\"hello\"', and --bytes takes anything as it is"
+            f"the payload is not JSON ({error}): quote text as JSON,"
+            " as in '\"hello\"', or use --bytes"
         ) from None
 
 

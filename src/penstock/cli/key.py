@@ -7,19 +7,19 @@ from datetime import UTC, datetime
 
 import click
 
-from penstock import oversight
-from penstock.access import ApiKey
-from penstock.cli.commands import Verbs
+from penstock.cli.command_classes import Verbs
 from penstock.cli.parameters import duration
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, pass_session, yes_option
-from penstock.operations.keys import record_activity, revoke_key
-from penstock.server.keys import NewKey, new_key
+from penstock.commands import read
+from penstock.commands.write.keys import record_activity, revoke_key
+from penstock.model.access import ApiKey
+from penstock.server.auth.api_keys import NewKey, new_key
 
 
 @click.group(cls=Verbs)
 def key() -> None:
-    """Make, list and revoke API keys of the HTTP server."""
+    """Create, list and revoke API keys of the HTTP server."""
 
 
 @key.command()
@@ -30,16 +30,14 @@ def key() -> None:
     multiple=True,
     required=True,
     metavar="SCOPE[:PATTERN]",
-    help="read, enqueue, consume, operate or admin; with a pattern, on some queues only.",
+    help="Grant read, enqueue, consume, operate or admin, on all queues or on a pattern.",
 )
-@click.option(
-    "--expires-in", metavar="DURATION", help="How long it lives; left out, until revoked."
-)
+@click.option("--expires-in", metavar="DURATION", help="Let the key expire. Default: never.")
 @pass_session
 def create(session: Session, name: str, scopes: tuple[str, ...], expires_in: str | None) -> None:
-    """Make key NAME, and show it: this once.
+    """Create key NAME and print its secret, which is never shown again.
 
-    Give --scope several times for several scopes: `--scope read --scope enqueue:orders-*`.
+    Repeat --scope for several scopes: `--scope read --scope enqueue:orders-*`.
     """
     until = None if expires_in is None else datetime.now(UTC) + duration(expires_in)
     made = new_key(name, scopes, created_by=getpass.getuser(), expires_at=until)
@@ -55,11 +53,11 @@ def _show_new(screen: Screen, made: NewKey) -> None:
 
 
 @key.command("list")
-@click.option("--all", "everything", is_flag=True, help="Those that ended, too.")
+@click.option("--all", "everything", is_flag=True, help="Include revoked and expired keys.")
 @pass_session
 def list_keys(session: Session, everything: bool) -> None:
-    """List the keys; their secrets are not known here."""
-    found = session.run(oversight.keys(include_ended=everything))
+    """List the keys, without their secrets."""
+    found = session.run(read.keys(include_ended=everything))
     documents = [_document(each) for each in found]
     session.show({"keys": documents}, lambda screen: _show_keys(screen, found))
 
@@ -92,7 +90,7 @@ def _show_keys(screen: Screen, found: list[ApiKey]) -> None:
 @yes_option
 @pass_session
 def revoke(session: Session, name: str, yes: bool) -> None:
-    """End key NAME, or the key with this id."""
+    """Revoke the key with this name or id."""
     session.confirm(f"Revoke key {name}?", yes)
     session.run(revoke_key(name, revoked_by=getpass.getuser()))
     session.run(record_activity(getpass.getuser(), "revoke key", name))

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
-from penstock.cli.commands import Verbs
-from penstock.cli.lake_opening import (
+from penstock.cli.command_classes import Verbs
+from penstock.cli.lake_screen import (
+    Watch,
+    counting,
+    show_repaired,
+    show_rows,
+    show_status,
+    show_summary,
+    show_verification,
+)
+from penstock.cli.lake_setup import (
     Place,
     keep_options,
     keeping,
@@ -20,17 +29,9 @@ from penstock.cli.lake_opening import (
     place_options,
     registered,
 )
-from penstock.cli.lake_screen import (
-    Watch,
-    counting,
-    show_comparisons,
-    show_rows,
-    show_status,
-    show_summary,
-)
 from penstock.cli.parameters import duration, time
 from penstock.cli.session import Session, pass_session, yes_option
-from penstock.message import FinalState
+from penstock.model.message import FinalState
 
 
 @click.group(cls=Verbs)
@@ -40,32 +41,38 @@ def lake() -> None:
 
 @lake.command()
 @place_options
-@click.option("--once", is_flag=True, help="Land and refresh what is there, and end.")
+@click.option("--once", is_flag=True, help="Land and refresh once, then stop.")
 @click.option(
-    "--every", type=duration, default="10s", show_default=True, help="Look for more so often."
+    "--every", type=duration, default="10s", show_default=True, help="Look for new rows this often."
 )
 @click.option(
     "--refresh-every",
     type=duration,
     default="60s",
     show_default=True,
-    help="Bring silver and gold up to date so often.",
+    help="Refresh silver and gold this often.",
 )
-@click.option("--format", type=click.Choice(["parquet", "delta"]), help="Of a new lake.")
-@click.option("--name", help="Of a new lake, under which PostgreSQL knows it.")
+@click.option(
+    "--format", type=click.Choice(["parquet", "delta"]), help="Set the format of a new lake."
+)
+@click.option("--name", help="Register a new lake under this name.")
 @click.option(
     "--max-rows",
     type=click.IntRange(1_000, 100_000_000),
     default=500_000,
     show_default=True,
-    help="Of one batch and table.",
+    help="Land at most this many rows of a table in one batch.",
 )
 @keep_options
-@click.option("--begin-anew", is_flag=True, help="Land all again: the database is another one.")
+@click.option(
+    "--begin-anew",  # prose: allow anew, because users type it
+    is_flag=True,
+    help="Land all rows again, because the database is another one.",
+)
 @click.option(
     "--metrics-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep the run's metrics there, for Prometheus.",
+    help="Write the metrics of the run to this file, for Prometheus.",
 )
 @pass_session
 def run(
@@ -82,10 +89,10 @@ def run(
     name: str | None,
     **keep: timedelta | None,
 ) -> None:
-    """Land finished messages, and bring silver and gold up to date.
+    """Land finished messages, and refresh silver and gold.
 
-    Goes on until Ctrl-C or SIGTERM, which let the batch in work finish; with
-    --once it ends when everything is there.
+    It runs until Ctrl-C or SIGTERM, and finishes the current batch first. With
+    --once it stops when everything has landed.
     """
     with opened(session, place, create=True, format=format, name=name) as found:
         from penstock.lake.run import Run
@@ -100,15 +107,15 @@ def run(
         )
         with closing(work), Watch(session, work, metrics_file) as watch:
             work.begin(anew=begin_anew)
-            tally = work.once() if once else work.forever(every.total_seconds(), watch.stopped)
-    session.show({"lake": place.path, **asdict(tally)}, lambda s: show_summary(s, tally))
+            totals = work.once() if once else work.forever(every.total_seconds(), watch.stopped)
+    session.show({"lake": place.path, **asdict(totals)}, lambda s: show_summary(s, totals))
 
 
 @lake.command()
 @place_options
 @pass_session
 def status(session: Session, /, place: Place) -> None:
-    """Say what the lake holds, and how far behind it is."""
+    """Show the tables of the lake, and how far behind it is."""
     with opened(session, place, spark=False) as found:
         from penstock.lake.status import status as status_of
 
@@ -120,18 +127,83 @@ def status(session: Session, /, place: Place) -> None:
 @place_options
 @pass_session
 def verify(session: Session, /, place: Place) -> int:
-    """Compare the lake with PostgreSQL, by day and queue.
+    """Check every layer: files, days and queues, rows.
 
-    Rows are counted, and their checksums added up. Ends with 0 if both agree
-    on all that PostgreSQL still has.
+    Compares each file with its checksum, bronze with PostgreSQL, silver with
+    bronze, and gold with silver. Ends with 0 if all of it agrees, otherwise
+    names the files, the days and the rows that differ.
     """
     with opened(session, place) as found:
-        from penstock.lake.verify import verify as compare
+        from penstock.lake.maintenance.verify import verify as check
 
-        comparisons = compare(found.lake, found.registry, found.service)
-    document = {"agrees": all(c.agrees for c in comparisons), "compared": comparisons}
-    session.show(document, lambda screen: show_comparisons(screen, comparisons))
-    return 0 if document["agrees"] else _DIFFERENT
+        result = check(found.lake, found.registry, found.service)
+    document = {
+        "agrees": result.agrees,
+        "damaged": result.damaged,
+        "compared": [{**asdict(each), "agrees": each.agrees} for each in result.compared],
+    }
+    session.show(document, lambda screen: show_verification(screen, result))
+    return 0 if result.agrees else _DIFFERENT
+
+
+@lake.command()
+@place_options
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="TABLE",
+    help="silver, gold, or a table such as gold/queue_day; may be given often. Else all.",
+)
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="From this day on (UTC).")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Up to this day, inclusive.")
+@pass_session
+def rebuild(
+    session: Session,
+    /,
+    place: Place,
+    tables: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+) -> None:
+    """Recompute silver and gold from bronze.
+
+    Gold follows the silver that it is counted from. Silver of days that
+    bronze no longer keeps stays as it is.
+    """
+    with opened(session, place) as found:
+        from penstock.lake.maintenance.rebuild import chosen_tables, days_between
+        from penstock.lake.maintenance.rebuild import rebuild as recompute
+        from penstock.lake.publish import publish
+
+        days = days_between(found.lake.state(), since, until)
+        done = recompute(found.lake, chosen_tables(tables), days)
+        published = publish(found.lake, found.registry)
+    session.show(
+        {**asdict(done), "published": published},
+        f"{len(done.days)} days of {len(done.tables)} tables recomputed, {done.rows:,} rows",
+    )
+
+
+@lake.command()
+@place_options
+@pass_session
+def repair(session: Session, /, place: Place) -> int:
+    """Move damaged files aside, and restore what can be restored.
+
+    Bronze comes from PostgreSQL as far as it still has the rows, and from
+    silver otherwise. Silver and gold are recomputed. Lists the messages that
+    are lost, and ends with 9 if there are any.
+    """
+    with opened(session, place) as found:
+        from penstock.lake.maintenance.repair import repair as restore
+        from penstock.lake.publish import publish
+
+        done = restore(found.lake, found.dsn)
+        if done.damaged:
+            publish(found.lake, found.registry)
+    session.show(done, lambda screen: show_repaired(screen, done))
+    return _DIFFERENT if done.lost else 0
 
 
 _DIFFERENT = 9
@@ -144,7 +216,7 @@ _DIFFERENT = 9
     type=click.IntRange(2),
     default=2,
     show_default=True,
-    help="Join files where a day and queue has so many small ones.",
+    help="Join files if a day and queue has this many small ones.",
 )
 @keep_options
 @click.option(
@@ -152,7 +224,7 @@ _DIFFERENT = 9
     type=duration,
     default="7d",
     show_default=True,
-    help="Delete replaced files of a Delta lake so much later.",
+    help="Delete replaced files of a Delta lake after this time.",
 )
 @pass_session
 def compact(
@@ -160,7 +232,7 @@ def compact(
 ) -> None:
     """Join small files into large ones, and remove days that are too old."""
     with opened(session, place) as found:
-        from penstock.lake import compact as work
+        from penstock.lake.maintenance import compact as work
 
         joined = work.compact(found.lake, min_files)
         removed = work.retain(found.lake, keeping(keep))
@@ -174,19 +246,19 @@ def compact(
 
 @lake.command("drop-landed")
 @place_options
-@click.option("--keep", type=duration, default="0s", help="Only what ended longer ago than this.")
-@click.option("--all", "turn", is_flag=True, help="Also what is still being written to.")
+@click.option("--keep", type=duration, default="0s", help="Drop only what is older than this.")
+@click.option("--all", "turn", is_flag=True, help="Drop the part in use too.")
 @yes_option
 @pass_session
 def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, yes: bool) -> None:
-    """Drop history from PostgreSQL that the lake is seen to have.
+    """Drop history from PostgreSQL that the lake verifiably has.
 
-    History goes in parts of about a day. Nothing goes that any registered
-    lake lacks, or if the lake and PostgreSQL do not agree.
+    History is dropped in parts of about a day. A part stays if a registered
+    lake lacks it, or if the lake and PostgreSQL do not agree.
     """
     session.confirm("Drop landed history from PostgreSQL?", yes)
     with opened(session, place) as found:
-        from penstock.lake.drop import drop_landed as drop
+        from penstock.lake.maintenance.drop import drop_landed as drop
 
         dropped = drop(found.lake, found.registry, found.service, keep, turn=turn)
     session.show(dropped, f"{dropped.slots} parts of history dropped, {dropped.bytes} bytes")
@@ -194,16 +266,16 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
 
 @lake.command()
 @place_options
-@click.option("--job", required=True, help="Its name: a message is copied once for a job.")
-@click.option("--queue", help="Messages of this queue.")
-@click.option("--state", type=click.Choice(get_args(FinalState)), help="Messages that ended so.")
-@click.option("--since", type=time, help="Messages that finished at this time or later.")
-@click.option("--until", type=time, help="Messages that finished before this time.")
-@click.option("--where", metavar="SQL", help="A condition over silver_messages.")
-@click.option("--into", metavar="QUEUE", help="Enqueue them there instead.")
-@click.option("--max-count", type=click.IntRange(1), help="No more than this many.")
-@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="Spread them out.")
-@click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option("--job", required=True, help="Name the job. It copies a message once.")
+@click.option("--queue", help="Copy only messages of this queue.")
+@click.option("--state", type=click.Choice(get_args(FinalState)), help="Match this state.")
+@click.option("--since", type=time, help="Copy messages that finished at this time or later.")
+@click.option("--until", type=time, help="Copy messages that finished before this time.")
+@click.option("--where", metavar="SQL", help="Match this condition over silver_messages.")
+@click.option("--into", metavar="QUEUE", help="Enqueue here. Default: their queue.")
+@click.option("--max-count", type=click.IntRange(1), help="Copy at most this many.")
+@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="Limit the rate.")
+@click.option("--dry-run", is_flag=True, help="Count them, and change nothing.")
 @yes_option
 @pass_session
 def replay(
@@ -219,8 +291,8 @@ def replay(
 ) -> None:
     """Enqueue copies of messages that are in the lake.
 
-    The options narrow it down together. Run again under the same --job, it
-    goes on where it was, and copies nothing twice.
+    A message must match all given options. A second run with the same --job
+    continues the first one, and copies no message twice.
     """
     with opened(session, place) as found:
         from penstock.lake.replay import Choice, chosen
@@ -240,18 +312,57 @@ def replay(
 
 
 @lake.command()
-@click.option("--consumer", help="A stream that claims: what it holds goes back to its queues.")
-@click.option("--lake", "name", help="A lake: history no longer waits for it.")
+@place_options
+@click.option(
+    "--where", required=True, metavar="SQL", help="A condition over silver_messages: which ones."
+)
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+@yes_option
+@pass_session
+def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bool) -> None:
+    """Erase messages from the lake and from PostgreSQL's history.
+
+    Bronze, silver and gold lose them, with their failed attempts; older
+    versions of a Delta table and quarantined files are deleted. This cannot
+    be undone: use --dry-run first.
+    """
+    with opened(session, place) as found:
+        from penstock.lake.maintenance.forget import forget as erase
+        from penstock.lake.maintenance.forget import matches
+        from penstock.lake.run import Run
+
+        if not dry_run:
+            # What has finished but not landed would come into the lake later.
+            work = Run(found.lake, found.registry, {"dsn": found.dsn})
+            with closing(work):
+                work.begin()
+                work.once()
+        count = matches(found.lake, where).count()
+        if dry_run:
+            session.show({"matched": count, "dry_run": True}, f"{count} messages match")
+            return
+        session.confirm(f"Erase {count} messages for good?", yes)
+        done = erase(found.lake, found.registry, where)
+    session.show(
+        {"matched": done.messages, "dry_run": False, **asdict(done)},
+        f"{done.messages} messages erased: {done.lake_rows} rows of the lake, "
+        f"{done.postgres_rows} of PostgreSQL",
+    )
+
+
+@lake.command()
+@click.option("--consumer", help="Return the messages that this stream holds.")
+@click.option("--lake", "name", help="Stop keeping history for this lake.")
 @yes_option
 @pass_session
 def release(session: Session, /, consumer: str | None, name: str | None, yes: bool) -> None:
-    """Give back what an abandoned stream or lake holds.
+    """Release an abandoned stream or lake.
 
-    Say which: --consumer as in the option of the stream, --lake as `lake
+    Give either --consumer, as in the option of the stream, or --lake, as `lake
     status` shows it.
     """
     if (consumer is None) == (name is None):
-        raise click.UsageError("say which: --consumer NAME or --lake NAME")
+        raise click.UsageError("give either --consumer NAME or --lake NAME")
     what = f"stream {consumer}" if consumer is not None else f"lake {name}"
     session.confirm(f"Release {what}?", yes)
     with registered(session) as registry:
@@ -270,7 +381,11 @@ def release(session: Session, /, consumer: str | None, name: str | None, yes: bo
 @place_options
 @click.argument("sql")
 @click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Rows shown."
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    show_default=True,
+    help="Show this many.",
 )
 @pass_session
 def query(session: Session, /, place: Place, sql: str, limit: int) -> None:

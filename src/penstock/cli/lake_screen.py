@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from penstock.cli import failures
+from penstock.cli import errors
 from penstock.cli.screen import Screen, cell, duration, printable
 from penstock.cli.session import Session
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.lake.run import Run, Tally
+    from penstock.lake.maintenance.repair import Lost, Repaired
+    from penstock.lake.maintenance.verify import Verification
+    from penstock.lake.run import Run, RunTotals
     from penstock.lake.status import LakeStatus
-    from penstock.lake.verify import Comparison
 
 LINE_SECONDS = 60.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -45,7 +46,9 @@ class Watch:
     def __enter__(self) -> Watch:
         from penstock.lake.run import Events
 
-        self._run.events = Events(self._landed, self._doing, self._failed, self._idle)
+        self._run.events = Events(
+            self._landed, self._doing, self._failed, self._repaired, self._idle
+        )
         self._kept = {each: signal.signal(each, self._stop) for each in SIGNALS}
         self._progress.start()
         return self
@@ -70,8 +73,14 @@ class Watch:
         self._progress.update(self._bar, description=what)
 
     def _failed(self, error: Exception) -> None:
-        problem = failures.describe(error)
+        problem = errors.describe(error)
         self._say(f"{problem['message']}; trying again", style="yellow")
+
+    def _repaired(self, done: Repaired) -> None:
+        for damage in done.damaged:
+            self._say(f"{damage.path} {damage.reason}; repaired", style="yellow")
+        for lost in done.lost:
+            self._say(f"lost: {lost_text(lost)}", style="red")
 
     def _idle(self) -> None:
         self._progress.update(self._bar, description="waiting for more")
@@ -79,10 +88,10 @@ class Watch:
         if time.monotonic() < self._line_at or self._session.json:
             return
         self._line_at = time.monotonic() + LINE_SECONDS
-        tally = self._run.tally
-        if tally.landed_rows > self._shown and not self._session.screen.err.is_terminal:
-            self._say(f"{tally.landed_rows - self._shown:,} rows landed")
-            self._shown = tally.landed_rows
+        totals = self._run.totals
+        if totals.landed_rows > self._shown and not self._session.screen.err.is_terminal:
+            self._say(f"{totals.landed_rows - self._shown:,} rows landed")
+            self._shown = totals.landed_rows
 
     def _say(self, text: str, style: str = "") -> None:
         now = time.strftime("%H:%M:%S")
@@ -96,7 +105,7 @@ class Watch:
         lag = None
         with suppress(PenstockError):
             lag = self._run.registry.lag()
-        content = metrics.text(self._run.lake.about.name, self._run.tally, lag)
+        content = metrics.text(self._run.lake.about.name, self._run.totals, lag)
         metrics.write(self._metrics_file, content)
 
 
@@ -120,20 +129,20 @@ def counting(session: Session, what: str, total: int) -> Iterator[Callable[[int]
         yield lambda count: progress.advance(bar, count)
 
 
-def show_summary(screen: Screen, tally: Tally) -> None:
-    rate = tally.landed_rows / tally.seconds if tally.seconds else 0.0
+def show_summary(screen: Screen, totals: RunTotals) -> None:
+    rate = totals.landed_rows / totals.seconds if totals.seconds else 0.0
     screen.line(
-        f"{tally.landed_rows:,} rows landed in {duration(tally.seconds)} ({rate:,.0f} a second): "
-        f"{tally.landed_files:,} files, {size(tally.landed_bytes)}, {tally.batches:,} batches"
+        f"{totals.landed_rows:,} rows landed in {duration(totals.seconds)} ({rate:,.0f} a second): "
+        f"{totals.landed_files:,} files, {size(totals.landed_bytes)}, {totals.batches:,} batches"
     )
     screen.line(
-        f"{tally.silver_rows:,} rows new in silver, {tally.gold_days:,} days of gold counted, "
-        f"{tally.published_rows:,} rows of gold published"
+        f"{totals.silver_rows:,} rows new in silver, {totals.gold_days:,} days of gold counted, "
+        f"{totals.published_rows:,} rows of gold published"
     )
-    if tally.compacted_files:
-        screen.line(f"{tally.compacted_files:,} small files joined")
-    if tally.failures:
-        screen.line(f"{tally.failures:,} turns failed, and were tried again")
+    if totals.compacted_files:
+        screen.line(f"{totals.compacted_files:,} small files joined")
+    if totals.failures:
+        screen.line(f"{totals.failures:,} turns failed, and were tried again")
 
 
 def show_status(screen: Screen, status: LakeStatus) -> None:
@@ -144,7 +153,10 @@ def show_status(screen: Screen, status: LakeStatus) -> None:
             "format": status.format,
             "registered": status.registered,
             "rows not landed": _lag(status.lag_rows),
-            "lag": duration(status.lag_seconds),
+            **{
+                f"lag of {layer}": duration(seconds)
+                for layer, seconds in (status.lag_seconds or {}).items()
+            },
             "rows not in silver": f"{status.pending_rows:,}",
             "last landed": status.landed_at,
             "gold published": status.published_at,
@@ -164,21 +176,53 @@ def _lag(rows: int | None) -> str:
     return f"{rows:,}" if rows < 100_000 else "100,000 or more"
 
 
-def show_comparisons(screen: Screen, comparisons: Sequence[Comparison]) -> None:
-    wrong = [each for each in comparisons if not each.agrees]
-    for table in dict.fromkeys(each.table for each in comparisons):
-        rows = sum(each.lake.rows for each in comparisons if each.table == table)
-        count = sum(each.table == table for each in comparisons)
+def show_verification(screen: Screen, result: Verification) -> None:
+    compared = result.compared
+    wrong = [each for each in compared if not each.agrees]
+    for table, against in dict.fromkeys((each.table, each.against) for each in compared):
+        same = [each for each in compared if each.table == table]
         bad = sum(each.table == table for each in wrong)
-        verdict = f"{bad} differ" if bad else "all agree"
-        screen.line(f"{table}: {rows:,} rows in {count} days and queues, {verdict}")
-    if not comparisons:
-        screen.line("nothing has landed that PostgreSQL still has")
+        verdict = f"{bad} differ from {against}" if bad else f"all agree with {against}"
+        rows = sum(each.found.rows for each in same)
+        screen.line(f"{table}: {rows:,} rows in {len(same)} days and queues, {verdict}")
+    if not compared:
+        screen.line("nothing has landed that could be compared")
     if wrong:
         screen.table(
-            ["table", "day", "queue", "rows in PostgreSQL", "rows in the lake"],
-            [[c.table, c.day, c.queue, c.postgres.rows, c.lake.rows] for c in wrong],
+            ["table", "day", "queue", "rows expected", "rows found", "rows that differ"],
+            [
+                [c.table, c.day, c.queue, c.expected.rows, c.found.rows, ", ".join(c.differing)]
+                for c in wrong
+            ],
         )
+    for damage in result.damaged:
+        screen.line(f"damaged: {damage.path} {damage.reason} ({damage.rows:,} rows)")
+    if result.damaged:
+        screen.line("`penstock lake repair` restores what can be restored")
+    elif wrong:
+        screen.line("`penstock lake rebuild` recomputes silver and gold from bronze")
+
+
+def show_repaired(screen: Screen, done: Repaired) -> None:
+    for damage in done.damaged:
+        screen.line(f"damaged: {damage.path} {damage.reason}")
+    if not done.damaged:
+        screen.line("no file is damaged")
+        return
+    screen.line(
+        f"{done.refetched:,} rows fetched from PostgreSQL, {done.restored:,} restored from silver, "
+        f"{len(done.rebuilt_days):,} days of silver and gold recomputed"
+    )
+    screen.line(f"the damaged files are in {done.quarantine}")
+    for lost in done.lost:
+        screen.line(f"lost: {lost_text(lost)}")
+    if not done.lost:
+        screen.line("no message is lost")
+
+
+def lost_text(lost: Lost) -> str:
+    which = ", ".join(map(str, lost.ids)) or f"among {lost.id_min} to {lost.id_max}"
+    return f"{lost.rows:,} rows of {lost.table}, {lost.day}, {lost.queue}: messages {which}"
 
 
 def show_rows(

@@ -8,29 +8,31 @@ from typing import Any
 
 import click
 
-from penstock.cli.commands import Verb
-from penstock.cli.documents import lease_document
+from penstock.cli.command_classes import Verb
+from penstock.cli.json_documents import lease_document
 from penstock.cli.parameters import duration
 from penstock.cli.screen import Screen, cell, shorten
 from penstock.cli.session import Session, pass_session
-from penstock.message import Lease
+from penstock.model.message import Lease
 
 COLUMNS = ["id", "token", "attempt", "priority", "key", "group", "lease until", "payload"]
 
 
 @click.command(cls=Verb)
 @click.argument("queue")
-@click.option("-n", "--count", type=int, default=1, show_default=True, help="How many at most.")
-@click.option("--lease-seconds", type=int, help="Instead of the queue's own lease.")
-@click.option("--worker", help="The name to claim under.  [default: host and process]")
+@click.option(
+    "-n", "--count", type=int, default=1, show_default=True, help="Claim up to this many."
+)
+@click.option("--lease-seconds", type=int, help="Set the lease. Default: the queue's lease.")
+@click.option("--worker", help="Claim under this name.  [default: host and process]")
 @pass_session
 def claim(
     session: Session, queue: str, count: int, lease_seconds: int | None, worker: str | None
 ) -> None:
     """Take messages from QUEUE under a lease.
 
-    Each comes with the token that `ack`, `nack`, `extend`, `snooze` and
-    `reject` ask for. One that is not settled in time goes back to the queue.
+    `ack`, `nack`, `extend`, `snooze` and `reject` need the token that is
+    printed. A message whose lease expires goes back to the queue.
     """
     with session.client() as client:
         leases = client.claim(queue, count, lease_seconds=lease_seconds, worker=worker)
@@ -73,7 +75,7 @@ def lease_arguments(function: Callable[..., None]) -> Callable[..., None]:
 @lease_arguments
 @pass_session
 def ack(session: Session, message_id: int, token: int) -> None:
-    """Settle a message: it is done."""
+    """Settle a message as done."""
     with session.client() as client:
         client.ack((message_id, token))
     session.show({"id": message_id, "state": "done"}, f"message {message_id} is done")
@@ -81,13 +83,13 @@ def ack(session: Session, message_id: int, token: int) -> None:
 
 @click.command(cls=Verb)
 @lease_arguments
-@click.option("--error", help="What went wrong; kept with the message.")
-@click.option("--delay", type=duration, help="When to try again.  [default: the queue's backoff]")
+@click.option("--error", help="Store this error with the message.")
+@click.option("--delay", type=duration, help="Wait before the next attempt.  [default: backoff]")
 @pass_session
 def nack(
     session: Session, message_id: int, token: int, error: str | None, delay: timedelta | None
 ) -> None:
-    """Give a message back: the attempt failed."""
+    """Record a failed attempt, and deliver the message again later."""
     with session.client() as client:
         state = client.nack((message_id, token), error=error, delay=delay)
     _show_state(session, message_id, state)
@@ -98,7 +100,7 @@ def nack(
 @click.argument("seconds", type=int, required=False)
 @pass_session
 def extend(session: Session, message_id: int, token: int, seconds: int | None) -> None:
-    """Hold a message for SECONDS from now, or for the queue's lease."""
+    """Extend a lease to SECONDS from now, or to the queue's lease."""
     with session.client() as client:
         until = client.extend((message_id, token), seconds)
     session.show(
@@ -112,7 +114,7 @@ def extend(session: Session, message_id: int, token: int, seconds: int | None) -
 @click.argument("delay", type=duration, default="0")
 @pass_session
 def snooze(session: Session, message_id: int, token: int, delay: timedelta) -> None:
-    """Put a message back for DELAY; the attempt does not count."""
+    """Deliver a message again after DELAY. The attempt does not count."""
     with session.client() as client:
         state = client.snooze((message_id, token), delay)
     _show_state(session, message_id, state)
@@ -123,9 +125,9 @@ def snooze(session: Session, message_id: int, token: int, delay: timedelta) -> N
 @click.argument("reason", required=False)
 @pass_session
 def reject(session: Session, message_id: int, token: int, reason: str | None) -> None:
-    """Send a message straight to the dead letters.
+    """Make a message a dead letter now.
 
-    For one that no further attempt would help, whatever attempts it has left.
+    Use it if another attempt would not help.
     """
     with session.client() as client:
         state = client.reject((message_id, token), reason)

@@ -6,12 +6,12 @@ from typing import Any, get_args
 
 import click
 
-from penstock.cli.commands import Verbs
-from penstock.cli.documents import message_document
+from penstock.cli.command_classes import Verbs
+from penstock.cli.json_documents import message_document
 from penstock.cli.parameters import duration
 from penstock.cli.screen import Screen, shorten
 from penstock.cli.session import Session, pass_session, yes_option
-from penstock.message import Message, State
+from penstock.model.message import Message, State
 
 STATES = get_args(State)
 LIST_COLUMNS = ["id", "queue", "state", "attempt", "priority", "key", "enqueued_at"]
@@ -26,25 +26,25 @@ def message() -> None:
 @click.argument("message_id", metavar="ID", type=int)
 @pass_session
 def show(session: Session, message_id: int) -> None:
-    """Tell the story of a message, waiting or finished, with its attempts."""
+    """Show a message, waiting or finished, with its attempts."""
     with session.client() as client:
         found = client.message(message_id)
     session.show(message_document(found), lambda screen: _show_message(screen, found))
 
 
 @message.command("list")
-@click.option("--queue", help="Only of this queue.")
-@click.option("--state", type=click.Choice(STATES), help="Only in this state.")
-@click.option("--key", help="Only with this key.")
-@click.option("--error-like", help="Only whose last error matches this LIKE pattern.")
-@click.option("--after", type=int, metavar="ID", help="Only behind this message: the next page.")
-@click.option("--limit", type=int, default=100, show_default=True, help="How many at most.")
+@click.option("--queue", help="List only messages of this queue.")
+@click.option("--state", type=click.Choice(STATES), help="List only messages in this state.")
+@click.option("--key", help="List only messages with this key.")
+@click.option("--error-like", help="Match the last error with LIKE.")
+@click.option("--after", type=int, metavar="ID", help="Start after this message.")
+@click.option("--limit", type=int, default=100, show_default=True, help="List at most this many.")
 @pass_session
 def list_messages(session: Session, /, **filters: Any) -> None:
-    """List messages by id, a page at a time.
+    """List messages in order of id, one page at a time.
 
-    Without --state those that wait, are in work or are dead; with a state
-    that is an end, such as done, those in history.
+    Without --state, it lists unfinished messages. With a final state such as
+    done, it lists messages in history.
     """
     with session.client() as client:
         found = client.messages(**filters)
@@ -57,7 +57,7 @@ def list_messages(session: Session, /, **filters: Any) -> None:
 @click.argument("message_id", metavar="ID", type=int)
 @pass_session
 def cancel(session: Session, message_id: int) -> None:
-    """Take a message out of its queue, even one that is in work."""
+    """Cancel a message that is waiting, leased or dead."""
     with session.client() as client:
         was = client.cancel(message_id)
     session.show(
@@ -68,14 +68,14 @@ def cancel(session: Session, message_id: int) -> None:
 
 @message.command()
 @click.argument("queue")
-@click.option("--id", "ids", type=int, multiple=True, help="This one; may be given often.")
-@click.option("--error-like", help="Those whose last error matches this LIKE pattern.")
-@click.option("--older-than", type=duration, help="Those that died longer ago than this.")
-@click.option("--id-from", type=int, help="Those from this id on.")
-@click.option("--id-to", type=int, help="Those up to this id.")
-@click.option("--max-count", type=int, help="No more than this many.")
-@click.option("--per-second", type=float, help="Spread them out: so many a second.")
-@click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option("--id", "ids", type=int, multiple=True, help="Redrive this message. Repeatable.")
+@click.option("--error-like", help="Match the last error with LIKE.")
+@click.option("--older-than", type=duration, help="Redrive those dead for longer.")
+@click.option("--id-from", type=int, help="Redrive this id and higher ones.")
+@click.option("--id-to", type=int, help="Redrive this id and lower ones.")
+@click.option("--max-count", type=int, help="Redrive at most this many.")
+@click.option("--per-second", type=float, help="Redrive this many each second.")
+@click.option("--dry-run", is_flag=True, help="Count them, and change nothing.")
 @yes_option
 @pass_session
 def redrive(
@@ -83,8 +83,8 @@ def redrive(
 ) -> None:
     """Put dead letters back into QUEUE.
 
-    Their attempts are counted anew. Options narrow it down together; without
-    any, it is every dead letter of the queue.
+    Their attempts start again at 0. A dead letter must match all given
+    options. Without options, all dead letters of the queue are redriven.
     """
     chosen: dict[str, Any] = {**filters, "ids": list(ids) or None}
     with session.client() as client:
@@ -92,19 +92,19 @@ def redrive(
             count = client.redrive(queue, dry_run=True)
             session.confirm(f"Redrive all {count} dead letters of queue {queue}?", yes)
         count = client.redrive(queue, **chosen, dry_run=dry_run)
-    verb = "would go" if dry_run else "went"
+    verb = "Would redrive" if dry_run else "Redrove"
     session.show(
         {"queue": queue, "count": count, "dry_run": dry_run},
-        f"{count} dead letters {verb} back to {queue}",
+        f"{verb} {count} dead letter{'' if count == 1 else 's'} of queue {queue}",
     )
 
 
 @message.command()
 @click.argument("message_id", metavar="ID", type=int)
-@click.option("--queue", help="Into this queue instead of its own.")
+@click.option("--queue", help="Enqueue the copy here. Default: its own queue.")
 @pass_session
 def replay(session: Session, message_id: int, queue: str | None) -> None:
-    """Enqueue a copy of a finished message; it gets an id of its own."""
+    """Enqueue a copy of a finished message, with a new id."""
     with session.client() as client:
         copy = client.replay(message_id, queue)
     session.show({"id": copy, "copy_of": message_id}, f"message {copy} is a copy of {message_id}")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.commands import Verbs
+from penstock.cli.command_classes import Verbs
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, pass_session
-from penstock.migrations import CONTRACTS, MigrationStatus, Migrator
+from penstock.db.migrations import CONTRACTS, MigrationStatus, Migrator
 
 _with = click.option(
     "--with",
     "contracts",
     type=click.Choice(CONTRACTS),
     multiple=True,
-    help="Install this interface of others, too: its functions, over Penstock's queues.",
+    help="Also install this compatible interface over Penstock's queues. Repeatable.",
 )
 
 
@@ -27,7 +27,7 @@ def migrate() -> None:
 @_with
 @pass_session
 def up(session: Session, contracts: tuple[str, ...]) -> None:
-    """Apply what is missing; safe to run from several places at once."""
+    """Apply the missing migrations. Concurrent runs are safe."""
     with session.connection() as connection:
         applied = Migrator(connection, contracts=contracts).up()
         version = Migrator(connection).status().current
@@ -39,7 +39,7 @@ def up(session: Session, contracts: tuple[str, ...]) -> None:
 @migrate.command()
 @pass_session
 def status(session: Session) -> None:
-    """Say which version the database has and what is pending."""
+    """Show the schema version and the pending migrations."""
     with session.connection() as connection:
         found = Migrator(connection).status()
     session.show(found, lambda screen: _show(screen, found))

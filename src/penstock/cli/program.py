@@ -13,18 +13,19 @@ from typing import NoReturn
 
 import click
 
-from penstock.bench.command import bench
-from penstock.cli import failures
-from penstock.cli.commands import Verbs
+from penstock.cli import errors
+from penstock.cli.bench import bench
+from penstock.cli.command_classes import Verbs
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.enqueue import enqueue
-from penstock.cli.importing import import_
+from penstock.cli.import_ import import_
 from penstock.cli.key import key
 from penstock.cli.lake import lake
 from penstock.cli.lease import ack, claim, extend, nack, reject, snooze
 from penstock.cli.message import message
 from penstock.cli.migrate import migrate
+from penstock.cli.monitor import activity, top, workers
 from penstock.cli.queue import queue
 from penstock.cli.schedule import schedule
 from penstock.cli.service import service
@@ -41,7 +42,8 @@ def penstock() -> None:
 
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
     *(up, demo, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
-    *(worker, queue, message, schedule, lake, key, service, import_, doctor, bench),
+    *(worker, queue, message, schedule, top, workers, activity),
+    *(lake, key, service, import_, doctor, bench),
 )
 for verb in IN_ORDER_OF_USE:
     penstock.add_command(verb)
@@ -64,15 +66,15 @@ def run(argv: Sequence[str]) -> int:
         result = penstock.main(list(argv), prog_name="penstock", standalone_mode=False, obj=session)
         sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
-        return failures.INTERRUPTED
+        return errors.INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        return failures.USAGE
+        return errors.USAGE
     except BrokenPipeError:
         return _stdout_is_gone()
     except Exception as error:
         as_document = session.json or _asked_for_json(error, argv)
-        return failures.report(error, as_document=as_document, debug=session.debug)
+        return errors.report(error, as_document=as_document, debug=session.debug)
     return result if isinstance(result, int) else 0
 
 
@@ -92,4 +94,4 @@ def _asked_for_json(error: Exception, argv: Sequence[str]) -> bool:
 def _stdout_is_gone() -> int:
     """`| head` has read enough: say nothing, and let the exit flush into the void."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return failures.UNEXPECTED
+    return errors.UNEXPECTED

@@ -6,12 +6,14 @@ from typing import Any
 
 import click
 
-from penstock.cli.commands import Verbs
-from penstock.cli.documents import queue_document
+from penstock.cli.command_classes import Verbs
+from penstock.cli.json_documents import queue_document
+from penstock.cli.pausing import add_pause_and_resume
 from penstock.cli.queue_settings import parse_settings
 from penstock.cli.screen import Screen, duration
 from penstock.cli.session import Session, pass_session, yes_option
-from penstock.queue import Queue, QueueStats
+from penstock.client import Client
+from penstock.model.queue import Queue, QueueStats
 
 
 @click.group(cls=Verbs)
@@ -40,7 +42,7 @@ def _show_queues(screen: Screen, queues: list[Queue]) -> None:
 @queue.command()
 @click.argument("name")
 @click.argument("settings", metavar="[KEY=VALUE]...", nargs=-1)
-@click.option("--exist-ok", is_flag=True, help="Leave a queue that exists as it is.")
+@click.option("--exist-ok", is_flag=True, help="Do not fail if the queue exists.")
 @pass_session
 def create(session: Session, name: str, settings: tuple[str, ...], exist_ok: bool) -> None:
     """Create queue NAME, with settings that differ from the defaults."""
@@ -56,7 +58,7 @@ def create(session: Session, name: str, settings: tuple[str, ...], exist_ok: boo
 @click.argument("settings", metavar="KEY=VALUE...", nargs=-1, required=True)
 @pass_session
 def set_queue(session: Session, name: str, settings: tuple[str, ...]) -> None:
-    """Change settings of queue NAME; `key=default` puts one back."""
+    """Change settings of queue NAME. `key=default` resets one."""
     chosen = parse_settings(settings)
     with session.client() as client:
         client.set_queue(name, **chosen)
@@ -64,29 +66,18 @@ def set_queue(session: Session, name: str, settings: tuple[str, ...]) -> None:
     session.show(queue_document(changed), lambda screen: screen.fields(queue_document(changed)))
 
 
-@queue.command()
-@click.argument("name")
-@pass_session
-def pause(session: Session, name: str) -> None:
-    """Stop giving out messages of queue NAME; it still takes them in."""
-    with session.client() as client:
-        client.pause(name)
-    session.show({"queue": name, "paused": True}, f"queue {name} is paused")
+add_pause_and_resume(
+    queue,
+    Client.pause,
+    Client.resume,
+    pause_help="Stop delivering messages of queue NAME. It still accepts messages.",
+    resume_help="Deliver messages of queue NAME again.",
+)
 
 
 @queue.command()
 @click.argument("name")
-@pass_session
-def resume(session: Session, name: str) -> None:
-    """Give out messages of queue NAME again."""
-    with session.client() as client:
-        client.resume(name)
-    session.show({"queue": name, "paused": False}, f"queue {name} runs")
-
-
-@queue.command()
-@click.argument("name")
-@click.option("--include-leased", is_flag=True, help="Those that are in work as well.")
+@click.option("--include-leased", is_flag=True, help="Delete leased messages too.")
 @yes_option
 @pass_session
 def purge(session: Session, name: str, include_leased: bool, yes: bool) -> None:
@@ -104,7 +95,7 @@ def purge(session: Session, name: str, include_leased: bool, yes: bool) -> None:
 
 @queue.command()
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Even if it holds messages: they go with it.")
+@click.option("--force", is_flag=True, help="Drop its messages and schedules too.")
 @yes_option
 @pass_session
 def drop(session: Session, name: str, force: bool, yes: bool) -> None:
@@ -121,7 +112,7 @@ def drop(session: Session, name: str, force: bool, yes: bool) -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @pass_session
 def stats(session: Session, names: tuple[str, ...]) -> None:
-    """Count what is in each queue, or in those named."""
+    """Count the messages of all queues, or of the named ones."""
     with session.client() as client:
         chosen = names or tuple(q.name for q in client.queues())
         found = [client.stats(name) for name in chosen]

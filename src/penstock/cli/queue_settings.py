@@ -10,7 +10,7 @@ from typing import Any, cast
 import click
 
 from penstock.cli.parameters import parse_json
-from penstock.queue import QueueSettings, SettingsChange
+from penstock.model.queue import QueueSettings, SettingsChange
 
 KEYS = tuple(field.name for field in dataclasses.fields(QueueSettings))
 WORDS: dict[str, Any] = {

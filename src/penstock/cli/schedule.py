@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
-from penstock.cli.commands import Verbs
+from penstock.cli.command_classes import Verbs
 from penstock.cli.parameters import time
+from penstock.cli.pausing import add_pause_and_resume
 from penstock.cli.queue_settings import parse_pairs
 from penstock.cli.screen import Screen, cell
 from penstock.cli.session import Session, pass_session, yes_option
-from penstock.schedule import Schedule, ScheduleOptions
+from penstock.client import Client
+from penstock.model.schedule import Schedule, ScheduleOptions
 
 OPTIONS = ("payload", *ScheduleOptions.__annotations__)
 CHANGES = ("queue", "cron", *OPTIONS)
@@ -61,7 +63,7 @@ def _show(session: Session, found: Schedule) -> None:
 @click.argument("queue")
 @click.argument("cron")
 @click.argument("settings", metavar="[KEY=VALUE]...", nargs=-1)
-@click.option("--exist-ok", is_flag=True, help="Leave a schedule that exists as it is.")
+@click.option("--exist-ok", is_flag=True, help="Do not fail if the schedule exists.")
 @pass_session
 def create(
     session: Session, name: str, queue: str, cron: str, settings: tuple[str, ...], exist_ok: bool
@@ -86,40 +88,29 @@ def create(
 @click.argument("settings", metavar="KEY=VALUE...", nargs=-1, required=True)
 @pass_session
 def set_schedule(session: Session, name: str, settings: tuple[str, ...]) -> None:
-    """Change settings of schedule NAME; `key=default` puts one back."""
+    """Change settings of schedule NAME. `key=default` resets one."""
     changes: Any = parse_pairs(settings, CHANGES)
     with session.client() as client:
         client.set_schedule(name, **changes)
         _show(session, client.schedule(name))
 
 
-@schedule.command()
-@click.argument("name")
-@pass_session
-def pause(session: Session, name: str) -> None:
-    """Stop firing schedule NAME."""
-    with session.client() as client:
-        client.pause_schedule(name)
-    session.show({"schedule": name, "paused": True}, f"schedule {name} is paused")
-
-
-@schedule.command()
-@click.argument("name")
-@pass_session
-def resume(session: Session, name: str) -> None:
-    """Fire schedule NAME again; what was due meanwhile is left out."""
-    with session.client() as client:
-        client.resume_schedule(name)
-    session.show({"schedule": name, "paused": False}, f"schedule {name} runs")
+add_pause_and_resume(
+    schedule,
+    Client.pause_schedule,
+    Client.resume_schedule,
+    pause_help="Stop firing schedule NAME.",
+    resume_help="Fire schedule NAME again. Fires during the pause are skipped.",
+)
 
 
 @schedule.command()
 @click.argument("name", required=False)
 @pass_session
 def fire(session: Session, name: str | None) -> None:
-    """Enqueue for schedule NAME now, or for all that are due.
+    """Fire schedule NAME now, or all schedules that are due.
 
-    Workers fire what is due by themselves; without any, a cron may call this.
+    Workers fire due schedules. Without workers, call this from cron.
     """
     with session.client() as client:
         if name is None:
@@ -135,7 +126,7 @@ def fire(session: Session, name: str | None) -> None:
 @yes_option
 @pass_session
 def drop(session: Session, name: str, yes: bool) -> None:
-    """Remove schedule NAME; the messages it enqueued stay."""
+    """Drop schedule NAME. The messages that it enqueued stay."""
     with session.client() as client:
         client.schedule(name)
         session.confirm(f"Drop schedule {name}?", yes)
@@ -145,9 +136,9 @@ def drop(session: Session, name: str, yes: bool) -> None:
 
 @schedule.command("next")
 @click.argument("cron")
-@click.option("--time-zone", default="UTC", show_default=True, help="Of the tz database.")
-@click.option("-n", "--count", type=int, default=5, show_default=True, help="How many.")
-@click.option("--after", type=time, help="After this time instead of now.")
+@click.option("--time-zone", default="UTC", show_default=True, help="Use this time zone.")
+@click.option("-n", "--count", type=int, default=5, show_default=True, help="Show this many.")
+@click.option("--after", type=time, help="Start after this time. Default: now.")
 @pass_session
 def next_fires(session: Session, cron: str, time_zone: str, count: int, after: Any) -> None:
     """Show the next times at which the rule CRON fires."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from penstock import oversight
-from penstock.cli.commands import Verbs
+from penstock.cli.command_classes import Verbs
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, connect, pass_session, yes_option
 from penstock.cli.up import without_password
-from penstock.operations.keys import record_activity
-from penstock.operations.services import add_service, remove_service
-from penstock.service import Service
+from penstock.commands import read
+from penstock.commands.write.keys import record_activity
+from penstock.commands.write.services import add_service, remove_service
+from penstock.model.service import Service
 from penstock.settings import normalise_dsn
 
 
@@ -26,12 +26,12 @@ def service() -> None:
 @service.command()
 @click.argument("name")
 @click.argument("address", metavar="DSN")
-@click.option("--no-check", is_flag=True, help="Do not try to connect first.")
+@click.option("--no-check", is_flag=True, help="Skip the test connection.")
 @pass_session
 def add(session: Session, name: str, address: str, no_check: bool) -> None:
     """Register the PostgreSQL at DSN as NAME.
 
-    Queues can then be made on it, over HTTP. Its password is not shown again.
+    Queues can then be created on it over HTTP. The password is never shown.
     """
     address = normalise_dsn(address)
     if not no_check:
@@ -44,8 +44,8 @@ def add(session: Session, name: str, address: str, no_check: bool) -> None:
 @service.command("list")
 @pass_session
 def list_services(session: Session) -> None:
-    """List the services; `local` is the server's own database."""
-    found = session.run(oversight.services())
+    """List the services. `local` is the database of the server."""
+    found = session.run(read.services())
     documents = [_document(each) for each in found]
     session.show({"services": documents}, lambda screen: _show(screen, documents))
 
@@ -70,8 +70,8 @@ def _show(screen: Screen, documents: list[dict[str, Any]]) -> None:
 @yes_option
 @pass_session
 def remove(session: Session, name: str, yes: bool) -> None:
-    """Forget service NAME and its queues; what is on it stays."""
-    session.confirm(f"Forget service {name} and its queues?", yes)
+    """Remove the record of service NAME and its queues. Its data stay."""
+    session.confirm(f"Remove the record of service {name} and its queues?", yes)
     session.run(remove_service(name))
     session.run(record_activity(getpass.getuser(), "remove service", name))
     session.show({"name": name, "removed": True}, f"service {name} is forgotten")

@@ -12,10 +12,10 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from penstock.cli.screen import Screen
-from penstock.client import Client
-from penstock.command import Command
-from penstock.connections import Connections
-from penstock.embedded import connect_dsn
+from penstock.client.sync_client import Client
+from penstock.commands.command import Command
+from penstock.db.embedded import connect_dsn
+from penstock.db.sync_connections import Connections
 from penstock.settings import Settings
 
 T = TypeVar("T")
@@ -65,13 +65,13 @@ class Session:
         if yes:
             return
         if self.json or not is_answered_by_a_person():
-            raise click.UsageError(f"there is nobody to ask: {question} Add --yes to do it")
+            raise click.UsageError(f"no terminal to ask for confirmation: {question} Add --yes")
         if not click.confirm(question, err=True):
             raise click.ClickException("nothing was done")
 
 
 def run_once(dsn: str | None, command: Command[T]) -> T:
-    """One command on a connection of its own."""
+    """Run one command on a new connection."""
     connections = Connections(dsn, None, min_size=1, max_size=1, timeout=10, prepare_threshold=None)
     try:
         return connections.run(command)
@@ -92,4 +92,4 @@ def connect(dsn: str) -> psycopg.Connection[Any]:
 
 
 pass_session = click.make_pass_decorator(Session)
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")

@@ -19,17 +19,17 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich.panel import Panel
 from rich.text import Text
 
-from penstock.cli.commands import Verb
+from penstock.cli.command_classes import Verb
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, connect, pass_session, run_once
 from penstock.cli.up_demo import LOG, check_embedded, running_demo
 from penstock.cli.up_lake import running_lake, why_not
-from penstock.command import Command
-from penstock.embedded import EmbeddedPostgres
-from penstock.migrations import Migrator
-from penstock.server.first_key import FILE, admin_key
+from penstock.commands.command import Command
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import Migrator
+from penstock.server.auth.first_key import FILE, admin_key
+from penstock.server.auth.tokens import LINK_SECONDS, sign_in_path
 from penstock.server.settings import ServerSettings
-from penstock.server.tokens import LINK_SECONDS, sign_in_path
 from penstock.settings import Settings
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -41,17 +41,19 @@ class Stopped(BaseException):
 
 
 @click.command(cls=Verb)
-@click.option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 unless told.")
+@click.option("--host", metavar="ADDRESS", help="Listen on this address. Default: 127.0.0.1.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="The port; 8080 unless told, 0 is any free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Listen on this port. Default: 8080. 0 is any free one.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 64),
-    help="Server processes that share the port, for a machine with several cores; 1 unless told.",
+    help="Start this many server processes on the port, for several cores. Default: 1.",
 )
-@click.option("--no-server", is_flag=True, help="The database alone, without HTTP.")
-@click.option("--no-lake", is_flag=True, help="Without the lake.")
+@click.option("--no-server", is_flag=True, help="Start only the database, without HTTP.")
+@click.option("--no-lake", is_flag=True, help="Do not fill a lake.")
 @click.option(
     "--demo",
     is_flag=True,
@@ -59,12 +61,12 @@ class Stopped(BaseException):
 )
 @pass_session
 def up(session: Session, /, no_server: bool, no_lake: bool, demo: bool, **chosen: Any) -> None:
-    """Start a database with the schema in it and the server, until Ctrl-C.
+    """Start the database, the schema and the HTTP server, until Ctrl-C.
 
-    It is the embedded PostgreSQL, or the one that --dsn or the environment
-    names. Ctrl-C or SIGTERM stops what was started; a database that was named
-    is left running. Where Spark is installed, history of the embedded one is
-    landed in a lake every minute, which the analytics of the UI come from.
+    It uses the PostgreSQL of --dsn or the environment, or else the embedded
+    one. Ctrl-C or SIGTERM stops everything that it started. If Spark is
+    installed, it lands the history of the embedded PostgreSQL in a lake every
+    minute, for the analytics of the UI.
 
     With --demo, a worker and steady traffic run as well, on queues whose names
     begin with demo-, and without a lake. `penstock demo remove` removes them.
@@ -135,8 +137,8 @@ def _run(
         threading.Event().wait()
         return
     # Only here: importing the web framework takes longer than most commands.
-    from penstock.server.processes import serve_many
-    from penstock.server.serving import serve as serve_one
+    from penstock.server.transport.serving import serve as serve_one
+    from penstock.server.transport.supervisor import serve_many
 
     home = session.settings().home if session.settings().dsn is None else None
 
@@ -213,13 +215,13 @@ def without_password(dsn: str) -> str:
 
 
 def _commands(dsn: str, settings: Settings) -> list[str]:
-    """Three to try, to be pasted as they are into a shell that knows nothing of this one."""
+    """Three commands to try, which work in any other shell."""
     first = [] if _is_usual(settings) else [f"export PENSTOCK_DSN={shlex.quote(dsn)}"]
     return [*first, *(f"{program_name()} {words}" for words in TRY)]
 
 
 def remove_command(settings: Settings) -> str:
-    """What removes the demo of this home, for a shell that knows nothing of this one."""
+    """The command that removes the demo of this home, for any other shell."""
     home = "" if _is_usual(settings) else f"PENSTOCK_HOME={shlex.quote(str(settings.home))} "
     return f"{home}{program_name()} demo remove"
 

@@ -1,4 +1,4 @@
-"""The demo beside `penstock up`: a separate process runs its worker and its traffic."""
+"""The demo of `penstock up`. A separate process runs its worker and its traffic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.cli.child_process import child_process, end_with_parent
-from penstock.client import Client
+from penstock.client.sync_client import Client
 from penstock.demo.installation import installed
 from penstock.errors import ConfigurationError
 from penstock.settings import Settings
@@ -16,7 +16,7 @@ LOG = "demo.log"
 
 
 def check_embedded(settings: Settings) -> None:
-    """The demo never writes to a database that somebody named."""
+    """Refuse a named database: the demo writes only to the embedded one."""
     if settings.dsn is not None:
         raise ConfigurationError(
             "the demo runs on the embedded PostgreSQL only, and another one is named",

@@ -1,4 +1,4 @@
-"""The lake beside `penstock up`: a separate process brings it up to date every minute."""
+"""The lake of `penstock up`. A separate process updates it every minute."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from penstock.cli.child_process import child_process, end_with_parent
 from penstock.errors import PenstockError
-from penstock.lake.java import find_java
 from penstock.settings import lake_path
+from penstock.spark.java import find_java
 
 EVERY = "60s"
 _POLITENESS = 10
@@ -36,7 +36,7 @@ def running_lake(dsn: str, home: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """That process: after everybody else, and not longer than `up`, however that ends."""
+    """The separate process, at low priority. It ends when `up` ends."""
     from penstock.cli.program import run
 
     os.nice(_POLITENESS)

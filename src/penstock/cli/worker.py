@@ -9,12 +9,14 @@ import logging
 import os
 import sys
 from datetime import timedelta
+from pathlib import Path
 from types import ModuleType
 
 import click
 
 from penstock.cli import logs, parameters
-from penstock.cli.commands import Verb
+from penstock.cli.command_classes import Verb
+from penstock.cli.reloading import run_reloading
 from penstock.cli.session import Session, pass_session
 from penstock.worker import App, Worker
 from penstock.worker.metrics import MetricsServer
@@ -39,7 +41,7 @@ def load(target: str) -> App:
 def _module(name: str) -> ModuleType:
     if not name:
         raise click.BadParameter("say where the App is, as module:app")
-    # As `python -m` has it: what lies in this directory can be imported.
+    # As with `python -m`, modules in the current directory can be imported.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -61,44 +63,47 @@ def _address(text: str) -> tuple[str, int]:
 
 @click.command(cls=Verb)
 @click.argument("app", metavar="MODULE:APP")
-@click.option("--queue", "queues", multiple=True, help="Serve this queue only; may be repeated.")
+@click.option("--queue", "queues", multiple=True, help="Serve only this queue. Repeatable.")
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 10_000),
     default=CONCURRENCY,
     show_default=True,
-    help="Messages at once, for each queue whose handler does not say.",
+    help="Run this many messages of a queue at once, unless its handler sets a number.",
 )
 @click.option(
     "--grace",
     type=parameters.duration,
     default=f"{GRACE_SECONDS:g}s",
     show_default=True,
-    help="How long handlers may take to finish after SIGTERM.",
+    help="Give handlers this long to finish after SIGTERM.",
 )
-@click.option("--name", help="What the worker is called; else host:pid and some letters.")
+@click.option("--name", help="Name the worker. Default: host:pid and random letters.")
 @click.option(
-    "--no-wake-ups", is_flag=True, help="Poll instead of listening: behind a transaction pooler."
+    "--no-wake-ups", is_flag=True, help="Poll instead of LISTEN, for transaction poolers."
 )
 @click.option(
     "--metrics",
     type=_address,
     metavar="[HOST:]PORT",
-    help="Answer Prometheus there; the host is 127.0.0.1 unless given, port 0 any that is free.",
+    help="Serve metrics for Prometheus here. Default host: 127.0.0.1. Port 0 is any free one.",
+)
+@click.option(
+    "--reload", is_flag=True, help="Start again when a Python file below this directory changes."
 )
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="What is logged to stderr.",
+    help="Log this level and above to stderr.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Lines for people, or a JSON document a line.",
+    help="Log lines of text, or one JSON document in each line.",
 )
 @pass_session
 def worker(
@@ -110,6 +115,7 @@ def worker(
     name: str | None,
     no_wake_ups: bool,
     metrics: tuple[str, int] | None,
+    reload: bool,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -120,6 +126,9 @@ def worker(
     A second one does not wait.
     """
     logs.set_up(log_level, as_json=session.json or log_format == "json")
+    if reload:
+        run_reloading([each for each in sys.argv[1:] if each != "--reload"], Path.cwd())
+        return
     made = Worker(
         load(app),
         session.dsn,

@@ -14,15 +14,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import IO, Final
 
 from penstock import Client
-from penstock.command import Command, scalar
+from penstock.commands.command import Command, scalar
+from penstock.db.embedded.postmaster import open_lock, try_lock
 from penstock.demo.queues import QUEUES, SCHEDULES, SETTINGS
-from penstock.embedded.postmaster import open_lock, try_lock
 from penstock.errors import ConfigurationError, QueueNotFoundError, ScheduleNotFoundError
+from penstock.sql.loader import load_query
 
 LIST: Final = "demo.json"
 LOCK: Final = "demo.lock"
@@ -61,7 +61,7 @@ def installed(client: Client, home: Path) -> Iterator[list[str]]:
 
 
 def existing(client: Client, home: Path) -> Names:
-    """What the demo created and nobody has dropped since."""
+    """The queues and schedules of the demo that still exist."""
     with _list(home) as file:
         return _existing(client, _read(file))
 
@@ -93,9 +93,8 @@ def _drop(client: Client, listed: Names, found: Names) -> Removed:
 
 
 def _forget(queues: list[str]) -> Command[bool]:
-    text = files("penstock").joinpath("sql", "demo", "forget.sql").read_text("utf-8")
     params = {"queues": queues, "workers": f"^{WORKER}-[0-9]+$"}
-    return Command(text, params, scalar)
+    return Command(load_query("demo/forget"), params, scalar)
 
 
 def _create(client: Client) -> None:

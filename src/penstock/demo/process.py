@@ -30,6 +30,6 @@ async def run() -> None:
 
 def main() -> None:
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
-    # Handlers fail on purpose, and the UI shows it. The log has what went wrong with the demo.
+    # Handlers fail on purpose, and the UI shows it. The log has only the errors of the demo itself.
     logging.getLogger("penstock.worker").setLevel(logging.CRITICAL)
     asyncio.run(run())

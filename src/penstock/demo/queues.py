@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.queue import QueueSettings, SettingsChange
+from penstock.model.queue import QueueSettings, SettingsChange
 
 ORDERS: Final = "demo-orders"
 PAYMENTS: Final = "demo-payments"

@@ -87,7 +87,7 @@ async def write_newsletter(client: AsyncClient, number: int) -> None:
 
 
 async def forget_dead_letters(client: AsyncClient, number: int) -> None:
-    """A demo that runs for days should not look like a shop that nobody cares for."""
+    """Limit the number of dead letters in a demo that runs for days."""
     for queue in (PAYMENTS, EMAILS):
         surplus = (await client.stats(queue)).dead - _MOST_DEAD_LETTERS
         if surplus > 0:

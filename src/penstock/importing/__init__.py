@@ -1,4 +1,4 @@
-"""Brings messages from elsewhere into a queue: those of a PGMQ queue, the rows of a plain table."""
+"""Imports messages into a queue, from a PGMQ queue or from the rows of a table."""
 
 from penstock.importing.mover import Move, Mover
 from penstock.importing.sources import PgmqSource, Source, TableSource

@@ -1,7 +1,7 @@
-"""How an import fails."""
+"""The error of an import."""
 
 from penstock.errors import ConfigurationError
 
 
 class ImportSourceError(ConfigurationError):
-    """What was to be imported is not there, or cannot be put into the queue."""
+    """The source of an import does not exist, or a row cannot be enqueued."""

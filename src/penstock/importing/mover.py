@@ -1,8 +1,8 @@
-"""Moves messages from a source into a queue, in batches that can be cut off anywhere.
+"""Moves messages from a source into a queue, in batches that can be interrupted at any point.
 
-A batch is held at its source, noted in the ledger and enqueued in one transaction of the queue's
-database, removed from its source, and struck from the ledger. Whoever dies in between leaves a
-note: what it names is in the queue, and only has to be removed.
+A batch is locked at its source, recorded in the ledger and enqueued in one transaction of the
+queue's database, removed from its source, and removed from the ledger. After a crash the ledger
+lists messages that are in the queue and only have to be removed from the source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ MAX_BATCH = 10_000
 
 @dataclass(frozen=True)
 class Move:
-    """What an import did. `held`: still at the source, in the hands of somebody else."""
+    """The result of an import. `held` messages are still at the source, because a reader has
+    them.
+    """
 
     queue: str
     moved: int
@@ -33,7 +35,9 @@ class Move:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that are in the queue, so many of them by this; and why the next one is not."""
+    """Rows that are in the queue, the number that this batch enqueued, and the error of the
+    next row.
+    """
 
     keys: list[str]
     enqueued: int
@@ -42,7 +46,9 @@ class Batch:
 
 @dataclass
 class Mover:
-    """`source_connection` is the source's own; `target` may be of the same database or another."""
+    """Moves messages. `source_connection` belongs to the source; `target` may be another
+    database.
+    """
 
     target: Connection
     queue: str
@@ -51,7 +57,7 @@ class Mover:
     batch: int = 1000
 
     def prepare(self) -> None:
-        """The queue is there, and what an earlier import left half done is done."""
+        """Create the queue if it is missing, and finish an interrupted import."""
         with translated():
             self._run("create", queue=self.queue)
             while not self.source.keeps and (keys := self._leftover()):
@@ -60,7 +66,7 @@ class Mover:
                 self._run("clear", source=self.source.name, keys=keys)
 
     def run(self, on_batch: Callable[[int], None] = lambda _: None) -> Move:
-        """Until there is nothing left that can be had now."""
+        """Move messages until no more are available."""
         moved = 0
         for count in self._batches():
             moved += count
@@ -86,7 +92,7 @@ class Mover:
                 return
 
     def _bring(self, rows: Sequence[Row]) -> Batch:
-        """All of them; or, if one is to blame, those before it, and what is wrong with it."""
+        """Enqueue all rows. If one is invalid, enqueue those before it and return its error."""
         if not rows:
             return Batch([], 0)
         try:
@@ -108,8 +114,8 @@ class Mover:
     def _blame(self, row: Row, error: PenstockError) -> ImportSourceError:
         return ImportSourceError(
             f"row {row.key} cannot be enqueued: {error.message}",
-            hint="It is where it was; what came before it is in the queue. Put it right, or change "
-            "the settings of the queue, and run the import again.",
+            hint="The row stays at its source, and the rows before it are in the queue. Correct "
+            "the row or change the settings of the queue, then run the import again.",
         )
 
     def _enqueue(self, rows: Sequence[Row]) -> int:
@@ -137,6 +143,6 @@ class Mover:
 
 
 def _column(rows: Sequence[Row], name: str) -> list[Any] | None:
-    """None where no row has it: then the short way into the queue stays open."""
+    """The values, or None if no row has one, so that enqueue can use its short path."""
     values = [getattr(row, name) for row in rows]
     return values if any(value is not None for value in values) else None

@@ -1,4 +1,4 @@
-"""Where messages come from. A source works on a connection of its own, in its own transactions."""
+"""The sources of an import. A source has its own connection and transactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Connection = psycopg.Connection[Any]
 
 
 class Row(NamedTuple):
-    """A message as its source has it; `payload` and `headers` are JSON texts."""
+    """A message of the source. `payload` and `headers` are JSON texts."""
 
     key: str
     payload: str | None
@@ -30,32 +30,32 @@ class Row(NamedTuple):
 class Source(Protocol):
     @property
     def name(self) -> str:
-        """What the ledger knows it by: the same table has the same name tomorrow."""
+        """The name in the ledger. It must be stable for the same table."""
 
     @property
     def keeps(self) -> bool:
-        """Whether rows stay where they are once they were brought."""
+        """Whether rows stay at the source after they were copied."""
 
     def count(self) -> int: ...
 
     def held(self) -> int:
-        """What is there and somebody else's for now."""
+        """The number of messages that another reader holds."""
 
     def rows(self, count: int, after: str | None) -> list[Row]:
-        """The next ones, by key, held until the transaction ends if they are to be removed."""
+        """The next rows by key. Rows to be removed stay locked until the transaction ends."""
 
     def remove(self, keys: Sequence[str]) -> None: ...
 
 
 def _ask(connection: Connection, query: sql.Composed, **parameters: Any) -> list[Any]:
-    """What the source answers; what it refuses is said in its own words."""
+    """The rows of a query. An error of the source is raised with its own text."""
     try:
         cursor = connection.execute(query, parameters)
         return cursor.fetchall() if cursor.description else []
     except (psycopg.ProgrammingError, psycopg.DataError) as error:
         raise ImportSourceError(
-            f"the source says: {str(error).splitlines()[0]}",
-            hint="Nothing of this batch was moved.",
+            f"the source reported an error: {str(error).splitlines()[0]}",
+            hint="This batch was not moved. Correct the arguments and run the import again.",
         ) from error
 
 
@@ -66,7 +66,7 @@ def _one(connection: Connection, query: sql.Composed, **parameters: Any) -> tupl
 
 @dataclass
 class PgmqSource:
-    """The messages of a queue of PGMQ itself, but for those that somebody is reading."""
+    """The messages of a PGMQ queue, without those that a reader holds."""
 
     connection: Connection
     queue: str
@@ -81,12 +81,14 @@ class PgmqSource:
         if table is None:
             raise ImportSourceError(
                 f"there is no PGMQ queue {self.queue!r} in this database",
-                hint="`select * from pgmq.list_queues()` lists them; --from names the database.",
+                hint="List them with `select * from pgmq.list_queues()`, or name another database "
+                "with --from.",
             )
         if is_view:
             raise ImportSourceError(
-                f"queue {self.queue!r} is Penstock's already",
-                hint="Its schema pgmq is Penstock's own: there is nothing to bring over.",
+                f"queue {self.queue!r} is already a queue of Penstock",
+                hint="The schema pgmq of this database belongs to Penstock. Name the database of "
+                "the PGMQ extension with --from.",
             )
         self.name = f"pgmq {identity}"
         self._table = _relation(table)
@@ -108,9 +110,10 @@ class PgmqSource:
 
 @dataclass
 class TableSource:
-    """The rows of a table, as messages.
+    """The rows of a table as messages.
 
-    Columns are named; without `payload` a message is the whole row, as JSON. `where` is SQL.
+    The arguments name columns. Without `payload`, the payload is the whole row as JSON. `where` is
+    SQL.
     """
 
     connection: Connection
@@ -131,7 +134,8 @@ class TableSource:
         if not is_table:
             raise ImportSourceError(
                 f"there is no table {self.table!r} in this database",
-                hint="Give it with its schema, such as public.jobs; --from names the database.",
+                hint="Give the schema too, such as public.jobs, or name another database with "
+                "--from.",
             )
         query = statement("table", "columns")
         types = dict(_ask(self.connection, query, **parameters))
@@ -150,7 +154,7 @@ class TableSource:
         if len(columns) != 1:
             raise ImportSourceError(
                 f"table {self.table} has no primary key of one column",
-                hint="Name a column that tells its rows apart, with --key.",
+                hint="Name a unique column with --key.",
             )
         return str(columns[0][0])
 
@@ -181,7 +185,7 @@ class TableSource:
 
     @staticmethod
     def _trusted(text: str) -> sql.Composable:
-        """SQL that the operator, or PostgreSQL itself, has given; % is psycopg's own sign."""
+        """SQL from the operator or from PostgreSQL. psycopg needs every % doubled."""
         said: Any = text.replace("%", "%%")
         return sql.SQL(said)
 
@@ -203,6 +207,6 @@ class TableSource:
 
 
 def _relation(text: str) -> sql.Composable:
-    """A name as regclass prints it: quoted where it has to be."""
+    """A name as regclass prints it, quoted if necessary."""
     name: Any = text.replace("%", "%%")
     return sql.SQL(name)

@@ -1,10 +1,11 @@
-"""The statements of sql/importing, by file and name; relations and columns go in quoted."""
+"""The statements of sql/queries/importing, by file and name; relations and columns go in quoted."""
 
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from psycopg import sql
+
+from penstock.sql.loader import load_query
 
 _MARK = "-- name: "
 
@@ -13,8 +14,7 @@ _MARK = "-- name: "
 def _statements(file: str) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     lines: list[str] = []
-    text = (files("penstock") / "sql" / "importing" / f"{file}.sql").read_text("utf-8")
-    for line in text.splitlines():
+    for line in load_query(f"importing/{file}").splitlines():
         if line.startswith(_MARK):
             lines = found.setdefault(line.removeprefix(_MARK).strip(), [])
         elif not line.startswith("--"):

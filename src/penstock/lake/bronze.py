@@ -18,20 +18,21 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from penstock.errors import LakeError
 from penstock.lake import columns
-from penstock.lake.contract import ATTEMPTS, HISTORY
-from penstock.lake.files import PartitionedFiles, write_frame
 from penstock.lake.lake import Lake
 from penstock.lake.layout import BRONZE_ATTEMPTS, BRONZE_HISTORY, LakeTable
-from penstock.lake.ledger import DataFile, Entry, State
-from penstock.lake.options import SourceOptions
-from penstock.lake.plan import LogPartition
-from penstock.lake.source_log import LogStreamReader
-from penstock.lake.storage import LocalStorage
+from penstock.lake.storage.data_files import PartitionedFiles, write_frame
+from penstock.lake.storage.filesystem import LocalStorage
+from penstock.lake.storage.ledger import DataFile, Entry, State
+from penstock.spark.log_reader import LogStreamReader
+from penstock.spark.options import SourceOptions
+from penstock.spark.partitions import LogPartition
+from penstock.spark.table_columns import ATTEMPTS, HISTORY
 
 SOURCES: Final = {BRONZE_HISTORY: HISTORY, BRONZE_ATTEMPTS: ATTEMPTS}
 _FILE_SCHEMA: Final = (
     "path string, rows bigint, bytes bigint, id_min bigint, id_max bigint, at_min bigint, "
-    "at_max bigint, version bigint, epoch bigint"
+    "at_max bigint, version bigint, epoch bigint, sha256 string, "
+    "refetched boolean"
 )
 
 
@@ -132,6 +133,24 @@ class Landing:
         return files
 
 
+def still_in_postgres(lake: Lake, state: State, table: LakeTable, dsn: str) -> DataFrame:
+    """What PostgreSQL still holds of the rows that have landed, as bronze."""
+    source = SOURCES[table]
+    schema = columns.source_schema(source)
+    offset = state.offsets.get(table.path)
+    if not offset:
+        return lake.frame(table, ())
+    reader = LogStreamReader(SourceOptions.read({"dsn": dsn, "table": source.name}), schema)
+    try:
+        parts = list(reader.partitions(reader.initialOffset(), offset))
+    finally:
+        reader.stop()
+    if not parts:
+        return lake.frame(table, ())
+    log = _spread(lake, len(parts)).mapInArrow(_reading_task(parts, reader), schema)
+    return from_source(log, table)
+
+
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -170,9 +189,8 @@ def _reading_task(parts: list[InputPartition], reader: LogStreamReader) -> Task:
 
 
 def _as_batch(files: list[DataFile]) -> pa.RecordBatch:
-    names = [field.name for field in fields(DataFile)]
-    types = [pa.string(), *[pa.int64()] * (len(names) - 1)]
-    schema = pa.schema(list(zip(names, types, strict=True)))
+    types = {"path": pa.string(), "sha256": pa.string(), "refetched": pa.bool_()}
+    schema = pa.schema([(f.name, types.get(f.name, pa.int64())) for f in fields(DataFile)])
     return pa.RecordBatch.from_pylist([asdict(file) for file in files], schema=schema)
 
 

@@ -1,4 +1,4 @@
-"""The columns of every table of the lake: a contract with whoever reads it.
+"""The columns of every table of the lake: a contract with its readers.
 
 Columns are only ever added, at the end of their table; a file written before lacks them, and
 reads as null there. `day` (and `queue`, but for gold) are in the path of a file, not in it.
@@ -23,7 +23,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.lake.contract import ATTEMPTS, HISTORY, Table
 from penstock.lake.layout import (
     BRONZE_ATTEMPTS,
     BRONZE_HISTORY,
@@ -35,6 +34,7 @@ from penstock.lake.layout import (
     SILVER_MESSAGES,
     LakeTable,
 )
+from penstock.spark.table_columns import ATTEMPTS, HISTORY, Table
 
 # Raised when a column is added: a lake written by a newer Penstock is not written by an older one.
 LAYOUT_VERSION: Final = 1
@@ -54,7 +54,9 @@ _COUNTS: Final = """
     wait_seconds_p50 DOUBLE, wait_seconds_p95 DOUBLE, wait_seconds_p99 DOUBLE,
     work_seconds_p50 DOUBLE, work_seconds_p95 DOUBLE, work_seconds_p99 DOUBLE,
     end_to_end_seconds_p50 DOUBLE, end_to_end_seconds_p95 DOUBLE, end_to_end_seconds_p99 DOUBLE,
-    backlog_age_seconds DOUBLE, work_seconds DOUBLE, payload_bytes BIGINT, payload_bytes_max BIGINT
+    backlog_age_seconds DOUBLE, work_seconds DOUBLE, payload_bytes BIGINT, payload_bytes_max BIGINT,
+    wait_seconds_histogram STRING, work_seconds_histogram STRING,
+    end_to_end_seconds_histogram STRING
 """
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from penstock.lake import columns
+from penstock.lake.histogram import histograms
 from penstock.lake.layout import (
     GOLD_ERROR_DAY,
     GOLD_QUEUE_DAY,
@@ -22,8 +23,7 @@ from penstock.lake.layout import (
 STATES: Final = ("done", "dead", "expired", "cancelled", "superseded")
 QUANTILES: Final = (50, 95, 99)
 DURATIONS: Final = ("wait_seconds", "work_seconds", "end_to_end_seconds")
-# percentile_approx is off by no more than 1/10,000 of the ranks.
-_ACCURACY: Final = 10_000
+PERCENTILES: Final = tuple(f"{name}_p{quantile}" for name in DURATIONS for quantile in QUANTILES)
 _FINISHED: Final = "finished"
 _FAILED: Final = "failed"
 
@@ -58,7 +58,7 @@ def queue_minute(events: DataFrame) -> DataFrame:
 
 
 def queue_day(events: DataFrame) -> DataFrame:
-    """The same by day; its percentiles are those of the day, not of its minutes."""
+    """The same by day, with the percentiles of the day."""
     return _load(events, GOLD_QUEUE_DAY, "day", "queue")
 
 
@@ -72,7 +72,7 @@ def error_day(events: DataFrame) -> DataFrame:
         events.where(sf.col("error").isNotNull() & (died | _is(_FAILED)))
         .groupBy("day", "queue", "error_fingerprint", "error_kind")
         .agg(
-            sf.max_by("error", "at").alias("error"),
+            sf.max_by("error", sf.struct("at", "error")).alias("error"),
             sf.count_if(~died).alias("retries"),
             sf.count_if(died).alias("dead"),
             sf.min("at").alias("first_at"),
@@ -84,37 +84,38 @@ def error_day(events: DataFrame) -> DataFrame:
 
 def worker_minute(events: DataFrame) -> DataFrame:
     """How busy each worker was: its time is counted in the minute in which the work ended."""
-    worked = _is(_FAILED) | (sf.col("state") == "done")
+    worked = _failed() | (sf.col("state") == "done")
     load = (
         events.where(sf.col("worker").isNotNull() & worked)
         .groupBy("day", "queue", "worker", "minute")
         .agg(
-            sf.count_if(_is(_FINISHED)).alias("finished"),
-            sf.count_if(_is(_FAILED)).alias("failed_attempts"),
-            sf.sum("work_seconds").alias("busy_seconds"),
+            sf.count_if(sf.col("state") == "done").alias("finished"),
+            sf.count_if(_failed()).alias("failed_attempts"),
+            _sum_of_seconds(sf.col("work_seconds")).alias("busy_seconds"),
         )
     )
     return load.select(*columns.names(GOLD_WORKER_MINUTE))
 
 
 def _load(events: DataFrame, table: LakeTable, *key: str) -> DataFrame:
+    """Percentiles are left empty: the driver computes them from the histograms."""
     load = events.groupBy(*key).agg(
         sf.count_if(_is(_FINISHED)).alias("finished"),
         *(sf.count_if(_reached(state)).alias(state) for state in STATES),
         sf.count_if(sf.col("attempts") > 1).alias("retried"),
-        sf.count_if(_is(_FAILED)).alias("failed_attempts"),
-        *(_percentiles(name) for name in DURATIONS),
+        sf.count_if(_failed()).alias("failed_attempts"),
         sf.max("wait_seconds").alias("backlog_age_seconds"),
-        sf.sum(sf.when(_is(_FINISHED), sf.col("work_seconds"))).alias("work_seconds"),
+        _sum_of_seconds(sf.when(_is(_FINISHED), sf.col("work_seconds"))).alias("work_seconds"),
         sf.coalesce(sf.sum("payload_bytes"), sf.lit(0)).alias("payload_bytes"),
         sf.max("payload_bytes").alias("payload_bytes_max"),
     )
-    places = {
-        f"{name}_p{quantile}": sf.col(f"{name}_percentiles")[number]
-        for name in DURATIONS
-        for number, quantile in enumerate(QUANTILES)
-    }
-    return load.withColumns(places).select(*columns.names(table))
+    empty = dict.fromkeys(PERCENTILES, sf.lit(None).cast("double"))
+    durations = histograms(events.where(_is(_FINISHED)), key, DURATIONS)
+    return (
+        load.join(durations, on=list(key), how="left")
+        .withColumns(empty)
+        .select(*columns.names(table))
+    )
 
 
 def _is(what: str) -> Column:
@@ -127,13 +128,23 @@ def _reached(state: str) -> Column:
     return reached if state == "dead" else reached & _is(_FINISHED)
 
 
-def _percentiles(name: str) -> Column:
-    """Of the ends alone: an attempt's work is in the load of its worker."""
-    quantiles = sf.array(*(sf.lit(quantile / 100) for quantile in QUANTILES))
-    of_ends = sf.when(_is(_FINISHED), sf.col(name))
-    return sf.percentile_approx(of_ends, quantiles, _ACCURACY).alias(f"{name}_percentiles")
+def _failed() -> Column:
+    """A queue without dead letters has no row for the last attempt, but a message that died."""
+    died = _is(_FINISHED) & (sf.col("state") == "dead") & (sf.col("attempts") > 0)
+    return _is(_FAILED) | sf.coalesce(died, sf.lit(False))
 
 
+def _sum_of_seconds(seconds: Column) -> Column:
+    """In whole microseconds, so that the order of additions does not matter."""
+    return sf.sum(sf.round(seconds * 1e6).cast("bigint")) / 1e6
+
+
+KEYS: Final = {
+    GOLD_QUEUE_MINUTE: ("queue", "minute"),
+    GOLD_QUEUE_DAY: ("queue",),
+    GOLD_ERROR_DAY: ("queue", "error_fingerprint"),
+    GOLD_WORKER_MINUTE: ("queue", "worker", "minute"),
+}
 TRANSFORMS: Final = {
     GOLD_QUEUE_MINUTE: queue_minute,
     GOLD_QUEUE_DAY: queue_day,

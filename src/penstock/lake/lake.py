@@ -13,10 +13,10 @@ from pyspark.sql import functions as sf
 
 from penstock.errors import LakeError, LakeMismatchError, SchemaNewerError
 from penstock.lake import columns
-from penstock.lake.formats import FORMATS, PARQUET, check_format, publisher
 from penstock.lake.layout import LAKE_FILE, STAGING, LakeTable
-from penstock.lake.ledger import DataFile, Entry, Guard, Ledger, State
-from penstock.lake.storage import Storage, open_storage
+from penstock.lake.storage.filesystem import Storage, open_storage
+from penstock.lake.storage.formats import FORMATS, PARQUET, check_format, publisher
+from penstock.lake.storage.ledger import DataFile, Entry, Guard, Ledger, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

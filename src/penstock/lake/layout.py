@@ -4,6 +4,7 @@
 lake.json                                   what this lake is: see lake.py
 _ledger/00000000000000000042.json           what is in it: see ledger.py
 _staging/...                                files of a step that is not decided yet
+_quarantine/20260131T120000Z/...            damaged files that `repair` moved aside
 bronze/history/day=2026-01-31/queue=orders/part-....parquet
 silver/messages/day=2026-01-31/queue=orders/part-....parquet
 gold/queue_minute/day=2026-01-31/part-....parquet
@@ -20,6 +21,7 @@ from typing import Final
 LAKE_FILE: Final = "lake.json"
 LEDGER: Final = "_ledger"
 STAGING: Final = "_staging"
+QUARANTINE: Final = "_quarantine"
 
 
 @dataclass(frozen=True, slots=True)

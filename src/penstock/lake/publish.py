@@ -9,11 +9,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.lake.files import read_rows
+from penstock.lake.damage import require_intact
+from penstock.lake.gold import KEYS
+from penstock.lake.gold_rows import Gold
 from penstock.lake.lake import Lake
 from penstock.lake.layout import GOLD, LakeTable
-from penstock.lake.refresh import Gold
 from penstock.lake.registry import Registry
+from penstock.lake.storage.data_files import read_rows
 
 ROWS_AT_ONCE: Final = 2_000
 
@@ -21,8 +23,8 @@ ROWS_AT_ONCE: Final = 2_000
 def publish(lake: Lake, registry: Registry, changed: Iterable[Gold] | None = None) -> int:
     """Brings PostgreSQL what it lacks of gold; returns how many rows changed there.
 
-    `changed` are the rows since it last did, where the caller has them; else it is told every day
-    that changed since.
+    `changed` are the rows since it last did, where the caller has them. Otherwise every day that
+    changed since is replaced, so that rows which a day no longer has go from PostgreSQL too.
     """
     state = lake.ledger.settle()
     sent = 0
@@ -34,22 +36,33 @@ def publish(lake: Lake, registry: Registry, changed: Iterable[Gold] | None = Non
         query = "select published_version from penstock.lakes where name = %s"
         (published,) = registry.call(query, registry.name)[0]
         for table in GOLD:
-            for file in state.of(table):
-                if file.version > published:
-                    sent += _send(registry, table, read_rows(lake, table, [file]))
+            files = [file for file in state.of(table) if file.version > published]
+            require_intact(lake, files)
+            for file in files:
+                rows = read_rows(lake, table, [file])
+                sent += _send(registry, table, rows) + trim(registry, table, file.day, rows)
     registry.call("select penstock.lake_published(%s, %s)", registry.name, state.version)
+    registry.newest(state, published=True)
     return sent
 
 
 def _send(registry: Registry, table: LakeTable, rows: pa.Table) -> int:
-    """In pieces, each in a transaction of its own: what is sent again changes nothing."""
+    """Sent in pieces, each in its own transaction. Rows that are sent again change nothing."""
     changed = 0
+    rows = rows.drop_columns([name for name in rows.column_names if name.endswith("_histogram")])
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):
         piece = rows.slice(start, ROWS_AT_ONCE).to_pylist()
         text = json.dumps(piece, default=_iso)
         query = "select penstock.publish_gold(%s, %s::jsonb)"
         changed += registry.call(query, table.name, text)[0][0]
     return changed
+
+
+def trim(registry: Registry, table: LakeTable, day: str, rows: pa.Table) -> int:
+    """Delete the other rows of a day from PostgreSQL, and return how many there were."""
+    keys = json.dumps(rows.select(list(KEYS[table])).to_pylist(), default=_iso)
+    query = "select penstock.trim_gold(%s, %s::date, %s::jsonb)"
+    return int(registry.call(query, table.name, day, keys)[0][0])
 
 
 def _iso(value: date) -> str:

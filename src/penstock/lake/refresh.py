@@ -1,21 +1,21 @@
 """Bronze -> silver -> gold, for what has landed since: one step of the ledger.
 
-Silver grows by the new rows. Gold is computed anew for the days and queues they belong to, from
-all of their silver: so late rows end up in the figures of the day they belong to, and gold always
-equals a recount.
+Silver grows by the new rows, and gold by their counts, in the figures of the day they belong to.
+Rows of before are not read again. A recount of all silver gives the same gold: `verify` checks it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.lake import columns, gold, silver
-from penstock.lake.files import read_rows, write_frame, write_rows
+from penstock.lake import gold, silver
+from penstock.lake.damage import require_intact
+from penstock.lake.gold_rows import Gold, added, count_gold
 from penstock.lake.lake import Lake
 from penstock.lake.layout import (
     BRONZE_ATTEMPTS,
@@ -25,14 +25,14 @@ from penstock.lake.layout import (
     SILVER_MESSAGES,
     LakeTable,
 )
-from penstock.lake.ledger import DataFile, Entry, State
+from penstock.lake.storage.data_files import read_rows, write_frame, write_rows
+from penstock.lake.storage.ledger import DataFile, Entry, State
 
 # A Spark job over more files than this spends its time on their names.
 FILES_AT_ONCE: Final = 2_000
 # Gold is put together in the driver's memory: a few days of it at a time.
 DAYS_AT_ONCE: Final = 7
 Pair = tuple[str, str | None]
-Gold = dict[LakeTable, pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +41,24 @@ class Refreshed:
 
     rows: int
     files: int
-    pairs: frozenset[Pair]
+    days: frozenset[str]
     gold: Gold
     version: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Stage:
+class Stage:
+    """How a silver table comes from its bronze table; `key` identifies a row in both."""
+
     bronze: LakeTable
     silver: LakeTable
     transform: Callable[[DataFrame], DataFrame]
     key: Sequence[str]
 
 
-_STAGES: Final = (
-    _Stage(BRONZE_HISTORY, SILVER_MESSAGES, silver.messages, silver.MESSAGE_KEY),
-    _Stage(BRONZE_ATTEMPTS, SILVER_ATTEMPTS, silver.attempts, silver.ATTEMPT_KEY),
+STAGES: Final = (
+    Stage(BRONZE_HISTORY, SILVER_MESSAGES, silver.messages, silver.MESSAGE_KEY),
+    Stage(BRONZE_ATTEMPTS, SILVER_ATTEMPTS, silver.attempts, silver.ATTEMPT_KEY),
 )
 
 
@@ -66,52 +68,69 @@ def refresh(lake: Lake) -> Refreshed | None:
     pending = _next_pending(state)
     if not pending:
         return None
+    require_intact(lake, _inputs(state, pending))
     staging = lake.new_staging()
-    added = [file for stage in _STAGES for file in _grow(lake, state, stage, pending, staging)]
+    grown = [file for stage in STAGES for file in _grow(lake, state, stage, pending, staging)]
     # A day whose silver is no longer kept cannot be counted again: its gold stays as it is.
     first = state.floors.get("silver", "")
-    pairs = frozenset((file.day, file.queue) for file in pending if file.day >= first)
-    rows = sum(file.rows for file in added)
-    changed, gilded = _regild(lake, state, pairs, added, staging)
-    days = {day for day, _ in pairs}
+    days = {file.day for file in grown if file.day >= first}
+    changed, gilded = _count(lake, state, days, grown, staging)
     replaced = [file.path for table in GOLD for file in state.of(table) if file.day in days]
     committed = lake.ledger.commit(
         Entry(
             kind="refresh",
             staging=staging,
-            add=(*added, *gilded),
+            add=(*grown, *gilded),
             remove=tuple(replaced),
             consumed=tuple(file.path for file in pending),
         )
     )
-    return Refreshed(rows, len(pending), pairs, changed, committed.version)
+    rows = sum(file.rows for file in grown)
+    return Refreshed(rows, len(pending), frozenset(days), changed, committed.version)
 
 
 def _next_pending(state: State) -> list[DataFile]:
-    pending = [file for stage in _STAGES for file in state.pending_of(stage.bronze)]
+    pending = [file for stage in STAGES for file in state.pending_of(stage.bronze)]
     days = sorted({file.day for file in pending})[:DAYS_AT_ONCE]
     chosen = [file for file in pending if file.day in days]
     return sorted(chosen, key=lambda file: (file.day, file.path))[:FILES_AT_ONCE]
 
 
+def _inputs(state: State, pending: list[DataFile]) -> list[DataFile]:
+    """Everything that a refresh of these files reads."""
+    days = {file.day for file in pending}
+    near = [
+        file
+        for stage in STAGES
+        for file in _may_hold_the_same(state, stage, _of(pending, stage.bronze))
+    ]
+    return [*pending, *near, *(f for table in GOLD for f in state.of(table) if f.day in days)]
+
+
+def _of(files: Iterable[DataFile], table: LakeTable) -> list[DataFile]:
+    return [file for file in files if file.table == table.path]
+
+
 def _grow(
-    lake: Lake, state: State, stage: _Stage, pending: list[DataFile], staging: str
+    lake: Lake, state: State, stage: Stage, pending: list[DataFile], staging: str
 ) -> list[DataFile]:
     """The new rows of a silver table, written aside."""
-    new = [file for file in pending if file.table == stage.bronze.path]
+    new = _of(pending, stage.bronze)
     if not new:
         return []
     rows = stage.transform(lake.frame(stage.bronze, new))
-    if near := _may_hold_the_same(state.of(stage.silver), new):
+    if near := _may_hold_the_same(state, stage, new):
         rows = silver.unknown(rows, lake.frame(stage.silver, near), stage.key)
     return write_frame(lake, rows, stage.silver, staging)
 
 
-def _may_hold_the_same(known: list[DataFile], new: list[DataFile]) -> list[DataFile]:
-    """The files of the same day and queue whose ids overlap.
+def _may_hold_the_same(state: State, stage: Stage, new: list[DataFile]) -> list[DataFile]:
+    """The silver files of the same day and queue whose ids overlap.
 
-    A message lands once; these are few, unless the lake began anew on a restored database.
+    A row lands once, so there are none unless the lake began again or was repaired.
     """
+    if state.epoch == 0:
+        new = [file for file in new if file.refetched]
     ranges: dict[Pair, list[tuple[int, int]]] = {}
     for file in new:
         if file.id_min is not None and file.id_max is not None:
@@ -125,48 +144,25 @@ def _may_hold_the_same(known: list[DataFile], new: list[DataFile]) -> list[DataF
             first <= high and low <= last for first, last in ranges.get((file.day, file.queue), ())
         )
 
-    return [file for file in known if overlaps(file)]
+    return [file for file in state.of(stage.silver) if overlaps(file)]
 
 
-def _regild(
-    lake: Lake, state: State, pairs: frozenset[Pair], grown: list[DataFile], staging: str
+def _count(
+    lake: Lake, state: State, days: set[str], grown: list[DataFile], staging: str
 ) -> tuple[Gold, list[DataFile]]:
-    """Gold of these days and queues anew, beside what the same days have of other queues.
+    """Gold with the new rows of silver in it: the rows that changed, and the files of these days.
 
     Gold is small: it is put together here, not by a job of Spark for each table.
     """
-    if not pairs:
+    if not days:
         return {}, []
-    events = gold.events(
-        *(
-            _all_of(lake, state, table, pairs, grown, staging)
-            for table in (SILVER_MESSAGES, SILVER_ATTEMPTS)
-        )
+    messages, attempts = (
+        lake.read(table, [f.path for f in _of(grown, table) if f.day in days], staging)
+        for table in (SILVER_MESSAGES, SILVER_ATTEMPTS)
     )
-    days = {day for day, _ in pairs}
     changed, files = {}, []
-    for table, transform in gold.TRANSFORMS.items():
-        changed[table] = transform(events).toArrow().cast(columns.arrow(table))
-        before = [file for file in state.of(table) if file.day in days]
-        rows = pa.concat_tables([changed[table], _without(read_rows(lake, table, before), pairs)])
-        files += write_rows(lake, rows, table, staging)
+    for table, new in count_gold(gold.events(messages, attempts), GOLD).items():
+        before = read_rows(lake, table, [file for file in state.of(table) if file.day in days])
+        changed[table], same = added(table, before, new)
+        files += write_rows(lake, pa.concat_tables([changed[table], same]), table, staging)
     return changed, files
-
-
-def _all_of(
-    lake: Lake,
-    state: State,
-    table: LakeTable,
-    pairs: frozenset[Pair],
-    grown: list[DataFile],
-    staging: str,
-) -> DataFrame:
-    known = [file for file in state.of(table) if (file.day, file.queue) in pairs]
-    new = [file.path for file in grown if file.table == table.path]
-    return lake.frame(table, known).unionByName(lake.read(table, new, staging))
-
-
-def _without(rows: pa.Table, pairs: frozenset[Pair]) -> pa.Table:
-    keys = zip(rows["day"].to_pylist(), rows["queue"].to_pylist(), strict=True)
-    kept = [(day.isoformat(), queue) not in pairs for day, queue in keys]
-    return rows.filter(pa.array(kept, pa.bool_()))

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 
 from penstock.errors import translated
-from penstock.lake.layout import BRONZE_ATTEMPTS, BRONZE_HISTORY
-from penstock.lake.ledger import State
-from penstock.lake.offsets import LogOffset
-from penstock.lake.options import Service
-from penstock.lake.server import connect
+from penstock.lake.layout import BRONZE, SILVER, LakeTable
+from penstock.lake.storage.ledger import State
+from penstock.spark.offsets import LogOffset
+from penstock.spark.options import Service
+from penstock.spark.service_connection import connect
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a lake lacks; `rows` are counted up to a hundred thousand."""
+    """What a lake lacks; `rows` are counted up to a hundred thousand.
 
-    rows: int
-    seconds: float
+    The lag of a layer is the age of the newest data in it, or 0 if it holds all that has finished.
+    """
+
+    rows: int = 0
+    bronze: float = 0.0
+    silver: float = 0.0
+    gold: float = 0.0
 
 
 class Registry:
-    """One connection, made again when it was lost. Every call is a transaction of its own."""
+    """One connection, opened again when it is lost. Every call has its own transaction."""
 
     def __init__(self, service: Service, name: str) -> None:
         self.service = service
@@ -38,7 +44,7 @@ class Registry:
 
     def landed(self, state: State, rows: int = 0, size: int = 0) -> None:
         """Says how far the lake has come: history that it has may be dropped."""
-        seen = [_seen(state, table.path) for table in (BRONZE_HISTORY, BRONZE_ATTEMPTS)]
+        seen = [_seen(state, table.path) for table in BRONZE]
         query = "select penstock.lake_landed(%s, %s::pg_snapshot, %s::pg_snapshot, %s, %s)"
         self.call(query, self.name, *seen, rows, size)
 
@@ -46,9 +52,19 @@ class Registry:
         return bool(self.call("select penstock.release_lake(%s)", self.name)[0][0])
 
     def lag(self) -> Lag:
-        query = "select lag_rows, lag_seconds from penstock.lakes where name = %s"
+        query = (
+            "select lag_rows, bronze_lag_seconds, silver_lag_seconds, gold_lag_seconds"
+            " from penstock.lakes where name = %s"
+        )
         rows = self.call(query, self.name)
-        return Lag(*rows[0]) if rows else Lag(0, 0.0)
+        return Lag(*rows[0]) if rows else Lag()
+
+    def newest(self, state: State, *, published: bool = False) -> None:
+        """Says how new the data in each layer is. Gold is as new as the silver it counted."""
+        bronze, silver = (_newest(state, tables) for tables in (BRONZE, SILVER))
+        pending = sum(state.files[path].rows for path in state.pending)
+        query = "select penstock.lake_newest(%s, %s, %s, %s, %s)"
+        self.call(query, self.name, bronze, silver, silver if published else None, pending)
 
     def call(self, query: str, *arguments: Any) -> list[Any]:
         with translated():
@@ -72,6 +88,12 @@ class Registry:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+
+def _newest(state: State, tables: Iterable[LakeTable]) -> datetime | None:
+    """When the newest row of these tables ended."""
+    ends = [f.at_max for table in tables for f in state.of(table) if f.at_max is not None]
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=max(ends)) if ends else None
 
 
 def _seen(state: State, table: str) -> str | None:

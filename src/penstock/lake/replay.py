@@ -45,12 +45,12 @@ def chosen(lake: Lake, choice: Choice) -> DataFrame:
     if choice.until is not None:
         rows = rows.where(sf.col("finished_at") < sf.lit(choice.until))
     if choice.where is not None:
-        rows = _where(rows, choice.where)
+        rows = matching(rows, choice.where)
     rows = rows.orderBy("finished_at", "id")
     return rows if choice.max_count is None else rows.limit(choice.max_count)
 
 
-def _where(rows: DataFrame, condition: str) -> DataFrame:
+def matching(rows: DataFrame, condition: str) -> DataFrame:
     try:
         return rows.where(condition)
     except (AnalysisException, ParseException) as error:

@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from penstock.errors import DatabaseUnavailableError, LakeMismatchError
+from penstock.errors import DamagedFileError, DatabaseUnavailableError, LakeMismatchError
 from penstock.lake.bronze import SOURCES, Landing
-from penstock.lake.compact import compact, needs_compacting, retain
-from penstock.lake.failures import TaskFailedError, explained
+from penstock.lake.gold_rows import Gold
 from penstock.lake.lake import Lake
-from penstock.lake.ledger import State
-from penstock.lake.offsets import LogOffset
+from penstock.lake.maintenance.compact import compact, needs_compacting, retain
+from penstock.lake.maintenance.repair import Repaired, repair
 from penstock.lake.publish import publish
-from penstock.lake.refresh import Gold, refresh
+from penstock.lake.refresh import refresh
 from penstock.lake.registry import Registry
-from penstock.lake.server import Server
+from penstock.lake.storage.ledger import State
+from penstock.spark.error_messages import TaskFailedError, explained
+from penstock.spark.offsets import LogOffset
+from penstock.spark.service_connection import Server
 
 # So many small files of a day and queue are joined without being asked.
 COMPACT_AT: Final = 32
@@ -27,7 +29,7 @@ LONGEST_PAUSE: Final = 30.0
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTotals:
     """What a run has done so far."""
 
     batches: int = 0
@@ -38,17 +40,20 @@ class Tally:
     gold_days: int = 0
     published_rows: int = 0
     compacted_files: int = 0
+    repaired_files: int = 0
+    lost_rows: int = 0
     failures: int = 0
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a run tells whoever watches it."""
+    """What a run reports to its observers."""
 
     landed: Callable[[int], None] = lambda rows: None
     doing: Callable[[str], None] = lambda what: None
     failed: Callable[[Exception], None] = lambda error: None
+    repaired: Callable[[Repaired], None] = lambda repaired: None
     idle: Callable[[], None] = lambda: None
 
 
@@ -63,7 +68,7 @@ class Run:
     refresh_seconds: float = 60.0
     keep: Mapping[str, timedelta] = field(default_factory=dict)
     events: Events = field(default_factory=Events)
-    tally: Tally = field(default_factory=Tally)
+    totals: RunTotals = field(default_factory=RunTotals)
     _landing: Landing | None = None
     # The gold that PostgreSQL has not got yet; None: whatever it lacks.
     _unpublished: list[Gold] | None = None
@@ -81,16 +86,16 @@ class Run:
             self.lake.clear_staging()
             self.registry.landed(state)
 
-    def once(self) -> Tally:
+    def once(self) -> RunTotals:
         """Everything that is there by now, up to gold."""
         started = time.monotonic()
         with explained(self.lake.storage.root):
             self.land()
             self.refresh()
-        self.tally.seconds += time.monotonic() - started
-        return self.tally
+        self.totals.seconds += time.monotonic() - started
+        return self.totals
 
-    def forever(self, every: float, stop: threading.Event) -> Tally:
+    def forever(self, every: float, stop: threading.Event) -> RunTotals:
         """Until it is told to stop. A database or a task that fails is tried again."""
         started, pause = time.monotonic(), every
         while not stop.is_set():
@@ -101,14 +106,14 @@ class Run:
                     if time.monotonic() >= self._refresh_at:
                         self.refresh()
                 pause = every
-            except (DatabaseUnavailableError, TaskFailedError) as error:
-                self.tally.failures += 1
+            except (DatabaseUnavailableError, TaskFailedError, DamagedFileError) as error:
+                self.totals.failures += 1
                 self.events.failed(error)
                 pause = min(max(pause * 2, 1.0), LONGEST_PAUSE)
-            self.tally.seconds = time.monotonic() - started
+            self.totals.seconds = time.monotonic() - started
             self.events.idle()
             stop.wait(max(turn + pause - time.monotonic(), 0.0))
-        return self.tally
+        return self.totals
 
     def land(self, stop: threading.Event | None = None) -> None:
         """Lands batch after batch, until there is nothing left."""
@@ -122,34 +127,53 @@ class Run:
             files = self._landing.land(batch)
             size = sum(file.bytes for file in files)
             self.registry.landed(self.lake.state(), batch.rows, size)
-            self.tally.batches += 1
-            self.tally.landed_rows += batch.rows
-            self.tally.landed_bytes += size
-            self.tally.landed_files += len(files)
+            self.registry.newest(self.lake.state())
+            self.totals.batches += 1
+            self.totals.landed_rows += batch.rows
+            self.totals.landed_bytes += size
+            self.totals.landed_files += len(files)
             self.events.landed(batch.rows)
 
     def refresh(self) -> None:
-        """Silver and gold, PostgreSQL's copy of it, and tidiness.
+        """Silver and gold, PostgreSQL's copy of it, and compaction.
 
-        Takes no more than about a tenth of the time: what it costs grows with the day.
+        Takes no more than about a tenth of the time. Damaged files are repaired on the way, so
+        that they stop nothing but the rows that are lost.
         """
         started = time.monotonic()
+        try:
+            self._refresh()
+        except DamagedFileError as error:
+            self._repair(error)
+            self._refresh()
+        took = time.monotonic() - started
+        self._refresh_at = time.monotonic() + max(self.refresh_seconds, 10 * took)
+
+    def _repair(self, error: DamagedFileError) -> None:
+        self.events.doing("repairing")
+        repaired = repair(self.lake, self.options["dsn"])
+        if not repaired.damaged:
+            raise error
+        self._unpublished = None
+        self.totals.repaired_files += len(repaired.damaged)
+        self.totals.lost_rows += sum(lost.rows for lost in repaired.lost)
+        self.events.repaired(repaired)
+
+    def _refresh(self) -> None:
         self.events.doing("refreshing silver and gold")
         while done := refresh(self.lake):
-            self.tally.silver_rows += done.rows
-            self.tally.gold_days += len({day for day, _ in done.pairs})
+            self.totals.silver_rows += done.rows
+            self.totals.gold_days += len(done.days)
             if self._unpublished is not None:
                 self._unpublished.append(done.gold)
         self.events.doing("publishing gold")
-        self.tally.published_rows += publish(self.lake, self.registry, self._unpublished)
+        self.totals.published_rows += publish(self.lake, self.registry, self._unpublished)
         self._unpublished = []
         if needs_compacting(self.lake.state(), COMPACT_AT):
             self.events.doing("compacting")
-            self.tally.compacted_files += compact(self.lake, COMPACT_AT).before
+            self.totals.compacted_files += compact(self.lake, COMPACT_AT).before
         if self.keep:
             retain(self.lake, self.keep)
-        took = time.monotonic() - started
-        self._refresh_at = time.monotonic() + max(self.refresh_seconds, 10 * took)
 
     def close(self) -> None:
         if self._landing is not None:
@@ -169,6 +193,6 @@ class Run:
                 raise LakeMismatchError(
                     f"the lake at {self.lake.storage.root} was filled from another database "
                     f"({place.database}, and this is {now}): it was moved, upgraded or restored",
-                    hint="Name another --path; or add --begin-anew to land all of this database "
-                    "beside what is there: silver keeps each message once.",
+                    hint="Give another --path, or add --begin-anew to land all of this database "
+                    "in addition to the rows that are there. Silver keeps each message once.",
                 )

@@ -1,7 +1,7 @@
 """Bronze -> silver: one row for each message and each failed attempt, typed, with its durations.
 
 A message is known by its id and the moment it was enqueued: a restored database may give an id
-out again. What lands twice, because a lake began anew, is kept once.
+out again. Rows that land twice, because landing began again, are kept once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 
 from penstock.lake import columns
 from penstock.lake.layout import SILVER_ATTEMPTS, SILVER_MESSAGES
+from penstock.model.error_masks import MASKS, TRACEBACK_LINE, TYPE
 
 MESSAGE_KEY: Final = ("service", "id", "enqueued_at")
 ATTEMPT_KEY: Final = ("service", "message_id", "attempt", "started_at")
@@ -53,16 +54,20 @@ def unknown(new: DataFrame, known: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def error_kind(error: Column) -> Column:
-    """An error without what differs from one message to the next: numbers, ids, quoted values.
+    """The cause of an error, with ids, numbers, addresses and quoted values masked.
 
-    Its first line alone: what follows is the stack, which changes with every release.
+    It is the line with the exception of a Python traceback, else the first line: the frames of a
+    stack change with every release.
     """
-    text = sf.trim(sf.regexp_extract(error, r"(?s)^\s*([^\n\r]*)", 1))
-    text = sf.regexp_replace(text, r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "<id>")
-    text = sf.regexp_replace(text, r"'[^']*'|\"[^\"]*\"", "<value>")
-    text = sf.regexp_replace(text, r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{12,}\b", "<id>")
-    text = sf.regexp_replace(text, r"\d+(\.\d+)*", "<n>")
-    return sf.substring(sf.regexp_replace(text, r"\s+", " "), 1, _KIND_LENGTH)
+    raised = sf.regexp_extract(error, TRACEBACK_LINE, 1)
+    first = sf.regexp_extract(error, r"(?s)^\s*([^\n\r]*)", 1)
+    line = sf.trim(sf.when(raised != "", raised).otherwise(first))
+    type_ = sf.regexp_extract(line, TYPE, 1)
+    text = sf.substr(line, sf.length(type_) + 1)
+    for pattern, mask in MASKS:
+        text = sf.regexp_replace(text, pattern, mask)
+    text = sf.regexp_replace(sf.concat(type_, text), r"\s+", " ")
+    return sf.substring(text, 1, _KIND_LENGTH)
 
 
 def fingerprint(kind: Column) -> Column:

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from penstock.lake.lake import Lake
-from penstock.lake.layout import TABLES
-from penstock.lake.ledger import DataFile
+from penstock.lake.layout import LAYERS, TABLES
 from penstock.lake.registry import Registry
+from penstock.lake.storage.ledger import DataFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class LakeStatus:
     tables: list[TableStatus]
     registered: bool
     lag_rows: int | None
-    lag_seconds: float | None
+    # By layer: the age of the newest data in it, or 0 if it holds all that has finished.
+    lag_seconds: dict[str, float] | None
+    newest_at: dict[str, datetime | None] | None
     landed_at: datetime | None
     published_at: datetime | None
     verified_at: datetime | None
@@ -44,11 +46,16 @@ class LakeStatus:
 def status(lake: Lake, registry: Registry) -> LakeStatus:
     state = lake.state()
     rows = registry.call(
-        "select lag_rows, lag_seconds, landed_at, published_at, verified_at"
+        "select lag_rows, bronze_lag_seconds, silver_lag_seconds, gold_lag_seconds,"
+        " bronze_newest_at, silver_newest_at, gold_newest_at, landed_at, published_at, verified_at"
         " from penstock.lakes where name = %s",
         lake.about.name,
     )
-    known: tuple[Any, ...] = rows[0] if rows else (None,) * 5
+    known: tuple[Any, ...] = (None,) * 6
+    if rows:
+        lag_rows, *by_layer = rows[0]
+        lags, newest = (dict(zip(LAYERS, by_layer[at : at + 3], strict=True)) for at in (0, 3))
+        known = (lag_rows, lags, newest, *by_layer[6:])
     return LakeStatus(
         lake.about.name,
         lake.storage.root,

@@ -1,32 +1,30 @@
 """The HTTP server: the data plane under `/api`, the control plane under `/managed-services`, and
-the pages for people.
+the admin pages.
 
-Where things are:
+**Routes.** The packages `api` and `control` declare endpoints (`transport.routing.Endpoints`):
+method, path, body, answer. The router and OpenAPI are built from the same declaration, and
+`app.endpoints()` lists them. Pages are plain Starlette routes from `ui.routes()`. They are tried
+after the API.
 
-**Routes.** The two planes declare endpoints (`routing.Endpoints`): method, path, body, answer; the
-router and OpenAPI are made from the same declaration. `app.endpoints()` lists them.
-Pages are plain Starlette routes: `ui.routes()` returns them, and they are tried after the API.
-
-**Auth.** What each route, page and verb needs is declared in `permissions`, and checked before its
-handler runs. A handler that learns of a queue later, from a body or a message, asks for it:
+**Auth.** `auth.permissions` declares what each route, page and verb needs. It is checked before the
+handler runs. A handler that finds out about a queue later, from a body or a message, checks it with
 `call.require(scope, queue)`. A page is declared with `ui.visits.Pages` and gets a `Visit`, which
-knows the principal: `principal.may(scope, queue)`, `.require(...)`, `.only(scope, queues)`. Its
-session is a signed cookie, got at `/login` for a key; a POST must come from our own origin, with
-the session's token.
+knows the principal: `principal.may(scope, queue)`, `.require(...)`, `.only(scope, queues)`. The
+session of a page is a signed cookie, issued at `/login` for a key. A POST must come from our own
+origin, with the session's token.
 
-**Database.** `call.context.database` (pages: `visit.run`, and `visit.look` for the board that all
-of them share) runs commands: `await database.run(insights.queues())`,
-`await database.run(operations.pause(name))`; `async with database.transaction() as connection`
-holds several together. While the database is away it raises DatabaseUnavailableError at once, which
-becomes a 503. Reads belong in `insights`, `browsing` and `analytics`
-and sql/insights, verbs in `operations`.
+**Database.** `call.context.database` runs commands: `await database.run(read.queues())`,
+`await database.run(write.pause(name))`. `async with database.transaction() as connection` runs
+several in one transaction. Pages use `visit.run`, and `visit.look` for the snapshots that they
+share. While the database is unavailable, commands raise DatabaseUnavailableError at once, which
+becomes a 503. The commands are in `penstock.commands`, and their queries in `sql/queries/read`.
 
-**Acts.** What an operator does is run by `call.act(command, "pause", queue)`, which notes it in the
-same transaction; on pages it is an `ui.acts.Act`, which is asked about first.
+**Actions.** `call.act(command, "pause", queue)` runs what an operator does and records it in the
+same transaction. On pages it is a `ui.actions.Act`, which asks for confirmation first.
 
-**Settings.** `context.settings` is a `ServerSettings`; all of them are read at the start.
+**Settings.** `context.settings` is a `ServerSettings`. All of them are read at the start.
 
-**Errors.** Raise PenstockErrors or `problems.HttpError`: they become problem+json.
+**Errors.** Raise PenstockErrors or `transport.problems.HttpError`: they become problem+json.
 
 Nothing here is imported by `penstock` itself: the web framework comes with `penstock[server]`.
 """

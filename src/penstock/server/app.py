@@ -15,28 +15,20 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
+from penstock.commands.http_verbs import verbs as all_verbs
 from penstock.errors import PenstockError
-from penstock.server import health, openapi, ui
-from penstock.server.access_log import AccessLog
+from penstock.server import openapi, ui
+from penstock.server.api import admin, enqueue, leases, messages, schedules, settle, topics, verbs
+from penstock.server.auth.permissions import UndeclaredError, check_declared
 from penstock.server.context import Context
 from penstock.server.control import queues, services
-from penstock.server.data import (
-    admin,
-    enqueueing,
-    finding,
-    leases,
-    schedules,
-    settling,
-    topics,
-    verbs,
-)
-from penstock.server.entrance import Entrance
-from penstock.server.exchange import Exchange
-from penstock.server.matching import Paths
-from penstock.server.permissions import UndeclaredError, check_declared
-from penstock.server.problems import HttpError
-from penstock.server.routing import Endpoint, problem_reply
-from penstock.verbs import verbs as all_verbs
+from penstock.server.monitoring import health
+from penstock.server.transport.access_log import AccessLog
+from penstock.server.transport.dispatch import EntryApp
+from penstock.server.transport.exchange import Exchange
+from penstock.server.transport.path_tree import Paths
+from penstock.server.transport.problems import HttpError
+from penstock.server.transport.routing import Endpoint, problem_reply
 
 FLUSH_SECONDS = 0.25
 
@@ -44,11 +36,11 @@ FLUSH_SECONDS = 0.25
 def endpoints() -> list[Endpoint]:
     """Every endpoint, in the order in which they are documented."""
     return [
-        *enqueueing.endpoint.all,
+        *enqueue.endpoint.all,
         *leases.endpoint.all,
-        *settling.endpoint.all,
+        *settle.endpoint.all,
         *verbs.endpoint.all,
-        *finding.endpoint.all,
+        *messages.endpoint.all,
         *topics.endpoint.all,
         *schedules.endpoint.all,
         *admin.endpoint.all,
@@ -59,7 +51,7 @@ def endpoints() -> list[Endpoint]:
     ]
 
 
-def create_app(context: Context) -> Entrance:
+def create_app(context: Context) -> EntryApp:
     """The whole server as one ASGI application; its lifespan opens and closes the database."""
     access_log = AccessLog() if context.settings.access_log == "json" else None
 
@@ -96,7 +88,7 @@ def create_app(context: Context) -> Entrance:
     )
     app.router.redirect_slashes = False
     app.state.context = context
-    return Entrance(context, Paths(calls), app, finished)
+    return EntryApp(context, Paths(calls), app, finished)
 
 
 def _names(routes: Sequence[BaseRoute]) -> Iterator[str]:

@@ -8,22 +8,22 @@ from os import getpid
 from pathlib import Path
 from socket import gethostname
 
-from penstock.command import Command
-from penstock.listener import Listener
-from penstock.operations.keys import record_activity
-from penstock.server.auth import Authenticator, Principal
-from penstock.server.board import Board
-from penstock.server.bodies import Bodies
+from penstock.commands.command import Command
+from penstock.commands.write.keys import record_activity
+from penstock.db.listener import Listener
+from penstock.server.api.batches import Batches
+from penstock.server.api.long_polls import LongPolls
+from penstock.server.auth.authentication import Authenticator, Principal
+from penstock.server.background import Background
+from penstock.server.cache import TimedCache
 from penstock.server.control.runner import Runner
-from penstock.server.data.dispatch import Dispatcher
-from penstock.server.data.together import Together
 from penstock.server.database import Database
-from penstock.server.exchange import Exchange
-from penstock.server.metrics import Metrics
-from penstock.server.pulse import Pulse
-from penstock.server.remembered import Remembered
+from penstock.server.monitoring.metrics import Metrics
+from penstock.server.monitoring.rate_history import RateHistory
+from penstock.server.monitoring.snapshots import SnapshotCache
 from penstock.server.settings import ServerSettings
-from penstock.server.upkeep import Upkeep
+from penstock.server.transport.exchange import Exchange
+from penstock.server.transport.request_bodies import Bodies
 
 
 class Context:
@@ -36,37 +36,37 @@ class Context:
         self.bodies = Bodies(settings)
         self.metrics = Metrics(self.database, notes)
         self.draining = asyncio.Event()
-        self.board = Board(self.database)
-        self.pulse = Pulse(self.board)
-        self.remembered = Remembered()
+        self.snapshots = SnapshotCache(self.database)
+        self.rate_history = RateHistory(self.snapshots)
+        self.cache = TimedCache()
         self.listener = Listener(dsn, self.database.run)
-        self.together = Together(self.database)
-        self.dispatcher = Dispatcher(self.database, self.listener)
-        self.upkeep = Upkeep(self.database)
+        self.batches = Batches(self.database)
+        self.long_polls = LongPolls(self.database, self.listener)
+        self.background = Background(self.database)
         self.runner = Runner(self.database, self.listener, name=f"{gethostname()}:{getpid()}")
 
     async def open(self) -> None:
         await self.database.open()
         await self.listener.start()
-        self.dispatcher.start()
+        self.long_polls.start()
         self.runner.start()
-        self.pulse.start()
+        self.rate_history.start()
         self.metrics.start()
         if self.settings.upkeep == "on":
-            self.upkeep.start()
+            self.background.start()
 
     def drain(self) -> None:
         """The end is near: who waits is answered, and nobody is told to come here any more."""
         self.draining.set()
-        self.dispatcher.drain()
+        self.long_polls.drain()
 
     async def close(self) -> None:
         await self.metrics.stop()
-        await self.pulse.stop()
-        await self.upkeep.stop()
-        await self.dispatcher.stop()
+        await self.rate_history.stop()
+        await self.background.stop()
+        await self.long_polls.stop()
         await self.runner.stop()
-        await self.together.close()
+        await self.batches.close()
         await self.listener.stop()
         await self.database.close()
 

@@ -18,13 +18,13 @@ from typing import Final, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from penstock import insights
-from penstock.command import Command
-from penstock.connections_async import AnyConnection, AsyncConnections, Pool
+from penstock.commands import read
+from penstock.commands.command import Command
+from penstock.db.async_connections import AnyConnection, AsyncConnections, Pool
+from penstock.db.execute import sever
+from penstock.db.reconnecting import ReconnectingConnection
 from penstock.errors import ConnectionLimitError, DatabaseUnavailableError, PenstockError
-from penstock.link import Link
-from penstock.quick import sever
-from penstock.server.problems import SILENT
+from penstock.server.transport.problems import SILENT
 
 T = TypeVar("T")
 log: Final = logging.getLogger("penstock.server")
@@ -49,7 +49,9 @@ class Database:
         self._connections = _Connections(
             dsn, None, min_size=1, max_size=pool, timeout=POOL_SECONDS, prepare_threshold=1
         )
-        self._link = Link(_impatient(dsn), prepare_threshold=None, name="penstock health")
+        self._link = ReconnectingConnection(
+            _impatient(dsn), prepare_threshold=None, name="penstock health"
+        )
         self._asking: asyncio.Task[int] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._away: DatabaseUnavailableError | None = None
@@ -84,7 +86,7 @@ class Database:
         if monotonic() - self._probed_at < max_age:
             return
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._link.run(insights.schema_version()))
+            self._asking = asyncio.create_task(self._link.run(read.schema_version()))
             # Nobody may be left who waits for it.
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         asking = self._asking  # another caller may ask again once this one is done

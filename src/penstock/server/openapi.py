@@ -14,8 +14,8 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from penstock.server.problems import MEDIA_TYPE, Problem
-from penstock.server.routing import Call, Endpoint, Endpoints, Reply
+from penstock.server.transport.problems import MEDIA_TYPE, Problem
+from penstock.server.transport.routing import Call, Endpoint, Endpoints, Reply
 
 endpoint: Final = Endpoints("operations")
 _REFERENCES: Final = "#/components/schemas/{name}"

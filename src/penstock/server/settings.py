@@ -29,7 +29,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from penstock.errors import ConfigurationError
-from penstock.server.proxies import Network, parse_networks
+from penstock.server.transport.proxies import Network, parse_networks
 
 _PREFIX: Final = "PENSTOCK_HTTP_"
 _PROXIES: Final = "PENSTOCK_TRUSTED_PROXIES"

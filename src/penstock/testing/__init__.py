@@ -9,8 +9,8 @@
         assert_enqueued(client, "emails", {"to": "ada@example.com"})
         drain(app, client)
 
-`database` makes a database of its own for a test; `drain` runs the handlers of an App until nothing
-is ready; `assert_enqueued` looks at what waits; `Clock` stops the time of the engine and moves it.
+`database` creates a database for a test. `drain` runs the handlers of an App until no message is
+ready. `assert_enqueued` checks the messages of a queue. `Clock` stops and moves the engine's clock.
 """
 
 from penstock.testing.assertions import assert_enqueued, assert_enqueued_async

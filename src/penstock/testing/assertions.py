@@ -1,14 +1,14 @@
-"""What waits in a queue, and whether it is what should."""
+"""Assertions about the messages in a queue."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from penstock.client import Client
-from penstock.client_async import AsyncClient
-from penstock.insights import MAX_LIMIT
-from penstock.message import Message
+from penstock.client.async_client import AsyncClient
+from penstock.client.sync_client import Client
+from penstock.commands.read.paging import MAX_LIMIT
+from penstock.model.message import Message
 
 # None is a payload like any other.
 ANYTHING: Final[Any] = type("Anything", (), {"__repr__": lambda self: "anything"})()
@@ -26,11 +26,24 @@ def assert_enqueued(
     where: Callable[[Message], bool] | None = None,
     **fields: Any,
 ) -> list[Message]:
-    """The messages of the queue that are like this; there must be one, or exactly `count`.
+    """Check that a queue contains matching messages that are scheduled, ready, leased or dead.
 
-    `payload` is the whole of it, `includes` some of the keys of an object; of `headers`, those
-    given count. Other fields are `key`, `group`, `priority`, `state` and `max_attempts`; `where`
-    is asked last. Messages that are scheduled, ready, leased or dead are looked at.
+    Args:
+        client: A client of the database.
+        queue: The name of the queue.
+        payload: The complete payload. The default matches any payload.
+        count: The exact number of matching messages. The default is at least one.
+        includes: Keys and values that the payload, a JSON object, must contain.
+        where: A function that gets a `Message` and returns whether it matches.
+        **fields: Values of `key`, `group`, `priority`, `state`, `max_attempts` or `headers`. Of the
+            headers, only the given ones are compared.
+
+    Returns:
+        The matching messages.
+
+    Raises:
+        AssertionError: The number of matching messages is wrong. The text lists the messages.
+        TypeError: A field has another name.
     """
     found = client.messages(queue, limit=MAX_LIMIT)
     return _judged(queue, found, count, payload, includes, where, fields)
@@ -46,7 +59,7 @@ async def assert_enqueued_async(
     where: Callable[[Message], bool] | None = None,
     **fields: Any,
 ) -> list[Message]:
-    """As `assert_enqueued`, for an AsyncClient."""
+    """Like `assert_enqueued`, for an AsyncClient."""
     found = await client.messages(queue, limit=MAX_LIMIT)
     return _judged(queue, found, count, payload, includes, where, fields)
 

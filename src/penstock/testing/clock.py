@@ -1,18 +1,20 @@
-"""The engine's time, stopped and moved: leases, delays, backoffs, times to live, schedules."""
+"""Stops and moves the engine's clock, for leases, delays, backoffs, times to live and
+schedules.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from types import TracebackType
 from typing import Any, Final, Self
 
 import psycopg
 
-from penstock.arguments import duration, moment
+from penstock.commands.arguments import duration, moment
 from penstock.errors import InvalidValueError
-from penstock.message import Duration
+from penstock.model.message import Duration
 from penstock.sql.expand import Expander
+from penstock.sql.loader import load_query
 
 # `migrate up` finds another checksum than its own there, and puts its own functions back.
 _INSTALLED: Final = (
@@ -24,16 +26,18 @@ _SET: Final = "select penstock._set_clock(%s)"
 
 
 class Clock:
-    """Time stands still in this database from now on, or at `at`, until the block ends.
+    """Stops the clock of a database until the end of the `with` block.
 
-        with Clock(dsn) as clock:
-            client.enqueue("emails", {}, delay=3600)
-            clock.move(hours=1)
-            drain(app, client)
+        with Clock(dsn) as clock: client.enqueue("emails", {}, delay=3600) clock.move(hours=1)
+        drain(app, client)
 
-    It holds for every session of the database: it is for databases that only tests use. The
-    functions of the schema are replaced for it, once in a database; `penstock migrate up` puts
-    them back. Python's own clock goes on, and so does that of a Worker: use `drain`.
+    It affects every session, so use it only in databases for tests. The first Clock of a database
+    replaces the functions of the schema, and `penstock migrate up` restores them. Python's own
+    clock and that of a Worker continue, so use `drain`.
+
+    Args:
+        dsn: The DSN of the database.
+        at: The time to show, with a time zone. The default is now.
     """
 
     def __init__(self, dsn: str, at: datetime | None = None) -> None:
@@ -63,11 +67,18 @@ class Clock:
 
     @property
     def now(self) -> datetime:
-        """What the clock shows."""
+        """The time that the clock shows."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self._value(_FROZEN_AT))
 
     def set(self, at: datetime) -> None:
-        """Show this time, later or earlier."""
+        """Show another time, later or earlier.
+
+        Args:
+            at: The time, with a time zone, from 1971 to 2499.
+
+        Raises:
+            InvalidValueError: `at` is not such a time.
+        """
         at_utc = moment("at", at)
         if at_utc is None or not 1970 < at.year < 2500:
             raise InvalidValueError(f"at is {at!r}; allowed: a time from 1971 to 2499")
@@ -76,12 +87,21 @@ class Clock:
     def move(
         self, by: Duration = 0, *, days: float = 0, hours: float = 0, minutes: float = 0
     ) -> None:
-        """Go on by this much; a negative time goes back."""
+        """Move the clock. A negative duration moves it back.
+
+        Args:
+            by: A timedelta or a number of seconds.
+            days: Days to add.
+            hours: Hours to add.
+            minutes: Minutes to add.
+        """
         self.set(self.now + duration("by", by) + timedelta(days=days, hours=hours, minutes=minutes))
 
     def _install(self) -> None:
-        """Replaces functions and views, and pgmq if it is there, by ones that read this clock."""
-        clock = files("penstock").joinpath("sql", "testing", "clock.sql").read_text("utf-8")
+        """Replace functions and views, and those of pgmq if installed, by ones that read this
+        clock.
+        """
+        clock = load_query("testing/clock")
         expander = Expander(clock="penstock._clock()")
         texts = [clock, expander.folder("functions"), expander.folder("views")]
         texts.append(expander.folder("contracts/mdb_queue"))
@@ -97,6 +117,6 @@ class Clock:
 
     def _value(self, query: str, *arguments: Any) -> Any:
         if self._connection is None or self._connection.closed:
-            raise RuntimeError("the clock is not stopped: use it in a `with` block")
+            raise RuntimeError("the clock is not stopped. Use it in a `with` block.")
         row = self._connection.execute(query.encode(), arguments or None).fetchone()
         return row[0] if row else None

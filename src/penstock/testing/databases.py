@@ -1,4 +1,4 @@
-"""A database of its own for a test, with the schema in it, made in a moment and then dropped."""
+"""A new database for a test, with the schema in it. It is dropped after the test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from penstock.migrations import Migrator
+from penstock.db.migrations import Migrator
 
 _LOCK: Final = 0x70656E7374657374
 # Nothing here outlives the tests, so nothing has to reach the disk.
@@ -23,17 +23,22 @@ _FAST: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes":
 
 @contextmanager
 def database(server: str | None = None) -> Iterator[str]:
-    """The DSN of a new database; it is dropped when the block ends.
+    """Create a database with the schema for the duration of a `with` block.
 
-    On the PostgreSQL whose DSN is given, where the user must be allowed to create databases; else
-    on an embedded one, which runs as long as anybody uses it (`pip install 'penstock[embedded]'`).
-    The schema is made once on a server, in a template that is left there, and copied.
+    The schema is created once on a server, in a template database that stays there, and copied.
+
+    Args:
+        server: The DSN of a PostgreSQL on which the user may create databases. The default is an
+            embedded one, which runs as long as it is in use and needs `penstock[embedded]`.
+
+    Yields:
+        The DSN of the new database. The database is dropped at the end of the block.
     """
     if server is not None:
         with _on(server) as dsn:
             yield dsn
         return
-    from penstock.embedded import EmbeddedPostgres  # the extra may not be installed
+    from penstock.db.embedded import EmbeddedPostgres  # the extra may not be installed
 
     home = Path(tempfile.gettempdir()) / "penstock-testing"
     with EmbeddedPostgres.start(home, settings=_FAST) as embedded, _on(embedded.dsn) as dsn:
@@ -53,7 +58,7 @@ def _on(server: str) -> Iterator[str]:
 
 
 def _template(admin: psycopg.Connection[Any], server: str) -> str:
-    """The name of the template for this version of the schema; the first one here makes it."""
+    """The name of the template for this version of the schema. The first caller creates it."""
     wanted = _checksum()
     name, unfinished = f"penstock_template_{wanted}", f"penstock_making_{wanted}"
     admin.execute("select pg_advisory_lock(%s)", [_LOCK])
@@ -72,7 +77,7 @@ def _template(admin: psycopg.Connection[Any], server: str) -> str:
 
 
 def _checksum() -> str:
-    """Of the schema as this package has it: another version gets another template."""
+    """The checksum of the schema. Each version of the schema has its own template."""
     return sha256(Migrator.sql().encode()).hexdigest()[:12]
 
 

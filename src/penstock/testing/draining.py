@@ -1,4 +1,4 @@
-"""Runs the handlers of an App on what is ready, one message after the other, as a worker would."""
+"""Runs the handlers of an App on ready messages, one after the other, as a worker does."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-from penstock.client import Client
-from penstock.client_async import AsyncClient
-from penstock.command import Command
-from penstock.link import Link
-from penstock.message import Lease
-from penstock.operations import maintain, waiting
-from penstock.worker.acker import COMMANDS, Acker, Verdict
+from penstock.client.async_client import AsyncClient
+from penstock.client.sync_client import Client
+from penstock.commands.command import Command
+from penstock.commands.lease_row import LeaseRow
+from penstock.commands.write import maintain, workers
+from penstock.db.reconnecting import ReconnectingConnection
+from penstock.model.message import Lease
 from penstock.worker.app import App, Call
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Outcome
 from penstock.worker.runner import Runner
+from penstock.worker.settler import COMMANDS, Settler, Verdict
 
 Run: TypeAlias = Callable[[Command[Any]], Awaitable[Any]]
 WORKER: Final = "penstock.testing"
@@ -26,7 +27,13 @@ LIMIT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """One run of a handler. `outcome` is None where it returned, `error` what it raised."""
+    """One run of a handler.
+
+    Attributes:
+        lease: The message.
+        outcome: The outcome, or None if the message was acked.
+        error: The exception that the handler raised, or None.
+    """
 
     lease: Lease
     outcome: Outcome | None
@@ -36,12 +43,25 @@ class Handled:
 def drain(
     app: App, client: Client, *queues: str, limit: int = LIMIT, raise_errors: bool = True
 ) -> list[Handled]:
-    """Handle what is ready in the app's queues, or in those named, until nothing is.
+    """Run the handlers of an app until no message is ready.
 
-    What handlers enqueue meanwhile is handled too; what they put off (a retry after a backoff, a
-    snooze) is not: see Clock. Everything goes through the client, so one with a `connection` of the
-    caller's stays in that transaction. A handler that raises has its message settled, and raises
-    here; with `raise_errors=False` it is only noted.
+    Messages that handlers enqueue are handled too. Delayed ones (a retry after a backoff, a snooze)
+    are not: move them with `Clock`. All statements go through the client, so a client with
+    `connection=` stays in that transaction.
+
+    Args:
+        app: The app.
+        client: A client of the database.
+        *queues: The queues. The default is all queues of the app.
+        limit: The largest number of messages.
+        raise_errors: Raise the exception of a handler, after its message is settled. Otherwise it
+            is only in the result.
+
+    Returns:
+        The runs, in order.
+
+    Raises:
+        AssertionError: `limit` messages were handled, and more are ready.
     """
 
     async def run(command: Command[Any]) -> Any:
@@ -49,18 +69,18 @@ def drain(
 
     # Handlers may ask their delivery for its client, which they await.
     awaitable = cast(AsyncClient, _Awaitable(client))
-    return asyncio.run(_drain(app, awaitable, run, queues, limit, raise_errors))
+    return asyncio.run(_drain(app, awaitable, run, queues, limit, raise_errors, client))
 
 
 async def drain_async(
     app: App, client: AsyncClient, *queues: str, limit: int = LIMIT, raise_errors: bool = True
 ) -> list[Handled]:
-    """As `drain`, for an AsyncClient."""
+    """Like `drain`, for an AsyncClient."""
     return await _drain(app, client, client.run, queues, limit, raise_errors)
 
 
 class _Awaitable:
-    """A client whose methods are awaited, though they have done their work by then."""
+    """A client whose methods can be awaited. They run synchronously."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -75,9 +95,17 @@ class _Awaitable:
 
 
 async def _drain(
-    app: App, client: AsyncClient, run: Run, queues: Sequence[str], limit: int, raise_errors: bool
+    app: App,
+    client: AsyncClient,
+    run: Run,
+    queues: Sequence[str],
+    limit: int,
+    raise_errors: bool,
+    sync_client: Client | None = None,
 ) -> list[Handled]:
     drains = [_QueueDrain(app, queue, client, run) for queue in queues or app.queues]
+    for each in drains:
+        each.runner.sync_client = sync_client
     done: list[Handled] = []
     try:
         while handled := [each for one in drains for each in await one.run_once(limit - len(done))]:
@@ -87,8 +115,8 @@ async def _drain(
                 raise errors[0]
             if len(done) >= limit:
                 raise AssertionError(
-                    f"{limit} messages were handled, and there are more: does a handler enqueue "
-                    "what it handles? If it is meant to be, give a higher limit."
+                    f"{limit} messages were handled, and more are ready. Does a handler enqueue "
+                    "into its own queue? If this is intended, pass a higher limit."
                 )
     finally:
         for each in drains:
@@ -96,11 +124,11 @@ async def _drain(
     return done
 
 
-class _Verdicts(Acker):
-    """An acker that only notes; `ours` settles, on the caller's own client."""
+class _Verdicts(Settler):
+    """A settler that only collects outcomes. They are settled on the caller's client."""
 
     def __init__(self) -> None:
-        super().__init__(cast(Link, None))
+        super().__init__(cast(ReconnectingConnection, None))
         self.ours: list[Verdict] = []
         self.came = asyncio.Event()
 
@@ -110,27 +138,27 @@ class _Verdicts(Acker):
 
 
 class _QueueDrain:
-    """One queue: claims one message at a time, and has the worker's own runner run it."""
+    """Claims the messages of one queue one at a time, and runs them with the worker's runner."""
 
     def __init__(self, app: App, queue: str, client: AsyncClient, run: Run) -> None:
         self._run = run
         self._errors: dict[Delivery, Exception] = {}
         self._verdicts = _Verdicts()
-        self._want = waiting.Want(queue, 1, app[queue].lease_seconds)
-        self._runner = Runner(
+        self._want = workers.Want(queue, 1, app[queue].lease_seconds)
+        self.runner = Runner(
             app[queue], 1, self._verdicts, client, lambda call: self._noting(app.wrap(call))
         )
 
     def close(self) -> None:
-        self._runner.close()
+        self.runner.close()
 
     async def run_once(self, limit: int) -> list[Handled]:
-        """All that is ready now, up to the limit, or up to the first that fails."""
+        """Handle the ready messages, up to the limit or the first failure."""
         # What a stopped clock keeps the engine from looking at by itself.
         await self._run(maintain(full_pass=True))
         done: list[Handled] = []
         while len(done) < limit and not any(each.error for each in done):
-            rows = await self._run(waiting.claim_rows(self._want, WORKER))
+            rows = await self._run(workers.claim_rows(self._want, WORKER))
             if not rows:
                 break
             done.append(await self._handle(rows[0]))
@@ -138,10 +166,10 @@ class _QueueDrain:
 
     async def _handle(self, row: Sequence[Any]) -> Handled:
         # Where the clock is stopped, what is left of the lease by the real one says nothing.
-        row = [*row[:4], 3600.0, *row[5:]]
-        want = self._runner.reserve()
+        row = LeaseRow._make(row)._replace(remaining=3600.0)
+        want = self.runner.reserve()
         assert want is not None
-        self._runner.take(want, [row])
+        self.runner.take(want, [row])
         await self._verdicts.came.wait()
         self._verdicts.came.clear()
         [(delivery, outcome)] = self._verdicts.ours

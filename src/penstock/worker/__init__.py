@@ -1,4 +1,4 @@
-"""The worker: handlers by queue, and the process that runs them.
+"""The worker: handlers and tasks by queue, and the process that runs them.
 
     from penstock.worker import App, Retry
 
@@ -13,9 +13,21 @@ Then `penstock worker module:app`, or `await Worker(app).run()`.
 """
 
 from penstock.worker.app import App
+from penstock.worker.current import current
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Reject, Retry, Snooze
+from penstock.worker.processes import ProcessLimits
 from penstock.worker.retry import RetryPolicy
 from penstock.worker.worker import Worker
 
-__all__ = ["App", "Delivery", "Reject", "Retry", "RetryPolicy", "Snooze", "Worker"]
+__all__ = [
+    "App",
+    "Delivery",
+    "ProcessLimits",
+    "Reject",
+    "Retry",
+    "RetryPolicy",
+    "Snooze",
+    "Worker",
+    "current",
+]

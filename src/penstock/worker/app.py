@@ -6,21 +6,31 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from penstock import arguments as check
+from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
-from penstock.message import Duration
+from penstock.model.message import Duration
+from penstock.tasks.registry import TaskDecorator, TaskRegistry
+from penstock.tasks.task import TASK_HEADER, MessageOptions, Task
 from penstock.worker.delivery import Delivery
+from penstock.worker.processes import ProcessLimits, task_place
 from penstock.worker.retry import RetryPolicy
+from penstock.worker.task_handlers import (
+    UnknownTasks,
+    async_handler,
+    process_handler,
+    sync_handler,
+)
 
 Function: TypeAlias = Callable[[Delivery], Any]
 Call: TypeAlias = Callable[[Delivery], Coroutine[Any, Any, Any]]
 Middleware: TypeAlias = Callable[[Delivery, Call], Coroutine[Any, Any, Any]]
 F = TypeVar("F", bound=Function)
 M = TypeVar("M", bound=Middleware)
+T = TypeVar("T")
 
 _QUEUE: Final = re.compile(r"[a-z0-9._-]{1,128}")
 MAX_CONCURRENCY: Final = 10_000
@@ -37,23 +47,69 @@ class Handler:
     timeout: float | None
     lease_seconds: int | None
     retry: RetryPolicy
+    keeps_result: bool = False
+
+
+class QueueHandlers:
+    """What serves a queue: one handler for plain messages, tasks by name, or both."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.plain: Handler | None = None
+        self.tasks: dict[str, Handler] = {}
+        self._unknown = Handler(
+            queue=queue,
+            function=UnknownTasks(),
+            is_async=True,
+            concurrency=None,
+            timeout=None,
+            lease_seconds=None,
+            retry=RetryPolicy(),
+        )
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter([*([] if self.plain is None else [self.plain]), *self.tasks.values()])
+
+    def find(self, delivery: Delivery) -> Handler:
+        """The handler of a message."""
+        if not self.tasks:
+            return self.plain or self._unknown
+        name = delivery.headers.get(TASK_HEADER)
+        if name is None:
+            return self.plain or self._unknown
+        return self.tasks.get(name, self._unknown) if isinstance(name, str) else self._unknown
+
+    @property
+    def concurrency(self) -> int | None:
+        """The largest that one of them states."""
+        return max((each.concurrency for each in self if each.concurrency), default=None)
+
+    @property
+    def lease_seconds(self) -> int | None:
+        """The longest that one of them states."""
+        return max((each.lease_seconds for each in self if each.lease_seconds), default=None)
 
 
 class App:
-    """The handlers of an application, by queue.
+    """The handlers and tasks of an application, by queue.
 
         app = App()
 
-        @app.handler("emails")
-        async def send(message):
-            await mail(message.payload["to"])
+        @app.task(queue="emails")
+        async def send(address: str) -> None: ...
 
-    `penstock worker module:app` runs them; so does `Worker(app)`.
+        @app.handler("orders")
+        async def ship(message):
+            await pack(message.payload["items"])
+
+    `penstock worker module:app` runs them; so does `Worker(app)`. `dsn` is where tasks are
+    enqueued. It is found like that of a client.
     """
 
-    def __init__(self) -> None:
-        self._handlers: dict[str, Handler] = {}
+    def __init__(self, dsn: str | None = None) -> None:
+        self._queues: dict[str, QueueHandlers] = {}
         self._middleware: list[Middleware] = []
+        self._tasks = TaskRegistry(dsn)
 
     def handler(
         self,
@@ -71,13 +127,14 @@ class App:
         """
 
         def register(function: F) -> F:
-            if queue in self._handlers:
-                other = _name(self._handlers[queue].function)
+            made = handler(function)
+            served = self._served(made.queue)
+            if served.plain is not None:
                 raise ConfigurationError(
-                    f"queue {queue!r} has a handler already: {other}",
-                    hint="A queue has one handler in a process; let it choose by the payload.",
+                    f"queue {queue!r} has a handler already: {_name(served.plain.function)}",
+                    hint="A queue has one handler in a process; use tasks for several functions.",
                 )
-            self._handlers[queue] = handler(function)
+            served.plain = made
             return function
 
         def handler(function: Function) -> Handler:
@@ -93,6 +150,76 @@ class App:
 
         return register
 
+    def task(
+        self,
+        *,
+        queue: str,
+        name: str | None = None,
+        retry: int | RetryPolicy | None = None,
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+        lease_seconds: Duration | None = None,
+        priority: int = 0,
+        ttl: Duration | None = None,
+        keep_result: bool | Duration = False,
+        process: bool | ProcessLimits = False,
+    ) -> TaskDecorator:
+        """Make a task of the decorated function, async or not: `await function.enqueue(...)`.
+
+        A queue carries any number of tasks. `name` is the name of the function unless given.
+        `retry` is a number of attempts, or a RetryPolicy. `timeout` ends a run. `priority` and
+        `ttl` are those of its messages. `keep_result` is for how long its result can be fetched;
+        True is one day. `process` runs it in its own process, which is killed when the time is
+        over; ProcessLimits says how long such a process lives. Needs `penstock[tasks]`.
+        """
+
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
+            options: MessageOptions = {"priority": priority, "ttl": ttl}
+            if isinstance(retry, int):
+                options["max_attempts"] = check.whole("retry", retry)
+            keep = _keep_seconds(keep_result)
+            made = self._tasks.make(_task_function(function), _queue(queue), name, options, keep)
+            is_async = _is_async(function) or bool(process)
+            self._served(queue).tasks[made.name] = Handler(
+                queue=queue,
+                function=_task_handler(made, is_async, process),
+                is_async=is_async,
+                concurrency=None if concurrency is None else _concurrency(concurrency),
+                timeout=_timeout(timeout),
+                lease_seconds=_lease_seconds(lease_seconds),
+                retry=_retry(None if isinstance(retry, int) else retry),
+                keeps_result=keep is not None,
+            )
+            return made
+
+        return cast(TaskDecorator, register)
+
+    def register_type(
+        self, type_: type[T], *, encode: Callable[[T], Any], decode: Callable[[Any], T]
+    ) -> None:
+        """Teach tasks a type: `encode` returns a value of known types, `decode` reads it."""
+        self._tasks.codec.register(type_, encode, decode)
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The tasks by name."""
+        return self._tasks
+
+    def prepare(self, dsn: str) -> None:
+        """For a worker that starts: ConfigurationError if the types of a task are of no use.
+
+        Tasks are enqueued where the worker claims, unless the app has its own DSN.
+        """
+        self._tasks.prepare(dsn)
+
+    async def close(self) -> None:
+        """Close the connections that enqueues of tasks have opened."""
+        await self._tasks.clients.close()
+
+    def close_sync(self) -> None:
+        """As `close`, for applications without an event loop."""
+        self._tasks.clients.close_sync()
+
     def middleware(self, function: M) -> M:
         """Wrap every handler, sync ones too: `async def around(delivery, call_next)`.
 
@@ -105,14 +232,14 @@ class App:
 
     @property
     def queues(self) -> list[str]:
-        return list(self._handlers)
+        return list(self._queues)
 
-    def __iter__(self) -> Iterator[Handler]:
-        return iter(self._handlers.values())
+    def __iter__(self) -> Iterator[QueueHandlers]:
+        return iter(self._queues.values())
 
-    def __getitem__(self, queue: str) -> Handler:
+    def __getitem__(self, queue: str) -> QueueHandlers:
         try:
-            return self._handlers[queue]
+            return self._queues[queue]
         except KeyError:
             raise self._unknown(queue) from None
 
@@ -122,9 +249,12 @@ class App:
             call = _around(each, call)
         return call
 
+    def _served(self, queue: str) -> QueueHandlers:
+        return self._queues.setdefault(queue, QueueHandlers(queue))
+
     def _unknown(self, queue: str) -> ConfigurationError:
-        near = difflib.get_close_matches(queue, self._handlers, 1)
-        known = ", ".join(self._handlers) or "none"
+        near = difflib.get_close_matches(queue, self._queues, 1)
+        known = ", ".join(self._queues) or "none"
         meant = f"Did you mean {near[0]!r}?" if near else f"There are handlers for: {known}."
         return ConfigurationError(f"there is no handler for queue {queue!r}", hint=meant)
 
@@ -135,7 +265,7 @@ def _around(middleware: Middleware, call: Call) -> Call:
 
 def _queue(queue: Any) -> str:
     if not isinstance(queue, str) or not _QUEUE.fullmatch(queue):
-        allowed = "the name of a queue: 1 to 128 of lowercase letters, digits, - _ and ."
+        allowed = "the name of a queue: 1 to 128 lowercase letters, digits, -, _ and ."
         raise check.refuse("queue", queue, allowed)
     return queue
 
@@ -151,6 +281,33 @@ def _function(function: Any) -> Function:
         raise check.refuse("handler", function, "a function that takes one delivery") from None
     except ValueError:  # a builtin that does not tell
         pass
+    return function  # type: ignore[no-any-return]
+
+
+def _task_handler(task: Task[..., Any], is_async: bool, process: bool | ProcessLimits) -> Function:
+    if process is False:
+        return async_handler(task) if is_async else sync_handler(task)
+    limits = ProcessLimits() if process is True else process
+    if not isinstance(limits, ProcessLimits):
+        raise check.refuse("process", process, "True, False or ProcessLimits")
+    task_place(task)
+    return process_handler(task, limits)
+
+
+def _keep_seconds(value: bool | Duration) -> int | None:
+    if isinstance(value, bool):
+        return 86_400 if value else None
+    seconds = check.whole_seconds("keep_result", value)
+    if seconds is None or not 1 <= seconds <= 315_360_000:
+        raise check.refuse("keep_result", value, "True, False, or 1 second to 10 years")
+    return seconds
+
+
+def _task_function(function: Any) -> Callable[..., Any]:
+    if not callable(function):
+        raise check.refuse("task", function, "a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise check.refuse("task", function, "a function without yield")
     return function  # type: ignore[no-any-return]
 
 
@@ -188,7 +345,7 @@ def _retry(value: Any) -> RetryPolicy:
     if value is None:
         return RetryPolicy()
     if not isinstance(value, RetryPolicy):
-        raise check.refuse("retry", value, "a RetryPolicy")
+        raise check.refuse("retry", value, "a number of attempts or a RetryPolicy")
     return value
 
 

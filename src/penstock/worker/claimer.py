@@ -12,10 +12,10 @@ from typing import Final
 
 import psycopg
 
+from penstock.commands.write import workers
+from penstock.db.listener import Listener
+from penstock.db.reconnecting import ReconnectingConnections
 from penstock.errors import DatabaseUnavailableError, PenstockError, QueueNotFoundError
-from penstock.link import Links
-from penstock.listener import Listener
-from penstock.operations import waiting
 from penstock.worker.runner import Runner
 
 logger = logging.getLogger("penstock.worker")
@@ -29,8 +29,8 @@ _PATIENCE: Final = 0.008
 # A claim that came back short is not repeated at once: a few messages together cost hardly more
 # than one.
 _BREATH: Final = 0.001
-# How long a claim may take: what a claim that was cut off took is out of reach until its lease
-# runs out.
+# How long a claim may take. Messages of an interrupted claim are out of reach until their lease
+# expires.
 _TIMEOUT: Final = 10.0
 POLL_SECONDS: Final = 2.5
 # Without wake-ups, polls begin so close together and get rarer while nothing comes.
@@ -41,9 +41,11 @@ POLL_SLOWEST: Final = 1.25
 class Claimer:
     """Claims for one queue, as long as there is room and there may be something."""
 
-    def __init__(self, runner: Runner, link: Links, listener: Listener, worker: str) -> None:
+    def __init__(
+        self, runner: Runner, connection: ReconnectingConnections, listener: Listener, worker: str
+    ) -> None:
         self.runner = runner
-        self._link = link
+        self._connection = connection
         self._worker = worker
         self._subscription = listener.subscribe(runner.queue, self._woken)
         self._changed = asyncio.Event()
@@ -103,7 +105,9 @@ class Claimer:
             return
         self._look_at = None
         try:
-            rows = await self._link.run(waiting.claim_rows(want, self._worker), timeout=_TIMEOUT)
+            rows = await self._connection.run(
+                workers.claim_rows(want, self._worker), timeout=_TIMEOUT
+            )
         except BaseException:
             self.runner.release(want)
             self._look_at = 0.0
@@ -148,13 +152,17 @@ class Claimer:
 
 
 class Poller:
-    """Looks at all queues in one statement, for what came without a wake-up."""
+    """Looks at all queues in one statement, for messages that caused no wake-up."""
 
     def __init__(
-        self, claimers: Sequence[Claimer], link: Links, listener: Listener, worker: str
+        self,
+        claimers: Sequence[Claimer],
+        connection: ReconnectingConnections,
+        listener: Listener,
+        worker: str,
     ) -> None:
         self._claimers = claimers
-        self._link = link
+        self._connection = connection
         self._listener = listener
         self._worker = worker
         self._pause = POLL_FASTEST
@@ -188,8 +196,8 @@ class Poller:
         if not wants:
             return False
         try:
-            command = waiting.look([want for _, want in wants.values()], self._worker)
-            found = await self._link.run(command, timeout=_TIMEOUT)
+            command = workers.look([want for _, want in wants.values()], self._worker)
+            found = await self._connection.run(command, timeout=_TIMEOUT)
         except BaseException:
             for claimer, want in wants.values():
                 claimer.runner.release(want)

@@ -9,15 +9,17 @@ from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from penstock import operations
-from penstock.client import Client
-from penstock.client_async import AsyncClient
-from penstock.command import Command, utc
+from penstock.client.async_client import AsyncClient
+from penstock.client.sync_client import Client
+from penstock.commands import lease_row as c
+from penstock.commands import write
+from penstock.commands.command import Command, utc
+from penstock.commands.payload import decode_json, decode_payload
 from penstock.errors import LeaseLostError
-from penstock.message import Lease
-from penstock.payload import decode_json, decode_payload
+from penstock.model.message import Lease
 
 if TYPE_CHECKING:
+    from penstock.worker.app import Handler
     from penstock.worker.runner import Runner
 
 
@@ -30,14 +32,16 @@ class Delivery:
     def __init__(self, runner: Runner, row: Sequence[Any], now: float) -> None:
         self._row = row
         self._runner = runner
-        self.id: int = row[0]
-        self.token: int = row[1]
-        self.attempt: int = row[2]
-        self.max_attempts: int = row[3]
+        self.id: int = row[c.ID]
+        self.token: int = row[c.TOKEN]
+        self.attempt: int = row[c.ATTEMPT]
+        self.max_attempts: int = row[c.MAX_ATTEMPTS]
         # By this machine's steady clock: what its wall clock says may be an hour off.
-        self._lease_seconds: float = row[4]
-        self._held_until = now + row[4]
+        self._lease_seconds: float = row[c.REMAINING]
+        self._held_until = now + row[c.REMAINING]
         self._task: Task[None] | None = None
+        self._handler: Handler | None = None  # set when its run begins
+        self._enqueues: list[Mapping[str, Any]] = []  # with the ack
         self._ended: str | None = None
         self._acked_elsewhere = False
 
@@ -50,48 +54,49 @@ class Delivery:
 
     @cached_property
     def payload(self) -> Any:
-        return decode_payload(self._row[6], self._row[7])
+        return decode_payload(self._row[c.PAYLOAD], self._row[c.PAYLOAD_BYTES])
 
     @cached_property
     def headers(self) -> Mapping[str, Any]:
-        return decode_json(self._row[8]) or {}
+        return decode_json(self._row[c.HEADERS]) or {}
 
     @property
     def key(self) -> str | None:
-        return self._row[9]  # type: ignore[no-any-return]
+        return self._row[c.KEY]  # type: ignore[no-any-return]
 
     @property
     def priority(self) -> int:
-        return self._row[10]  # type: ignore[no-any-return]
+        return self._row[c.PRIORITY]  # type: ignore[no-any-return]
 
     @property
     def group(self) -> str | None:
-        return self._row[11]  # type: ignore[no-any-return]
+        return self._row[c.GROUP_KEY]  # type: ignore[no-any-return]
 
     @property
     def enqueued_at(self) -> datetime:
-        return utc(self._row[12])  # type: ignore[no-any-return]
+        return utc(self._row[c.ENQUEUED_AT])  # type: ignore[no-any-return]
 
     @property
     def expires_at(self) -> datetime | None:
-        return utc(self._row[14])  # type: ignore[no-any-return]
+        return utc(self._row[c.EXPIRES_AT])  # type: ignore[no-any-return]
 
     @property
     def last_error(self) -> str | None:
-        return self._row[15]  # type: ignore[no-any-return]
+        return self._row[c.LAST_ERROR]  # type: ignore[no-any-return]
 
     @property
     def original_queue(self) -> str | None:
-        return self._row[16]  # type: ignore[no-any-return]
+        return self._row[c.ORIGINAL_QUEUE]  # type: ignore[no-any-return]
+
+    @property
+    def _waited_seconds(self) -> float:
+        """How long the message has waited since it was enqueued, when it was claimed."""
+        return self._row[c.WAITED]  # type: ignore[no-any-return]
 
     @property
     def lease(self) -> Lease:
         """The lease as it was claimed, for verbs of the client."""
-        return Lease(
-            *(self.id, self.token, self.queue, self.payload, self.headers, self.key),
-            *(self.priority, self.group, self.attempt, self.max_attempts, self.enqueued_at),
-            *(utc(self._row[13]), self.expires_at, self.last_error, self.original_queue),
-        )
+        return c.decode_lease(self._row[: c.REMAINING])
 
     @property
     def client(self) -> AsyncClient:
@@ -104,10 +109,10 @@ class Delivery:
         return self._ended is not None or monotonic() > self._held_until
 
     def raise_if_lost(self) -> None:
-        """LeaseLostError if somebody else may have the message by now."""
+        """Raise LeaseLostError if another worker may have the message by now."""
         if self.is_lost:
             raise LeaseLostError(
-                f"the lease on message {self.id} is lost: {self._ended or 'it ran out'}",
+                f"the lease on message {self.id} is lost: {self._ended or 'it expired'}",
                 hint="Nothing that this handler still does will be settled: stop.",
                 id=self.id,
             )
@@ -128,4 +133,4 @@ class Delivery:
         self._acked_elsewhere = True
 
     def _ack_command(self) -> Command[None]:
-        return operations.ack((self.id, self.token))
+        return write.ack((self.id, self.token))

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import psycopg
 
+from penstock.commands.write import workers
+from penstock.db.reconnecting import ReconnectingConnection, ReconnectingConnections
 from penstock.errors import PenstockError
-from penstock.link import Link, Links
-from penstock.operations import waiting
 from penstock.worker.runner import Runner
 
 logger = logging.getLogger("penstock.worker")
@@ -25,10 +25,15 @@ BEAT_SECONDS: Final = 10.0
 
 
 class Heartbeat:
-    def __init__(self, link: Link | Links, worker: str, runners: Sequence[Runner]) -> None:
+    def __init__(
+        self,
+        connection: ReconnectingConnection | ReconnectingConnections,
+        worker: str,
+        runners: Sequence[Runner],
+    ) -> None:
         self._state = "running"
         self._changed = asyncio.Event()
-        self._link = link
+        self._connection = connection
         self._worker = worker
         self._runners = runners
         self._started_at = datetime.now(UTC)
@@ -50,11 +55,11 @@ class Heartbeat:
         self._changed.set()
 
     async def run_once(self) -> None:
-        command = waiting.beat(self._worker, self._state, self._started_at, self._report())
-        await self._link.run(command)
+        command = workers.beat(self._worker, self._state, self._started_at, self._report())
+        await self._connection.run(command)
 
     async def retire(self) -> None:
-        await self._link.run(waiting.retire(self._worker), timeout=2)
+        await self._connection.run(workers.retire(self._worker), timeout=2)
 
     def _report(self) -> dict[str, Any]:
         return {
@@ -65,8 +70,8 @@ class Heartbeat:
                 runner.queue: {
                     "concurrency": runner.concurrency,
                     "running": len(runner.running),
-                    "done": runner.tally.done,
-                    "failed": runner.tally.failed,
+                    "done": runner.counters.done,
+                    "failed": runner.counters.failed,
                 }
                 for runner in self._runners
             },

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigurationError
-from penstock.worker.tally import BUCKETS, Seconds
+from penstock.worker.counters import BUCKETS, Seconds
 
 if TYPE_CHECKING:
     from penstock.worker.worker import Worker
@@ -50,10 +50,10 @@ class Collector:
         )
         for runner in runners:
             labels = [runner.queue]
-            for outcome, count in runner.tally.outcomes().items():
+            for outcome, count in runner.counters.outcomes().items():
                 outcomes.add_metric([*labels, outcome], count)
-            _add(run, labels, runner.tally.run)
-            _add(wait, labels, runner.tally.wait)
+            _add(run, labels, runner.counters.run)
+            _add(wait, labels, runner.counters.wait)
             running.add_metric(labels, len(runner.running))
             waiting.add_metric(labels, len(runner.waiting))
             concurrency.add_metric(labels, runner.concurrency)

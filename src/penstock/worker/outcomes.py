@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from penstock import arguments as check
-from penstock.message import Duration
+from penstock.commands import arguments as check
+from penstock.model.message import Duration
 
 MAX_ERROR: Final = 8192
 """How many characters of an error the database keeps."""
@@ -16,7 +17,7 @@ _LONGEST = timedelta(days=36_500)
 
 
 class Outcome(Exception):  # noqa: N818 - not an error: a decision
-    """The root of Retry, Snooze and Reject."""
+    """The root of Retry, Snooze, Reject and Complete. They can be pickled."""
 
     verb: ClassVar[str]
 
@@ -34,15 +35,21 @@ class Retry(Outcome):
         self.error = check.note("error", error)
         super().__init__(self.error or "the handler asked for another attempt")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Retry, (self.after, self.error)
+
 
 class Snooze(Outcome):
-    """Give the message back for a time, without burning the attempt: it is too early."""
+    """Give the message back for a time because it is too early. The attempt does not count."""
 
     verb = "snooze"
 
     def __init__(self, delay: Duration):
         self.delay = _delay("delay", delay)
         super().__init__(f"snoozed for {self.delay}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Snooze, (self.delay,)
 
 
 class Reject(Outcome):
@@ -53,6 +60,24 @@ class Reject(Outcome):
     def __init__(self, reason: str | BaseException | None = None):
         self.reason = check.note("reason", reason)
         super().__init__(self.reason or "rejected by the handler")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Reject, (self.reason,)
+
+
+class Complete(Outcome):
+    """The message is done, and more is to be stored with its ack. Tasks decide so, not users."""
+
+    verb = "complete"
+
+    def __init__(self, value: str | None = None, keep_seconds: int | None = None):
+        self.value = value
+        self.keep_seconds = keep_seconds
+        self.enqueues: Sequence[Mapping[str, Any]] = ()
+        super().__init__("done")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Complete, (self.value, self.keep_seconds)
 
 
 def keep_traceback(outcome: Outcome, error: BaseException) -> None:

@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock import arguments as check
-from penstock.queue import Backoff
+from penstock.commands import arguments as check
+from penstock.model.queue import Backoff
 from penstock.worker.outcomes import Outcome, Reject, Retry
 
 

@@ -10,14 +10,17 @@ from contextlib import suppress
 from time import monotonic, perf_counter
 from typing import Any, Final
 
-from penstock.client_async import AsyncClient
-from penstock.operations.waiting import Want
-from penstock.worker.acker import Acker
-from penstock.worker.apart import apart
-from penstock.worker.app import Call, Handler
+from penstock.client.async_client import AsyncClient
+from penstock.client.sync_client import Client
+from penstock.commands.write.workers import Want
+from penstock.tasks.waiting import ResultWaiter
+from penstock.worker.app import Call, Handler, QueueHandlers
+from penstock.worker.counters import HandlerCounters
 from penstock.worker.delivery import Delivery
-from penstock.worker.outcomes import Outcome, Reject, Retry, Snooze, keep_traceback
-from penstock.worker.tally import Tally
+from penstock.worker.outcomes import Complete, Outcome, Reject, Retry, Snooze, keep_traceback
+from penstock.worker.own_context import run_in_own_context
+from penstock.worker.processes import Processes
+from penstock.worker.settler import Settler
 from penstock.worker.threads import Threads
 from penstock.worker.tracing import traced
 
@@ -38,30 +41,36 @@ class Runner:
 
     def __init__(
         self,
-        handler: Handler,
+        handlers: QueueHandlers,
         concurrency: int,
-        acker: Acker,
+        settler: Settler,
         client: AsyncClient,
         wrap: Callable[[Call], Call],
     ) -> None:
-        self.handler = handler
-        self.queue = handler.queue
+        self._find = handlers.find
+        self.queue = handlers.queue
+        self._lease_seconds = handlers.lease_seconds
         self.concurrency = concurrency
         self.client = client
+        self.sync_client: Client | None = None
+        self.waiter: ResultWaiter | None = None
+        self.processes = Processes()
         self.waiting: deque[Delivery] = deque()
         self.running: set[Delivery] = set()
-        self.tally = Tally()
+        self.counters = HandlerCounters()
         self.on_room: Callable[[], None] = _nothing
         self.on_settled: Callable[[], None] = _nothing
         self.stopping = False
         self._reserved = 0
         self._pumps = 0
-        self._acker = acker
+        self._settler = settler
         self._threads: Threads | None = None
-        if not handler.is_async:
-            self._threads = Threads(f"penstock-{handler.queue}", self._freed)
-        call = wrap(handler.function if self._threads is None else self._in_thread)
-        self._call = traced(handler.queue, call)
+        if not all(each.is_async for each in handlers):
+            self._threads = Threads(f"penstock-{self.queue}", self._freed)
+        only = handlers.plain if not handlers.tasks else None
+        is_direct = only is not None and only.is_async
+        call = wrap(only.function if only is not None and is_direct else self._call_handler)
+        self._call = traced(self.queue, call)
         self._pace = 1.0  # seconds a run takes, of late: begin as if they were long
 
     # Room
@@ -69,7 +78,7 @@ class Runner:
     @property
     def room(self) -> int:
         """How many messages more there is use for."""
-        if self.stopping or self._acker.is_behind:
+        if self.stopping or self._settler.is_behind:
             return 0
         busy = len(self.running)
         if self._threads is not None:
@@ -78,7 +87,7 @@ class Runner:
 
     @property
     def _ahead(self) -> int:
-        """Claimed ahead while handlers are quick, so that they need not wait for the next claim.
+        """Claimed ahead while handlers are quick, so that they do not wait for the next claim.
 
         Not when they are slow: another worker could have begun them.
         """
@@ -91,10 +100,10 @@ class Runner:
         if room <= 0:
             return None
         self._reserved += room
-        return Want(self.queue, room, self.handler.lease_seconds)
+        return Want(self.queue, room, self._lease_seconds)
 
     def release(self, want: Want) -> None:
-        """Whoever waits for room has it again."""
+        """Give reserved room back to the claims that wait for it."""
         self._reserved -= want.count
         self.on_room()
 
@@ -143,7 +152,8 @@ class Runner:
 
     async def _run(self, delivery: Delivery, task: asyncio.Task[None]) -> None:
         started = perf_counter()
-        timeout = self.handler.timeout
+        handler = delivery._handler = self._find(delivery)
+        timeout = handler.timeout
         alarm = None
         if timeout is not None:
             loop = asyncio.get_running_loop()
@@ -151,8 +161,8 @@ class Runner:
         outcome: Outcome | None
         cancelled = False
         try:
-            result = await apart(self._call(delivery), self._first_wait)
-            outcome = result if isinstance(result, Outcome) else None
+            result = await run_in_own_context(delivery, self._call(delivery), self._first_wait)
+            outcome = _returned(delivery, result)
             if outcome is not None:
                 self._log_end(delivery, outcome, outcome)
         except Outcome as raised:
@@ -162,7 +172,7 @@ class Runner:
             outcome = self._cancelled(delivery, error)
             cancelled = delivery._ended is None and task.cancelling() > 0
         except (Exception, SystemExit) as error:  # a handler that exits has failed, too
-            outcome = self.handler.retry.outcome(error, delivery.attempt)
+            outcome = handler.retry.outcome(error, delivery.attempt)
             self._log_failure(delivery, outcome, error)
         if alarm is not None:
             alarm.cancel()
@@ -179,24 +189,24 @@ class Runner:
         self._pace += (seconds - self._pace) * 0.1
         self._count(delivery, outcome, seconds)
         if delivery._ended != LOST:
-            self._acker.settle(delivery, outcome)
+            self._settler.settle(delivery, outcome)
         self.on_room()
 
     def _count(self, delivery: Delivery, outcome: Outcome | None, seconds: float) -> None:
-        tally = self.tally
-        tally.run.add(seconds)
+        counters = self.counters
+        counters.run.add(seconds)
         if delivery.attempt == 1:
-            tally.wait.add(delivery._row[5])
+            counters.wait.add(delivery._waited_seconds)
         if delivery._ended == LOST:
-            tally.lost += 1
-        elif outcome is None:
-            tally.done += 1
+            counters.lost += 1
+        elif outcome is None or isinstance(outcome, Complete):
+            counters.done += 1
         elif isinstance(outcome, Retry):
-            tally.retried += 1
+            counters.retried += 1
         elif isinstance(outcome, Snooze):
-            tally.snoozed += 1
+            counters.snoozed += 1
         else:
-            tally.rejected += 1
+            counters.rejected += 1
 
     def _freed(self) -> None:
         """A thread has come free."""
@@ -208,7 +218,7 @@ class Runner:
             return self._cut_off(delivery)
         error = TimeoutError(delivery._ended or "the handler was cancelled")
         error = error.with_traceback(cancelled.__traceback__)  # where it was
-        outcome = self.handler.retry.outcome(error, delivery.attempt)
+        outcome = _handler(delivery).retry.outcome(error, delivery.attempt)
         if delivery._ended != LOST:
             self._log_failure(delivery, outcome, error)
         return outcome
@@ -223,9 +233,12 @@ class Runner:
             self._log(logging.WARNING, text + "is tried again", delivery, None, delivery.id)
         return outcome
 
-    async def _in_thread(self, delivery: Delivery) -> Any:
+    async def _call_handler(self, delivery: Delivery) -> Any:
+        handler = _handler(delivery)
+        if handler.is_async:
+            return await handler.function(delivery)
         assert self._threads is not None
-        return await self._threads.call(self.handler.function, delivery)
+        return await self._threads.call(handler.function, delivery)
 
     def _log_failure(self, delivery: Delivery, outcome: Outcome, error: BaseException) -> None:
         if _is_dead(delivery, outcome):
@@ -271,20 +284,21 @@ class Runner:
     def give_back_waiting(self) -> None:
         """What was never begun burns no attempt."""
         while self.waiting:
-            self._acker.settle(self.waiting.popleft(), GIVE_BACK)
+            self._settler.settle(self.waiting.popleft(), GIVE_BACK)
 
     def interrupt(self) -> None:
         """The time to finish is over: what still runs is given back, as a failed attempt."""
         for delivery in list(self.running):
-            if self._threads is None:
+            if _handler(delivery).is_async:
                 end(delivery, STOPPED)
             else:
                 # A thread cannot be stopped; it ends with the process.
                 self.running.discard(delivery)
                 delivery._ended = STOPPED
-                self._acker.settle(delivery, self._cut_off(delivery))
+                self._settler.settle(delivery, self._cut_off(delivery))
 
     def close(self) -> None:
+        self.processes.close()
         if self._threads is not None:
             self._threads.close()
 
@@ -300,6 +314,20 @@ def end(delivery: Delivery, why: str) -> None:
         delivery._ended = why
     if delivery._task is not None:
         delivery._task.cancel()
+
+
+def _handler(delivery: Delivery) -> Handler:
+    assert delivery._handler is not None
+    return delivery._handler
+
+
+def _returned(delivery: Delivery, result: Any) -> Outcome | None:
+    """The outcome of a handler that returned; None for a bare ack."""
+    outcome = result if isinstance(result, Outcome) else None
+    if delivery._enqueues and (outcome is None or isinstance(outcome, Complete)):
+        outcome = outcome or Complete()
+        outcome.enqueues = delivery._enqueues
+    return outcome
 
 
 def _is_dead(delivery: Delivery, outcome: Outcome) -> bool:

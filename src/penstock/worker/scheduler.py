@@ -9,9 +9,9 @@ from typing import Final
 
 import psycopg
 
-from penstock import operations
+from penstock.commands import write
+from penstock.db.reconnecting import ReconnectingConnection, ReconnectingConnections
 from penstock.errors import PenstockError
-from penstock.link import Link, Links
 
 logger = logging.getLogger("penstock.worker")
 
@@ -22,8 +22,8 @@ LOOK_SECONDS: Final = 10.0
 class Scheduler:
     """Sleeps until the next schedule is due, by the clock of the database."""
 
-    def __init__(self, link: Link | Links) -> None:
-        self._link = link
+    def __init__(self, connection: ReconnectingConnection | ReconnectingConnections) -> None:
+        self._connection = connection
 
     async def run(self) -> None:
         while True:
@@ -37,7 +37,7 @@ class Scheduler:
 
     async def run_once(self) -> float:
         """Fire what is due; in how many seconds to look again."""
-        fired = await self._link.run(operations.fire_schedules())
+        fired = await self._connection.run(write.fire_schedules())
         if fired.count:
             logger.info("schedules fired: %d messages enqueued", fired.count)
         next_in = LOOK_SECONDS if fired.next_in_seconds is None else fired.next_in_seconds

@@ -37,7 +37,7 @@ class Threads:
         if self._busy > len(self._threads):
             self._grow()
         self._jobs.put((contextvars.copy_context(), function, argument, loop, future))
-        # The thread goes on even if nobody waits any more: shielded, its end is still seen here.
+        # The thread goes on after its caller has gone: shielded, its end is still seen here.
         future.add_done_callback(self._freed)
         return await asyncio.shield(future)
 
@@ -49,7 +49,7 @@ class Threads:
 
     @property
     def busy(self) -> int:
-        """Threads at work, those that nobody waits for any more too."""
+        """Threads at work, including those whose caller no longer waits."""
         return self._busy
 
     def _freed(self, future: asyncio.Future[Any]) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from penstock.worker.app import Call
 from penstock.worker.delivery import Delivery
-from penstock.worker.outcomes import Outcome, Snooze
+from penstock.worker.outcomes import Complete, Outcome, Snooze
 
 
 def traced(queue: str, call: Call) -> Call:
-    """The call in a span of its own, if the process has set a tracer provider; else as it is.
+    """The call in its own span if the process has set a tracer provider, otherwise unchanged.
 
     Linked, not a child: a message may be worked on days later, and several times.
     """
@@ -28,7 +28,7 @@ def traced(queue: str, call: Call) -> Call:
         with tracer.start_as_current_span(
             f"process {queue}",
             kind=trace.SpanKind.CONSUMER,
-            links=_links(delivery),
+            links=_connections(delivery),
             attributes=_attributes(delivery),
             record_exception=False,
             set_status_on_exception=False,
@@ -49,7 +49,7 @@ def traced(queue: str, call: Call) -> Call:
     return traced_call
 
 
-def _links(delivery: Delivery) -> list[Any]:
+def _connections(delivery: Delivery) -> list[Any]:
     from opentelemetry import trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -76,6 +76,8 @@ def _attributes(delivery: Delivery) -> dict[str, str | int]:
 def _decided(span: Any, outcome: Outcome) -> None:
     from opentelemetry import trace
 
+    if isinstance(outcome, Complete):
+        return
     span.set_attribute("penstock.outcome", outcome.verb)
     if not isinstance(outcome, Snooze):
         span.set_status(trace.StatusCode.ERROR, str(outcome))

@@ -14,21 +14,25 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 from uuid import uuid4
 
-from penstock import arguments as check
-from penstock import forks, insights
-from penstock.client_async import AsyncClient
+from penstock.client.async_client import AsyncClient
+from penstock.client.sync_client import Client
+from penstock.commands import arguments as check
+from penstock.commands import read
+from penstock.db import forks
+from penstock.db.listener import Listener
+from penstock.db.locate import locate
+from penstock.db.reconnecting import ReconnectingConnection, ReconnectingConnections
 from penstock.errors import ConfigurationError, QueueNotFoundError
-from penstock.link import Link, Links
-from penstock.listener import Listener
-from penstock.message import Duration
-from penstock.twins import locate_async
-from penstock.worker.acker import Acker
-from penstock.worker.app import App, Handler, _concurrency
+from penstock.model.message import Duration
+from penstock.tasks.waiting import ResultWaiter
+from penstock.worker.app import App, QueueHandlers, _concurrency
 from penstock.worker.claimer import Claimer, Poller
 from penstock.worker.heartbeat import Heartbeat
-from penstock.worker.keeper import Keeper
+from penstock.worker.lease_keeper import LeaseKeeper
+from penstock.worker.result_cleaner import ResultCleaner
 from penstock.worker.runner import Runner
 from penstock.worker.scheduler import Scheduler
+from penstock.worker.settler import Settler
 
 logger = logging.getLogger("penstock.worker")
 
@@ -73,7 +77,7 @@ class Worker:
     def _start_over(self) -> None:
         self.name = self._name or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
         self.runners: list[Runner] = []
-        self._links: list[Link] = []
+        self._connections: list[ReconnectingConnection] = []
         self._claiming: list[asyncio.Task[None]] = []
         self._serving: list[asyncio.Task[None]] = []
         self._stop_asked = asyncio.Event()
@@ -111,12 +115,12 @@ class Worker:
     @property
     def settled(self) -> int:
         """How many messages were settled since the start."""
-        return self._acker.settled_count
+        return self._settler.settled_count
 
     @property
     def unsettled(self) -> int:
         """How many outcomes are not in the database yet."""
-        return self._acker.unsettled
+        return self._settler.unsettled
 
     @property
     def is_listening(self) -> bool:
@@ -137,11 +141,16 @@ class Worker:
 
     async def start(self) -> None:
         """Connect, look that the queues are there, and begin."""
-        dsn = await locate_async(self._dsn)
+        dsn = await asyncio.to_thread(locate, self._dsn)
         self.client = AsyncClient(
             dsn, min_size=0, worker=self.name, prepare_threshold=self._prepare_threshold
         )
+        # Connects at its first use, if handlers in threads enqueue tasks.
+        self.sync_client = Client(
+            dsn, min_size=0, worker=self.name, prepare_threshold=self._prepare_threshold
+        )
         try:
+            self._app.prepare(dsn)
             await self.client.open()
             await self._check_queues()
         except BaseException:
@@ -150,7 +159,13 @@ class Worker:
         self._assemble(dsn)
         await self._listener.start()
         claiming: list[Service] = [self._poller, *self._claimers]
-        serving: list[Service] = [self._acker, self._keeper, self._heartbeat, self._scheduler]
+        serving: list[Service] = [
+            self._settler,
+            self._lease_keeper,
+            self._heartbeat,
+            self._scheduler,
+            self._result_cleaner,
+        ]
         self._claiming = [self._run(each) for each in claiming]
         self._serving = [self._run(each) for each in serving]
         logger.info(
@@ -174,43 +189,51 @@ class Worker:
         return asyncio.create_task(run(), name=f"penstock {type(service).__name__.lower()}")
 
     def _assemble(self, dsn: str) -> None:
-        def link(what: str) -> Link:
-            made = Link(dsn, prepare_threshold=self._prepare_threshold, name=f"penstock {what}")
-            self._links.append(made)
+        def connection(what: str) -> ReconnectingConnection:
+            made = ReconnectingConnection(
+                dsn, prepare_threshold=self._prepare_threshold, name=f"penstock {what}"
+            )
+            self._connections.append(made)
             return made
 
         # One claim that has to wait, for its turn at a limit say, does not hold up the others.
-        claiming = Links([link("worker") for _ in range(min(4, len(self._handlers)))])
-        settling = link("worker")
-        self._acker = Acker(settling)
+        claiming = ReconnectingConnections(
+            [connection("worker") for _ in range(min(4, len(self._handlers)))]
+        )
+        settling = connection("worker")
+        self._settler = Settler(settling)
         self.runners = [
             Runner(
-                handler,
-                handler.concurrency or self._concurrency,
-                self._acker,
+                served,
+                served.concurrency or self._concurrency,
+                self._settler,
                 self.client,
                 self._app.wrap,
             )
-            for handler in self._handlers
+            for served in self._handlers
         ]
         self._listener = Listener(dsn, claiming.run, enabled=self._wake_ups)
+        self._waiter = ResultWaiter(self._listener, self.client.run)
+        for runner in self.runners:
+            runner.sync_client, runner.waiter = self.sync_client, self._waiter
         self._claimers = [
             Claimer(runner, claiming, self._listener, self.name) for runner in self.runners
         ]
-        self._acker.on_relief = [claimer.look_round for claimer in self._claimers]
+        self._settler.on_relief = [claimer.look_round for claimer in self._claimers]
         self._poller = Poller(self._claimers, claiming, self._listener, self.name)
-        self._keeper = Keeper(settling, self.runners, self._acker)
+        self._lease_keeper = LeaseKeeper(settling, self.runners, self._settler)
         self._heartbeat = Heartbeat(claiming, self.name, self.runners)
         self._scheduler = Scheduler(claiming)
+        self._result_cleaner = ResultCleaner(claiming)
 
     async def _check_queues(self) -> None:
-        there = {queue.name for queue in await self.client.run(insights.queues())}
-        for handler in self._handlers:
-            if handler.queue.removesuffix(".dlq") not in there:
+        there = {queue.name for queue in await self.client.run(read.queues())}
+        for served in self._handlers:
+            if served.queue.removesuffix(".dlq") not in there:
                 raise QueueNotFoundError(
-                    f"queue {handler.queue!r} does not exist",
-                    hint=f"Create it with `penstock queue create {handler.queue}`.",
-                    queue=handler.queue,
+                    f"queue {served.queue!r} does not exist",
+                    hint=f"Create it with `penstock queue create {served.queue}`.",
+                    queue=served.queue,
                 )
 
     async def drain(self) -> None:
@@ -225,7 +248,7 @@ class Worker:
         await self._handlers_end(ends_at - reserve)
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.1, ends_at - monotonic())):
-                await self._acker.settled()
+                await self._settler.settled()
                 await self._heartbeat.retire()
         await self._close()
 
@@ -257,12 +280,14 @@ class Worker:
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
+        await self._waiter.close()
         await self._listener.stop()
         for runner in self.runners:
             runner.close()
-        for link in self._links:
-            await link.close()
+        for connection in self._connections:
+            await connection.close()
         await self.client.close()
+        await asyncio.to_thread(self.sync_client.close)
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -272,17 +297,18 @@ class Worker:
 
 
 class Service(Protocol):
-    """A part of the worker that runs beside the others."""
+    """A part of the worker that runs concurrently with the others."""
 
     async def run(self) -> None: ...
 
 
-def _chosen(app: Any, queues: Sequence[str] | None) -> list[Handler]:
+def _chosen(app: Any, queues: Sequence[str] | None) -> list[QueueHandlers]:
     if not isinstance(app, App):
         raise check.refuse("app", app, "an App")
     chosen = list(app) if queues is None else [app[queue] for queue in dict.fromkeys(queues)]
     if not chosen:
         raise ConfigurationError(
-            "the app has no handlers", hint="Register one with @app.handler('queue')."
+            "the app has no handlers",
+            hint="Register one with @app.task(queue=...) or @app.handler('queue').",
         )
     return chosen

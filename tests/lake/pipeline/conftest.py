@@ -12,12 +12,12 @@ import psycopg
 import pytest
 
 from penstock.cli.program import run
-from penstock.client import Client
+from penstock.client.sync_client import Client
 from penstock.lake.bronze import Landing
 from penstock.lake.lake import Lake
-from penstock.lake.options import Service
 from penstock.lake.refresh import refresh
 from penstock.lake.registry import Registry
+from penstock.spark.options import Service
 from penstock.testing import Clock
 
 

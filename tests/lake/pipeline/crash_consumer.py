@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock.lake.session import spark_session
+from penstock.spark.session import spark_session
 
 
 def follow(spark: Any, dsn: str, queue: str, place: str, once: bool) -> None:

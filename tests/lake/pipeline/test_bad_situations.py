@@ -15,8 +15,8 @@ from psycopg.conninfo import make_conninfo
 from tests.lake.pipeline.conftest import Cli
 
 from penstock.errors import ConfigurationError
-from penstock.lake.failures import TaskFailedError, explain
 from penstock.lake.layout import BRONZE_HISTORY
+from penstock.spark.error_messages import TaskFailedError, explain
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 

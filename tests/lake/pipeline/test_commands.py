@@ -39,11 +39,15 @@ def test_a_day_with_a_lake(
     assert (first["landed_rows"], first["batches"], first["silver_rows"]) == (123, 1, 123)
     assert 'penstock_lake_landed_rows_total{lake="main"} 123' in metrics.read_text()
     assert 'penstock_lake_lag_rows{lake="main"} 0' in metrics.read_text()
+    assert 'penstock_lake_lag_seconds{lake="main",layer="gold"} 0.0' in metrics.read_text()
     assert ask("lake", "run", "--once")["landed_rows"] == 0
 
     traffic.done("orders", 5)
     status = ask("lake", "status")
     assert (status["name"], status["registered"], status["lag_rows"]) == ("main", True, 5)
+    # Five messages are in no layer: the lag of each is the age of the newest data that it has.
+    assert all(status["newest_at"].values())
+    assert set(status["lag_seconds"]) == {"bronze", "silver", "gold"}
     rows = {table["table"]: table["rows"] for table in status["tables"]}
     assert (rows["bronze/history"], rows["silver/messages"]) == (121, 121)
 
@@ -66,7 +70,7 @@ def test_a_day_with_a_lake(
     assert ask("lake", "verify")["agrees"]
     traffic.done("orders", 3)
     assert ask("lake", "run", "--once")["landed_rows"] == 3
-    assert ask("lake", "verify")["compared"][0]["lake"]["rows"] == 3
+    assert ask("lake", "verify")["compared"][0]["found"]["rows"] == 3
 
 
 def test_messages_are_replayed_once_for_a_job(
@@ -124,4 +128,4 @@ def test_release(cli: Cli, ask: Any, sql: Any) -> None:
     assert ask("lake", "release", "--consumer", "etl", "--yes")["returned"] == 0
     code, _, err = cli("lake", "release", "--yes")
     assert code == 2
-    assert "say which" in err
+    assert err.startswith("error: give either --consumer NAME or --lake NAME.")

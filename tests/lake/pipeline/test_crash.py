@@ -21,8 +21,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.embedded import EmbeddedPostgres, postmaster
-from penstock.migrations import Migrator
+from penstock.db.embedded import EmbeddedPostgres, postmaster
+from penstock.db.migrations import Migrator
 
 WORKER = Path(__file__).with_name("crash_worker.py")
 CONSUMER = Path(__file__).with_name("crash_consumer.py")

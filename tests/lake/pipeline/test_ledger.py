@@ -15,11 +15,11 @@ from penstock.errors import (
     LakeMismatchError,
     SchemaNewerError,
 )
-from penstock.lake.formats import publisher
 from penstock.lake.lake import Lake
 from penstock.lake.layout import BRONZE_HISTORY, LEDGER
-from penstock.lake.ledger import CHECKPOINT_EVERY, DataFile, Entry, Ledger
-from penstock.lake.storage import LocalStorage, local_path
+from penstock.lake.storage.filesystem import LocalStorage, local_path
+from penstock.lake.storage.formats import publisher
+from penstock.lake.storage.ledger import CHECKPOINT_EVERY, DataFile, Entry, Ledger
 
 TABLE = BRONZE_HISTORY.path
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from penstock.lake import columns, gold, silver
+from penstock.lake import columns, gold, histogram, silver
+from penstock.lake.gold_rows import added, count_gold
 from penstock.lake.layout import (
     BRONZE_ATTEMPTS,
     BRONZE_HISTORY,
     GOLD,
+    GOLD_QUEUE_DAY,
     GOLD_QUEUE_MINUTE,
+    GOLD_WORKER_MINUTE,
     SILVER_ATTEMPTS,
     SILVER_MESSAGES,
 )
@@ -124,21 +128,60 @@ def test_a_minute_of_gold(frame: Any) -> None:
     messages = [message(n, finished_at=at(n), payload_bytes_count=n) for n in range(3, 60)]
     messages += [message(99, attempts=3, finished_at=at(61))]
     attempts = [attempt(99, 1), attempt(99, 2), attempt(98, 5, state="dead")]
-    first, second = (
-        gold.queue_minute(
-            gold.events(
-                silver.messages(frame(BRONZE_HISTORY, messages)),
-                silver.attempts(frame(BRONZE_ATTEMPTS, attempts)),
-            )
-        )
-        .orderBy("minute")
-        .collect()
+    events = gold.events(
+        silver.messages(frame(BRONZE_HISTORY, messages)),
+        silver.attempts(frame(BRONZE_ATTEMPTS, attempts)),
     )
-    assert (first.finished, first.done, first.dead, first.retried) == (57, 57, 1, 0)
-    assert (first.failed_attempts, first.payload_bytes) == (3, sum(range(3, 60)))
-    assert (first.end_to_end_seconds_p50, first.wait_seconds_p99) == (31.0, 2.0)
-    assert (second.finished, second.retried, second.failed_attempts) == (1, 1, 0)
-    assert first.__fields__ == columns.names(GOLD_QUEUE_MINUTE)
+    rows = count_gold(events, [GOLD_QUEUE_MINUTE])[GOLD_QUEUE_MINUTE]
+    first, second = rows.sort_by("minute").to_pylist()
+    assert [first[name] for name in ("finished", "done", "dead", "retried")] == [57, 57, 1, 0]
+    assert (first["failed_attempts"], first["payload_bytes"]) == (3, sum(range(3, 60)))
+    assert first["end_to_end_seconds_p50"] == pytest.approx(31.0, rel=0.01)
+    assert first["wait_seconds_p99"] == pytest.approx(2.0, rel=0.01)
+    assert [second[name] for name in ("finished", "retried", "failed_attempts")] == [1, 1, 0]
+    assert rows.column_names == columns.names(GOLD_QUEUE_MINUTE)
+
+
+def test_failed_attempts_count_in_queues_without_dead_letters(frame: Any) -> None:
+    """The last attempt of such a message has no row: only the message that died tells of it."""
+    dead = {"state": "dead", "last_error": "boom"}
+    messages = [message(1, attempts=3, **dead), message(2, **dead), message(3)]
+    attempts = [attempt(1, 1), attempt(1, 2)]
+    events = gold.events(
+        silver.messages(frame(BRONZE_HISTORY, messages)),
+        silver.attempts(frame(BRONZE_ATTEMPTS, attempts)),
+    )
+    counted = count_gold(events, [GOLD_QUEUE_DAY, GOLD_WORKER_MINUTE])
+    (day,) = counted[GOLD_QUEUE_DAY].to_pylist()
+    assert (day["dead"], day["failed_attempts"]) == (2, 4)
+    (load,) = counted[GOLD_WORKER_MINUTE].to_pylist()
+    assert (load["finished"], load["failed_attempts"]) == (1, 4)
+
+
+def test_gold_of_two_halves_adds_up_to_gold_of_the_whole(frame: Any) -> None:
+    """In every column: rows of before need not be read again."""
+    messages = [
+        message(n, finished_at=at(n * 7 % 150), state="dead" if n % 5 == 0 else "done")
+        | {"last_error": f"no {n}" if n % 5 == 0 else None, "worker": f"w{n % 3}"}
+        for n in range(1, 60)
+    ]
+    attempts = [attempt(n, 1, ended_at=at(n), error=f"smtp {n}") for n in range(1, 40)]
+
+    def counted(chosen: slice) -> Any:
+        return count_gold(
+            gold.events(
+                silver.messages(frame(BRONZE_HISTORY, messages[chosen])),
+                silver.attempts(frame(BRONZE_ATTEMPTS, attempts[chosen])),
+            ),
+            GOLD,
+        )
+
+    one, other, whole = (counted(part) for part in (slice(25), slice(25, None), slice(None)))
+    for table in GOLD:
+        changed, same = added(table, one[table], other[table])
+        order = [(name, "ascending") for name in gold.KEYS[table]]
+        sum_of_both = pa.concat_tables([changed, same]).sort_by(order)
+        assert sum_of_both.to_pylist() == whole[table].sort_by(order).to_pylist()
 
 
 def test_causes_of_errors_and_the_load_of_workers(frame: Any) -> None:
@@ -155,8 +198,19 @@ def test_causes_of_errors_and_the_load_of_workers(frame: Any) -> None:
         "boom": (0, 1),
     }
     (load,) = gold.worker_minute(events).collect()
-    assert (load.worker, load.finished, load.failed_attempts) == ("w1", 1, 2)
-    assert load.busy_seconds == 3.0 + 0.5 + 0.5
+    assert (load.worker, load.finished, load.failed_attempts) == ("w1", 1, 3)
+    assert load.busy_seconds == 3.0 + 3.0 + 0.5 + 0.5
+
+
+def test_percentiles_of_a_histogram_are_within_one_percent(spark: Any) -> None:
+    values = [0.0, 0.000001, 0.0004, 0.5, 1.0, 2.5, 86_400.0, 1e7]
+    rows = spark.createDataFrame([(1, value) for value in values], "k int, v double")
+    (row,) = histogram.histograms(rows, ["k"], ["v"]).collect()
+    ranks = [100 * (n + 1) / len(values) for n in range(len(values))]
+    assert histogram.percentiles(row.v_histogram, ranks) == pytest.approx(values, rel=0.01)
+    doubled = histogram.merged(row.v_histogram, row.v_histogram)
+    assert histogram.percentiles(doubled, ranks) == pytest.approx(values, rel=0.01)
+    assert histogram.percentiles("", [50]) == [None]
 
 
 RECOUNT = """

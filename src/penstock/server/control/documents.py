@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from penstock.model.service import QueueStatus, ServiceQueue, TaskStatus
 from penstock.server import fields as f
-from penstock.service import QueueStatus, ServiceQueue, TaskStatus
 
 QueueName = Annotated[
     str,

@@ -7,22 +7,22 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from penstock import insights, oversight
-from penstock.connections_async import AnyConnection
-from penstock.errors import PayloadNotStorableError, PayloadTooLargeError, PenstockError
-from penstock.operations.services import (
+from penstock.commands import read
+from penstock.commands.write.services import (
     adopt_queues,
     request_queue,
     request_removal,
     request_task,
 )
+from penstock.db.async_connections import AnyConnection
+from penstock.errors import PayloadNotStorableError, PayloadTooLargeError, PenstockError
+from penstock.model.service import Service, ServiceTask, TaskKind
 from penstock.server.control import documents as c
 from penstock.server.control.documents import queue_document, queue_summary
 from penstock.server.control.targets import own_database
-from penstock.server.idempotency import once
-from penstock.server.problems import HttpError
-from penstock.server.routing import Call, Endpoints, Reply
-from penstock.service import Service, ServiceTask, TaskKind
+from penstock.server.transport.idempotency import once
+from penstock.server.transport.problems import HttpError
+from penstock.server.transport.routing import Call, Endpoints, Reply
 
 endpoint: Final = Endpoints("managed services")
 MAX_PAYLOAD_BYTES: Final = 256 * 1024
@@ -49,7 +49,7 @@ async def create_managed_queue(call: Call) -> Reply:
     )
     id = await call.act(command, "create managed queue", f"{found.name}/{body.name}")
     call.context.runner.nudge()
-    made = queue_document(await call.run(oversight.service_queue(service, id=id)))
+    made = queue_document(await call.run(read.service_queue(service, id=id)))
     return Reply(made, 201, {"Location": f"/managed-services/{service}/queues/{body.name}"})
 
 
@@ -58,7 +58,7 @@ async def list_managed_queues(call: Call) -> c.ManagedQueues:
     """The queues of a service, however they came there."""
     service = call.path["service"]
     await _adopt(call, service)
-    found = await call.run(oversight.service_queues(service))
+    found = await call.run(read.service_queues(service))
     return c.ManagedQueues(
         [queue_summary(queue) for queue in found if call.principal.may("read", queue.name)]
     )
@@ -69,7 +69,7 @@ async def show_managed_queue(call: Call) -> c.ManagedQueue:
     """One queue of a service."""
     service, name = _named(call)
     await _adopt(call, service)
-    return queue_document(await call.run(oversight.service_queue(service, name)))
+    return queue_document(await call.run(read.service_queue(service, name)))
 
 
 @endpoint("DELETE", _PATH + "/{queue}", answers={202: c.ManagedQueue},
@@ -81,7 +81,7 @@ async def delete_managed_queue(call: Call) -> c.ManagedQueue:
     command = request_removal(service, name, created_by=call.principal.name)
     id = await call.act(command, "delete managed queue", f"{service}/{name}")
     call.context.runner.nudge()
-    return queue_document(await call.run(oversight.service_queue(service, id=id)))
+    return queue_document(await call.run(read.service_queue(service, id=id)))
 
 
 @endpoint("POST", _PATH + "/{queue}/messages", body=c.BrokeredMessages,
@@ -101,7 +101,7 @@ async def enqueue_managed(call: Call) -> Any:
 async def poll_enqueue(call: Call) -> Reply:
     """How an enqueue stands: 202 while it is pending or running, then 200."""
     service, name = _named(call)
-    task = await call.run(oversight.service_task(service, name, "enqueue", call.query.task_id))
+    task = await call.run(read.service_task(service, name, "enqueue", call.query.task_id))
     return _polled(task, c.EnqueueTask)
 
 
@@ -118,7 +118,7 @@ async def request_stats(call: Call) -> Any:
 async def poll_stats(call: Call) -> Reply:
     """The numbers of a queue: 202 while the task is pending or running, then 200."""
     service, name = _named(call)
-    task = await call.run(oversight.service_task(service, name, "stats", call.query.task_id))
+    task = await call.run(read.service_task(service, name, "stats", call.query.task_id))
     return _polled(task, c.StatsTask)
 
 
@@ -178,11 +178,11 @@ async def _adopt(call: Call, service: str) -> Service:
 
     A service that does not answer is taken by its record.
     """
-    found = await call.run(oversight.service(service))
+    found = await call.run(read.service(service))
     targets = call.context.runner.targets
     target = targets.address(found.dsn, "defaultdb")
     try:
-        queues = await targets.run(target, insights.queues())
+        queues = await targets.run(target, read.queues())
     except PenstockError:
         if found.dsn is None:
             raise

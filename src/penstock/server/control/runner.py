@@ -15,26 +15,26 @@ from uuid import UUID
 
 import psycopg
 
-from penstock import insights
+from penstock.commands import read
+from penstock.commands.write import ack, claim, create_queue, drop_queue, extend, nack
+from penstock.commands.write.idempotency import forget_expired
+from penstock.commands.write.services import (
+    apply_enqueue,
+    begin_task,
+    finish_task,
+    note_task_failure,
+)
+from penstock.db.listener import Listener, Subscription
 from penstock.errors import (
     DatabaseUnavailableError,
     LeaseLostError,
     PenstockError,
     QueueNotFoundError,
 )
-from penstock.listener import Listener, Subscription
-from penstock.message import Lease
-from penstock.operations import ack, claim, create_queue, drop_queue, extend, nack
-from penstock.operations.idempotency import forget_expired
-from penstock.operations.services import (
-    apply_enqueue,
-    begin_task,
-    finish_task,
-    note_task_failure,
-)
+from penstock.model.message import Lease
+from penstock.model.service import TaskOrder
 from penstock.server.control.targets import Targets
 from penstock.server.database import Database
-from penstock.service import TaskOrder
 
 log: Final = logging.getLogger("penstock.server")
 QUEUE: Final = "penstock.tasks"
@@ -181,7 +181,7 @@ class Runner:
         await self.targets.run(target, create_queue(order.name, changes=settings, exist_ok=True))
 
     async def _stats(self, target: str, order: TaskOrder) -> dict[str, Any]:
-        stats = await self.targets.run(target, insights.stats(order.name))
+        stats = await self.targets.run(target, read.stats(order.name))
         return {
             "queue_name": order.name,
             "ready_messages": stats.ready,

@@ -6,13 +6,13 @@ from typing import Final
 
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock import oversight
+from penstock.commands import read
+from penstock.commands.write.services import add_service, remove_service
 from penstock.errors import ConfigurationError, InvalidValueError
-from penstock.operations.services import add_service, remove_service
+from penstock.model.service import Service
 from penstock.server.control import documents as c
 from penstock.server.control.targets import own_database
-from penstock.server.routing import Call, Endpoints
-from penstock.service import Service
+from penstock.server.transport.routing import Call, Endpoints
 from penstock.settings import normalise_dsn
 
 endpoint: Final = Endpoints("managed services")
@@ -21,7 +21,7 @@ endpoint: Final = Endpoints("managed services")
 @endpoint("GET", "/managed-services", answers={200: c.Services})
 async def list_services(call: Call) -> c.Services:
     """The services; `local` is the server's own database."""
-    found = await call.run(oversight.services())
+    found = await call.run(read.services())
     return c.Services([_document(each, call.context.database.dsn) for each in found])
 
 
@@ -36,14 +36,14 @@ async def create_service(call: Call) -> c.Service:
         raise InvalidValueError(error.message, hint=error.hint, field="dsn") from None
     command = add_service(body.name, dsn, created_by=call.principal.name)
     id = await call.act(command, "add service", body.name)
-    return _document(await call.run(oversight.service(id)), call.context.database.dsn)
+    return _document(await call.run(read.service(id)), call.context.database.dsn)
 
 
 @endpoint("GET", "/managed-services/{service}", answers={200: c.Service},
           problems=(404,))  # fmt: skip
 async def show_service(call: Call) -> c.Service:
     """One service, by its id or name."""
-    found = await call.run(oversight.service(call.path["service"]))
+    found = await call.run(read.service(call.path["service"]))
     return _document(found, call.context.database.dsn)
 
 
@@ -51,7 +51,7 @@ async def show_service(call: Call) -> c.Service:
           problems=(404,))  # fmt: skip
 async def delete_service(call: Call) -> c.Service:
     """Forget a service and its queues; what is on it stays."""
-    found = await call.run(oversight.service(call.path["service"]))
+    found = await call.run(read.service(call.path["service"]))
     await call.act(remove_service(found.id), "remove service", found.name)
     return _document(found, call.context.database.dsn)
 

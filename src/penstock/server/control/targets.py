@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from penstock.command import Command
-from penstock.connections_async import AsyncConnections
-from penstock.migrations import Migrator
+from penstock.commands.command import Command
+from penstock.db.async_connections import AsyncConnections
+from penstock.db.migrations import Migrator
 from penstock.server.database import Database
 
 T = TypeVar("T")

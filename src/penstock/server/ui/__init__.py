@@ -1,6 +1,6 @@
 """The pages for people: plain Starlette routes, mounted behind the API by `penstock.server.app`.
 
-How a page is written is in the docstring of `penstock.server`; `visits` has pages, `acts` what
+How a page is written is in the docstring of `penstock.server`; `visits` has pages, `actions` what
 operators do, `pages` the modules with both.
 """
 
@@ -14,25 +14,37 @@ from penstock.server.ui.pages import (
     analytics,
     dead_letters,
     find,
-    message_acts,
+    message_actions,
     messages,
     overview,
-    queue_acts,
+    queue_actions,
     queue_settings,
     queues,
-    schedule_acts,
+    runbooks,
+    schedule_actions,
     schedules,
     system,
-    system_acts,
+    system_actions,
     workers,
 )
 
-_PAGES = (overview, queues, messages, dead_letters, workers, schedules, analytics, system, activity)
-_ACTS = (queue_settings, queue_acts, message_acts, schedule_acts, system_acts)
+_PAGES = (
+    overview,
+    queues,
+    messages,
+    dead_letters,
+    workers,
+    schedules,
+    analytics,
+    system,
+    activity,
+    runbooks,
+)
+_ACTIONS = (queue_settings, queue_actions, message_actions, schedule_actions, system_actions)
 
 
 def routes() -> list[BaseRoute]:
     """All of them, in the order in which they are tried: acts have longer paths than pages."""
-    acts = [route for module in _ACTS for act in module.ACTS for route in act.routes()]
+    acts = [route for module in _ACTIONS for act in module.ACTS for route in act.routes()]
     pages = [route for module in (*_PAGES, find) for route in module.pages.routes]
     return [*assets.routes(), *live.routes(), *login.routes(), *acts, *pages]

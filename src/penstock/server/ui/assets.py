@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from penstock.server.problems import HttpError
+from penstock.server.transport.problems import HttpError
 
 _KINDS: Final = {
     "css": "text/css; charset=utf-8",

@@ -20,7 +20,7 @@ DASHES: Final = ("", "6 3", "2 3", "10 3 2 3", "1 4")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One line: its name, its path, its last value."""
 
     name: str
@@ -34,7 +34,7 @@ class Line:
 class Chart:
     """Lines over time, with ticks at round numbers."""
 
-    lines: list[Line]
+    lines: list[ChartLine]
     ticks_y: list[tuple[float, float]]  # (where, value)
     ticks_x: list[tuple[float, datetime]]
     top: float
@@ -47,7 +47,7 @@ def chart(times: Sequence[datetime], series: dict[str, Sequence[float | None]]) 
     values = [v for line in series.values() for v in line if v is not None]
     top = nice(max(values, default=0))
     lines = [
-        Line(
+        ChartLine(
             name,
             _path([_x(n, len(times)) for n in range(len(times))], [_y(v, top) for v in line]),
             DASHES[number % len(DASHES)],

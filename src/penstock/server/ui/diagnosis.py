@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import Final, Literal
 from urllib.parse import quote, urlencode
 
-from penstock.queue import Queue, QueueStats
-from penstock.server.board import Snapshot
+from penstock.model.monitoring import HorizonHolder
+from penstock.model.queue import Queue, QueueStats
+from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.ui.formats import ago, count, duration
-from penstock.sighting import HorizonHolder
+from penstock.server.ui.runbooks import RUNBOOKS
 
 Severity = Literal["critical", "warning", "note"]
 _ORDER: Final = {"critical": 0, "warning": 1, "note": 2}
@@ -25,14 +26,30 @@ PINNED_SECONDS: Final = 60
 LONG_PINNED_SECONDS: Final = 600
 # A slot has no clock, only a distance.
 PINNED_XIDS: Final = 1_000_000
+ENOUGH_TO_GROUP: Final = 3
+NAMED: Final = 5
+# Where the findings of a kind are listed.
+LISTS: Final = {
+    "dead-letters": "/dead-letters",
+    "silent-worker": "/workers",
+    "schedule": "/schedules",
+    "horizon": "/system#horizon",
+    "lake": "/analytics",
+    "paused": "/queues?only=paused",
+}
 # How far behind a lake may be before it is worth a word.
 LAKE_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, where to look, and what to do about it."""
+    """One thing that is wrong, where to look, and what to do about it.
 
+    `kind` names its runbook. `impact` is how many messages it concerns, and `count` how many
+    findings of its kind are in it.
+    """
+
+    kind: str
     severity: Severity
     title: str
     text: str
@@ -40,10 +57,16 @@ class Finding:
     queue: str | None = None
     act: str | None = None
     act_href: str | None = None
+    impact: int = 0
+    count: int = 1
+
+    @property
+    def advice(self) -> str:
+        return RUNBOOKS[self.kind].advice
 
 
 def diagnose(snapshot: Snapshot) -> list[Finding]:
-    """All findings; those of one severity in the order in which they were found."""
+    """All findings, the most severe first, and of these the ones with the greatest impact."""
     found = [
         *_queues(snapshot),
         *_dead(snapshot),
@@ -52,7 +75,38 @@ def diagnose(snapshot: Snapshot) -> list[Finding]:
         *_horizon(snapshot.horizon),
         *_lakes(snapshot),
     ]
-    return sorted(found, key=lambda finding: _ORDER[finding.severity])
+    return sorted(found, key=_rank)
+
+
+def grouped(findings: list[Finding]) -> list[Finding]:
+    """One finding for three or more of a kind, so that no kind hides another."""
+    kinds: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault((finding.kind, finding.severity), []).append(finding)
+    found: list[Finding] = []
+    for members in kinds.values():
+        found += members if len(members) < ENOUGH_TO_GROUP else [_group(members)]
+    return sorted(found, key=_rank)
+
+
+def _group(members: list[Finding]) -> Finding:
+    first, impact = members[0], sum(member.impact for member in members)
+    names = [member.queue or member.title for member in members]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    messages = f", with {count(impact)} messages" if impact else ""
+    return Finding(
+        kind=first.kind,
+        severity=first.severity,
+        title=RUNBOOKS[first.kind].many.format(count(len(members))),
+        text=f"{', '.join(names[:NAMED])}{more}{messages}.",
+        href=LISTS.get(first.kind, "/queues?only=trouble"),
+        impact=impact,
+        count=len(members),
+    )
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    return (_ORDER[finding.severity], -finding.impact)
 
 
 def queue_path(name: str, rest: str = "") -> str:
@@ -73,7 +127,7 @@ def _queues(snapshot: Snapshot) -> Iterator[Finding]:
     for pace in snapshot.finished:
         if pace.state == "done":
             done[pace.queue] = done.get(pace.queue, 0) + pace.count
-    for stats in snapshot.stats:
+    for stats in snapshot.exact:
         queue = settings.get(stats.queue)
         if queue is not None:
             yield from _queue(queue, stats, stats.queue in served)
@@ -85,6 +139,8 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
     if queue.paused:
         if stats.ready:
             yield Finding(
+                kind="paused",
+                impact=stats.ready,
                 severity="warning" if oldest >= LATE_SECONDS else "note",
                 title=f"{name} is paused",
                 text=f"{count(stats.ready)} messages wait, the oldest for {duration(oldest)}.",
@@ -95,8 +151,10 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
             )
     elif oldest >= LATE_SECONDS and not served:
         yield Finding(
+            kind="no-worker",
+            impact=stats.ready,
             severity="critical",
-            title=f"Nobody works on {name}",
+            title=f"{name} has no worker",
             text=f"{count(stats.ready)} messages are ready, the oldest for {duration(oldest)}; "
             "no worker holds one, and none has finished one lately.",
             href=queue_path(name),
@@ -104,6 +162,8 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
         )
     elif oldest >= VERY_LATE_SECONDS:
         yield Finding(
+            kind="behind",
+            impact=stats.ready,
             severity="warning",
             title=f"{name} is falling behind",
             text=f"{count(stats.ready)} messages are ready, the oldest for {duration(oldest)}.",
@@ -114,6 +174,8 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
     if limit is not None and depth >= 0.9 * limit:
         full = depth >= limit
         yield Finding(
+            kind="full",
+            impact=depth,
             severity="critical" if full else "warning",
             title=f"{name} is {'full' if full else 'nearly full'}",
             text=f"{count(depth)} of at most {count(limit)} messages"
@@ -126,6 +188,8 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
 def _failing(name: str, failed: int, done: int) -> Iterator[Finding]:
     if failed + done >= ENOUGH_ATTEMPTS and failed > done:
         yield Finding(
+            kind="failing",
+            impact=failed,
             severity="warning",
             title=f"Most attempts on {name} fail",
             text=f"{count(failed)} failed and {count(done)} succeeded in the last minutes.",
@@ -135,7 +199,7 @@ def _failing(name: str, failed: int, done: int) -> Iterator[Finding]:
 
 
 def _dead(snapshot: Snapshot) -> Iterator[Finding]:
-    for stats in snapshot.stats:
+    for stats in snapshot.exact:
         if not stats.dead:
             continue
         errors = [error for error in snapshot.errors if error.queue == stats.queue]
@@ -146,6 +210,8 @@ def _dead(snapshot: Snapshot) -> Iterator[Finding]:
             text = f"The latest, {ago(latest.last_dead_at, snapshot.at)}: {latest.error or '-'}"
         many = f"{count(stats.dead)} dead letter{'' if stats.dead == 1 else 's'}"
         yield Finding(
+            kind="dead-letters",
+            impact=stats.dead,
             severity="warning" if fresh else "note",
             title=f"{stats.queue} has {many}",
             text=text,
@@ -160,9 +226,10 @@ def _workers(snapshot: Snapshot) -> Iterator[Finding]:
     for beat in snapshot.heartbeats:
         if not beat.alive:
             yield Finding(
+                kind="silent-worker",
                 severity="warning",
                 title=f"Worker {beat.worker} is silent",
-                text=f"It was last seen {ago(beat.seen_at, snapshot.at)}, and did not say goodbye.",
+                text=f"It was last seen {ago(beat.seen_at, snapshot.at)}, and did not sign off.",
                 href="/workers",
             )
 
@@ -173,10 +240,11 @@ def _schedules(snapshot: Snapshot) -> Iterator[Finding]:
         if schedule.last_error:
             text = f"It could not enqueue: {schedule.last_error}"
         elif late >= 2 * LATE_SECONDS:
-            text = f"It is due since {duration(late)}, and nobody has fired it."
+            text = f"It has been due for {duration(late)}, and was not fired."
         else:
             continue
         yield Finding(
+            kind="schedule",
             severity="warning",
             title=f"Schedule {schedule.name} does not fire",
             text=text,
@@ -196,6 +264,7 @@ def _horizon(holders: list[HorizonHolder]) -> Iterator[Finding]:
     long = age is None or age >= LONG_PINNED_SECONDS
     since = f"{count(oldest.xids)} transactions" if age is None else duration(age)
     yield Finding(
+        kind="horizon",
         severity="warning" if long else "note",
         title=f"The horizon is pinned for {since}",
         text=f"By {holder_name(oldest)}: PostgreSQL cannot clean up behind it.",
@@ -205,11 +274,14 @@ def _horizon(holders: list[HorizonHolder]) -> Iterator[Finding]:
 
 def _lakes(snapshot: Snapshot) -> Iterator[Finding]:
     for lake in snapshot.lakes:
-        if lake.lag_seconds >= LAKE_SECONDS:
+        if lake.gold_lag_seconds >= LAKE_SECONDS:
             yield Finding(
+                kind="lake",
                 severity="warning",
-                title=f"Lake {lake.name} is {duration(lake.lag_seconds)} behind",
-                text="History is kept until it has landed: run `penstock lake run`.",
+                title=f"Gold of lake {lake.name} is {duration(lake.gold_lag_seconds)} old",
+                text=f"Bronze lags {duration(lake.bronze_lag_seconds)}, silver "
+                f"{duration(lake.silver_lag_seconds)}. History is kept until it has landed: run "
+                "`penstock lake run`.",
                 href="/analytics",
             )
 

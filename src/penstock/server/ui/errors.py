@@ -1,4 +1,4 @@
-"""Errors by kind: what differs from one message to the next is taken out of them."""
+"""Errors by kind: what differs from one message to the next is masked."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from penstock.sighting import DeadError
+from penstock.model.error_masks import MASKS, TYPE
+from penstock.model.monitoring import DeadError
 
-# Quoted values, ids, numbers: the same as the lake's `error_kind` leaves out.
-_VARIES: Final = re.compile(
-    r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-    r"|'[^']*'|\"[^\"]*\""
-    r"|\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{12,}\b"
-    r"|\d+(?:\.\d+)*"
-)
+_TYPE: Final = re.compile(TYPE)
+_MASKS: Final = [(re.compile(pattern), mask) for pattern, mask in MASKS]
+_ANY_MASK: Final = re.compile("(" + "|".join(sorted({mask for _, mask in MASKS})) + ")")
+_EXAMPLES: Final = 3
+# The database cuts an error off here.
+_LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ErrorKind:
 
     queue: str
     kind: str | None
-    example: str | None
+    examples: list[str]
     error_like: str | None
     search: str | None  # a part that all of them have
     count: int
@@ -45,30 +45,40 @@ def kinds_of(errors: Iterable[DeadError]) -> list[ErrorKind]:
 
 
 def kind_of(error: str | None) -> str | None:
-    return None if error is None else " ".join(_VARIES.sub("…", error).split())[:200]
+    return None if error is None else " ".join(_masked(error).split())[:200]
 
 
 def like_of(error: str | None) -> str | None:
     """A pattern for LIKE that finds the errors of the same kind."""
     if error is None:
         return None
-    parts = _VARIES.split(error)
-    return "%".join(re.sub(r"([\\%_])", r"\\\1", part) for part in parts) + "%"
+    parts = [re.sub(r"([\\%_])", r"\\\1", part) for part in _constants(error)]
+    return "%".join(parts) + ("%" if len(error) >= _LONGEST else "")
 
 
-def _constant(error: str | None) -> str | None:
-    """The longest part of an error that does not vary."""
-    return None if error is None else max(_VARIES.split(error), key=len).strip()[:100] or None
+def _masked(error: str) -> str:
+    found = _TYPE.match(error)
+    start = found.end() if found else 0
+    text = error[start:]
+    for pattern, mask in _MASKS:
+        text = pattern.sub(mask, text)
+    return error[:start] + text
+
+
+def _constants(error: str) -> list[str]:
+    """The parts of an error that do not vary. Text that looks like a mask counts as one."""
+    return _ANY_MASK.split(_masked(error))[::2]
 
 
 def _merged(queue: str, kind: str | None, members: list[DeadError]) -> ErrorKind:
     latest = max(members, key=lambda error: error.last_id)
+    newest = sorted(members, key=lambda error: -error.last_id)
     return ErrorKind(
         queue,
         kind,
-        latest.error,
+        [each.error for each in newest if each.error and each.error != kind][:_EXAMPLES],
         like_of(latest.error),
-        _constant(latest.error),
+        None if latest.error is None else max(_constants(latest.error), key=len).strip()[:100],
         sum(error.count for error in members),
         min(error.first_id for error in members),
         latest.last_id,

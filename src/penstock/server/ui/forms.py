@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from penstock.server.problems import HttpError
-from penstock.server.ui.acts import Field
+from penstock.server.transport.problems import HttpError
+from penstock.server.ui.actions import Field
 from penstock.server.ui.formats import count
 from penstock.server.ui.visits import Visit, refused
 

@@ -15,8 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from penstock.errors import AuthenticationError
-from penstock.server.board import LOOK_SECONDS
 from penstock.server.context import Context
+from penstock.server.monitoring.snapshots import LOOK_SECONDS
 from penstock.server.ui.sessions import COOKIE, context_of
 from penstock.server.ui.visits import failure
 
@@ -52,7 +52,7 @@ async def events(context: Context, cookie: str | None, follows: bool) -> AsyncIt
                 yield b"event: over\ndata: the session has ended\n\n"
                 return
             if follows:
-                number = (await context.board.look()).number
+                number = (await context.snapshots.look()).number
             else:
                 number = seen
                 await context.database.probe(max_age=LOOK_SECONDS / 2)

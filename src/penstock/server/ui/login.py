@@ -10,8 +10,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from penstock.errors import AuthenticationError
-from penstock.server.problems import HttpError
-from penstock.server.ui.acts import read_form
+from penstock.server.transport.problems import HttpError
+from penstock.server.ui.actions import read_form
 from penstock.server.ui.sessions import COOKIE, context_of, require_same_origin, signed_in
 from penstock.server.ui.templates import render
 from penstock.server.ui.visits import HEADERS, THEMES, theme_of

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from penstock.server.auth import Principal
+from penstock.server.auth.authentication import Principal
+from penstock.server.auth.tokens import SESSION_SECONDS
 from penstock.server.context import Context
-from penstock.server.problems import HttpError
-from penstock.server.tokens import SESSION_SECONDS
+from penstock.server.transport.problems import HttpError
 
 COOKIE: Final = "penstock_session"
 

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from penstock.server.ui import charts, formats
+from penstock.server.ui.activity_text import describe
 from penstock.server.ui.assets import asset_url
 from penstock.server.ui.diagnosis import messages_path, queue_path
-from penstock.server.ui.telling import tell
 
 
 @cache
@@ -33,7 +33,7 @@ def environment() -> Environment:
         ago=formats.ago,
         pretty=formats.pretty,
         spark=charts.spark,
-        sentence=tell,
+        sentence=describe,
     )
     made.globals.update(
         asset=asset_url,

@@ -22,17 +22,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from penstock.access import Activity, Scope
-from penstock.command import Command
+from penstock.commands.command import Command
+from penstock.commands.read import activity
 from penstock.errors import AuthenticationError
-from penstock.oversight import activity
-from penstock.server.auth import Principal
-from penstock.server.board import Snapshot
+from penstock.model.access import Activity, Scope
+from penstock.server.auth.authentication import Principal
+from penstock.server.auth.permissions import json_path, need_of
 from penstock.server.context import Context
-from penstock.server.exchange import Exchange
-from penstock.server.permissions import json_path, need_of
-from penstock.server.problems import HttpError
-from penstock.server.routing import problem_reply
+from penstock.server.monitoring.snapshots import Snapshot
+from penstock.server.transport.exchange import Exchange
+from penstock.server.transport.problems import HttpError
+from penstock.server.transport.routing import problem_reply
 from penstock.server.ui.sessions import COOKIE, context_of, csrf_token
 from penstock.server.ui.templates import render
 
@@ -81,7 +81,7 @@ class Visit:
 
     async def look(self, *parts: str) -> Snapshot:
         """The board, cut to the queues that this visitor may read; or some parts of it."""
-        return cut(await self.context.board.look(*parts), self.principal)
+        return cut(await self.context.snapshots.look(*parts), self.principal)
 
     def asked(self, name: str) -> str | None:
         """A parameter of the form, or else of the address; None if it is empty."""
@@ -140,7 +140,7 @@ def cut(snapshot: Snapshot, principal: Principal) -> Snapshot:
     if principal.is_admin:
         return snapshot
     changes: dict[str, Any] = {}
-    for name in ("stats", "finished", "failed", "leases", "errors", "schedules"):
+    for name in ("stats", "exact", "finished", "failed", "leases", "errors", "schedules"):
         rows = getattr(snapshot, name)
         changes[name] = [row for row in rows if principal.may("read", row.queue)]
     changes["queues"] = [row for row in snapshot.queues if principal.may("read", row.name)]

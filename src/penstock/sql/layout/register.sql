@@ -1,4 +1,14 @@
--- Registers that hold more than one number. A register is a sequence that is used for its last_value.
+-- Registers. A register is a sequence that is used for its last_value: PostgreSQL updates it in place, outside MVCC.
+--
+-- Registers that only save work are unlogged: floors, clocks, generations, the first row. Setting one writes no WAL and
+-- takes no transaction id, so a claim that found nothing does not wait for the disk when it commits. After a crash, and
+-- on a promoted standby, an unlogged sequence has no value. It reads as 0, as on the day it was created: claims look at
+-- everything, and everything is due. Only prepared transactions are left from before: see _recall_generations. Logged
+-- are the ring, the numbers of messages and leases, the lanes, and the registers of limits and wake-ups.
+
+--: define register.value(register) as coalesce(pg_sequence_last_value({register}), bigint '0')
+
+-- Registers that hold more than one number.
 --
 -- generation_register of a queue (functions/claim/sweep.sql explains generations):
 --

@@ -11,7 +11,7 @@
 --
 -- A segment takes the inserts for a share of 32,768 positions. The register penstock.ring_until holds the position from
 -- which on the next segment is used. So the current segment began at ring_until minus the share, and a floor above that
--- position tells a claim that it need not look at older segments.
+-- position tells a claim to skip older segments.
 
 --: define ring.value as pg_sequence_last_value('penstock.ring')
 --: define ring.text as pg_sequence_last_value('penstock.ring')::text

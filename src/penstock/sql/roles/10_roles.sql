@@ -1,9 +1,9 @@
 -- The three roles and their grants: see functions/common/grants.sql. Runs last, whenever functions or views were
 -- replaced, and whenever a grant is missing.
 --
--- Roles belong to the cluster, not to the database. They are created if the migrating user may create roles, and get
--- their grants if they exist. Every function they may call sets its search_path; those that read tables are SECURITY
--- DEFINER.
+-- Roles belong to the whole server, not to the database. They are created if the migrating user may create roles, and
+-- get their grants if they exist. Every function that they may call sets its search_path. Functions that read tables
+-- are SECURITY DEFINER.
 do $roles$
 declare
   role_name text;
@@ -15,7 +15,7 @@ begin
         execute format('create role %I nologin', role_name);
       exception
         when insufficient_privilege then
-          raise log 'penstock: % may not create role %', current_user, role_name;
+          raise log 'penstock: user % lacks the privilege to create role %', current_user, role_name;
         when duplicate_object or unique_violation then
           null;   -- another database of the cluster was being migrated
       end;

@@ -14,7 +14,12 @@ create table penstock.lake (
   -- The version of the lake whose gold is in the tables below.
   published_version  bigint not null default 0,
   published_at       timestamptz,
-  verified_at        timestamptz
+  verified_at        timestamptz,
+  -- When the newest message or attempt in each layer ended, and the rows of bronze that silver lacks.
+  bronze_newest_at   timestamptz,
+  silver_newest_at   timestamptz,
+  gold_newest_at     timestamptz,
+  pending_rows       bigint not null default 0
 );
 
 -- Messages that were enqueued again from a lake, by the name of the job: each at most once.
@@ -130,7 +135,7 @@ create table penstock.worker_minute (
 );
 create index worker_minute_minute on penstock.worker_minute (minute);
 
--- Gold by the quarter follows gold by the minute. The real body of the function is in functions/lake/gold.sql.
+-- Gold of quarter hours is computed from gold of minutes. The real body of the function is in functions/lake/gold.sql.
 create function penstock._roll_gold() returns trigger language plpgsql as $$ begin return null; end $$;
 create trigger roll_new after insert on penstock.queue_minute referencing new table as changed
   for each statement execute function penstock._roll_gold();

@@ -1,5 +1,5 @@
 -- Views of the two kinds of messages in a lane: ready_N, and held_N for messages that are leased in place, with the
--- columns of leased_N. place is the ctid of the row. They call no function of ours, so that a reader of a view made of
+-- columns of leased_N. place is the ctid of the row. They call no Penstock function, so that a reader of a view made of
 -- them needs no right to call one. They belong to the schema and are not replaced with the functions: claims use them,
 -- and would wait for the whole upgrade.
 --: for each segment

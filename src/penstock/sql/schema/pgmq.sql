@@ -9,7 +9,7 @@ create table penstock.pgmq_queue (
   is_unlogged          boolean not null default false,
   created_at           timestamptz not null default now(),
   sent_register        regclass not null,            -- how many messages were sent
-  -- null: nobody is notified.
+  -- null: no notifications.
   throttle_interval_ms integer constraint throttle_is_not_negative check (throttle_interval_ms >= 0),
   notified_register    regclass                      -- when listeners were last notified, in microseconds
 );

@@ -55,7 +55,7 @@ create table penstock.queue (
   notify_register        regclass,                                -- from when on enqueuers notify, in microseconds
   waiting_register       regclass,                                -- until when a consumer waits, in microseconds
 
-  -- Whether the short paths of enqueue and claim may be used: each check that they need not make counts. Internal
+  -- Whether the short paths of enqueue and claim may be used: every check that they skip matters. Internal
   -- queues, whose names begin with "penstock.", take the long paths, which check the caller.
   plain_in               boolean not null generated always as (
                            message_ttl_seconds is null and max_depth is null and max_payload_bytes >= 8192

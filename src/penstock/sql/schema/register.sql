@@ -1,29 +1,31 @@
 -- Registers of the whole database. penstock.queue names those of each queue. All of them are sequences that are used
 -- for their last_value, which changes in place, outside MVCC. Registers hold hints and clocks, and one truth: the ring.
+-- layout/register.sql says why most of them are unlogged.
 
 create sequence penstock.ring minvalue 0;              -- the segments in use: layout/ring.sql draws it
 create sequence penstock.ring_until minvalue 0;        -- the position from which on the next segment is used
 create sequence penstock.ring_turned_at minvalue 0;    -- when the current segment was taken, in microseconds
 --: for each segment
--- since when segment {slot} was seen empty, in microseconds
-create sequence penstock.drained_{slot} minvalue 0;
+-- the time from which segment {slot} was empty, in microseconds
+create unlogged sequence penstock.drained_{slot} minvalue 0;
 --: end
 
 -- Clocks: when something is done next, in microseconds since 1970.
-create sequence penstock.tick_at minvalue 0;           -- look whether there is upkeep to do
-create sequence penstock.ring_check_at minvalue 0;     -- look whether segments can be closed
-create sequence penstock.upkeep_at minvalue 0;         -- the upkeep that is due every minute
-create sequence penstock.timer_rescan_at minvalue 0;   -- look for due messages and expired leases below the floors
+create unlogged sequence penstock.tick_at minvalue 0;           -- look whether there is upkeep to do
+create unlogged sequence penstock.ring_check_at minvalue 0;     -- look whether segments can be closed
+create unlogged sequence penstock.upkeep_at minvalue 0;         -- the upkeep that is due every minute
+create unlogged sequence penstock.timer_rescan_at minvalue 0;   -- look below the floors of the timers
 create sequence penstock.clock_was_at minvalue 0;      -- what the clock showed before it was set back, or 0
 
 -- Floors of the timers: everything due, or expired, up to this moment has been dealt with. In microseconds.
-create sequence penstock.lease_floor minvalue 0;
-create sequence penstock.due_floor minvalue 0;
+create unlogged sequence penstock.lease_floor minvalue 0;
+create unlogged sequence penstock.due_floor minvalue 0;
 
 -- How many generations have begun, and how many of these beginnings are over, in all queues. An enqueue that finds both
--- numbers equal, and unchanged at its end, knows that it has joined the right generation.
-create sequence penstock.flips_begun minvalue 0;
-create sequence penstock.flips_over minvalue 0;
+-- numbers equal, and unchanged at its end, knows that it has joined the right generation. Both start at 1: the first
+-- nextval must differ from the 0 that stands for a register without a value.
+create unlogged sequence penstock.flips_begun minvalue 0 start 1;
+create unlogged sequence penstock.flips_over minvalue 0 start 1;
 
 create sequence penstock.rescans_found minvalue 0;     -- how often a rescan has found a message below a floor
 create sequence penstock.history_current minvalue 0;   -- the time slot that history is written to

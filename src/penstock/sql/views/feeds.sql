@@ -1,5 +1,5 @@
--- History and attempts for readers that follow them by snapshot: everything that is there, and nothing that depends on
--- the clock, so that the same two snapshots always show the same rows. By history_log_xid and attempt_log_xid.
+-- History and attempts for readers that follow them by snapshot. The views show all rows, independent of the clock, so
+-- that the same two snapshots always show the same rows. Readers use history_log_xid and attempt_log_xid.
 create or replace view penstock.history_feed as
 select h.xid, h.id, h.queue, h.state, h.enqueued_at, h.first_claimed_at, h.last_claimed_at, h.finished_at,
        h.attempts::integer, h.max_attempts::integer, h.priority::integer, h.worker, h.key, h.group_key, h.last_error,

@@ -1,11 +1,11 @@
--- The lakes that history lands in, and how far behind each is.
+-- The lakes that history lands in, and the lag of each of their layers. lag_seconds is the lag of gold.
 create or replace view penstock.lakes as
 select l.name, l.path, l.format, l.registered_at, l.landed_at, l.landed_rows, l.landed_bytes, l.published_version,
-       l.published_at, l.verified_at, lag.rows as lag_rows,
-       coalesce(extract(epoch from clock_timestamp() - lag.oldest_at), 0)::double precision as lag_seconds
-from penstock.lake l cross join lateral penstock.lake_lag(l.name) lag;
+       l.published_at, l.verified_at, f.lag_rows, f.gold_lag_seconds as lag_seconds, l.bronze_newest_at,
+       l.silver_newest_at, l.gold_newest_at, f.bronze_lag_seconds, f.silver_lag_seconds, f.gold_lag_seconds
+from penstock.lake l join penstock.lake_freshness(100000) f using (name);
 
--- Gold, as the lake published it last.
+-- Gold, as the lake last published it.
 create or replace view penstock.gold_queue_minute as select * from penstock.queue_minute;
 create or replace view penstock.gold_queue_quarter as select * from penstock.queue_quarter;
 create or replace view penstock.gold_queue_day as select * from penstock.queue_day;

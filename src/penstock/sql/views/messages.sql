@@ -1,8 +1,8 @@
--- Every message that is not finished, with its state as of now: due messages and expired leases count as ready.
+-- Every unfinished message with its current state. Due messages and messages with expired leases are ready.
 --
--- The branches of the union have no conditions and no subqueries, so that the planner makes them one list of tables: to
--- plan a count of this view takes 1 ms then, and took 4 ms when each branch was planned as a query. What a grant says
--- of a message that is leased in place is looked up outside the union, and only if the column is asked for.
+-- The branches of the union have no conditions and no subqueries, so that the planner treats them as one list of
+-- tables. Planning a count of this view takes 1 ms, instead of 4 ms with each branch planned as a query. The grant of a
+-- message that is leased in place is looked up outside the union, and only if the query uses its columns.
 create or replace view penstock.messages as
 with grant_of as not materialized (
   select null::smallint as slot, null::bigint as hold, null::timestamptz as lease_until,
@@ -54,15 +54,17 @@ from (
   select 'leased', {slot}::smallint, 0::bigint, lease_until, {envelope} from penstock.leased_{slot}
   --: end
 ) m join penstock.queue q on q.id = m.queue_id
--- The others with a group are group tokens.
+-- Other rows with a group are group tokens.
 where m.group_key is null or m.kind in ('waiting in a group', 'dead', 'leased');
 
+-- Workers that hold leases, by queue.
 create or replace view penstock.workers as
 select m.worker, coalesce(m.original_queue, m.queue) as queue, count(*) as leased,
   min(m.claimed_at) as oldest_claimed_at, min(m.lease_until) as next_lease_until
 from penstock.messages m where m.state = 'leased'
 group by 1, 2;
 
+-- Dead letters that are not leased.
 create or replace view penstock.dead_letters as
 select d.id, q.name as queue, case when d.body_slot is null then d.payload else penstock._body_json(d.body_slot, d.id)
        end as payload, case when d.body_slot is null then d.payload_bytes else penstock._body_bytes(d.body_slot, d.id)

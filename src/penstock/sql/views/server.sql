@@ -1,8 +1,10 @@
+-- The API keys of the HTTP server, without their secrets.
 create or replace view penstock.api_keys as
 select k.id, k.name, k.grants, k.created_at, k.created_by, k.expires_at, k.revoked_at, k.revoked_by,
        k.revoked_at is null and coalesce(k.expires_at > clock_timestamp(), true) as live
 from penstock.api_key k;
 
+-- The actions of operators.
 create or replace view penstock.activity as
 select a.id, a.at, a.actor, a.act, a.target, a.details, a.request_id, a.address
 from penstock.activity_log a;

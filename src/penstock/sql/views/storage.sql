@@ -1,5 +1,4 @@
--- The ring of segments, as it is: what each segment holds on disk, and what is dead in it, as PostgreSQL's statistics
--- have it.
+-- The segments of the ring: their state, their size on disk, and their dead rows according to PostgreSQL's statistics.
 create or replace view penstock.segments as
 select s.slot, case when s.slot = 0 and strpos({ring.in_use(r.ring)}, '0') = 0 then 'overflow, empty' when s.slot = 0
   then 'overflow'
@@ -19,7 +18,7 @@ from (values (-1, null::regclass, null::regclass, null::regclass, null::regclass
 ) s (slot, ready, leased, body, granted), (select {ring.text} as ring) r
 where s.slot >= 0;
 
--- The time slots of history that are in use: when each was begun, and what it holds.
+-- The time slots of history in use: when each was started, and its size.
 create or replace view penstock.history_slots as
 select h.slot::integer, h.begun_at, lead(h.begun_at) over (order by h.begun_at) as ended_at,
        pg_total_relation_size(('penstock.history_log_' || h.slot)::regclass) as history_bytes,
@@ -28,7 +27,7 @@ select h.slot::integer, h.begun_at, lead(h.begun_at) over (order by h.begun_at) 
        pg_stat_get_live_tuples(('penstock.attempt_log_' || h.slot)::regclass) as attempts_rows
 from penstock.history_slot h;
 
--- The tables beside the ring and history, with their sizes and what is dead in them.
+-- The other tables, with their sizes and dead rows.
 create or replace view penstock.table_sizes as
 select c.relname::text as name, pg_total_relation_size(c.oid) as bytes, pg_stat_get_live_tuples(c.oid) as live_rows,
        pg_stat_get_dead_tuples(c.oid) as dead_rows, pg_stat_get_last_autovacuum_time(c.oid) as vacuumed_at

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from penstock import analytics as gold
-from penstock.analytics import GoldStep
+from penstock.commands.read import analytics as gold
+from penstock.commands.read.analytics import GoldStep
 from penstock.server.ui.pages.messages import readable
 from penstock.server.ui.visits import Pages, View, Visit
 
@@ -35,9 +35,7 @@ async def analytics(visit: Visit) -> View:
     queue = visit.asked("queue")
     queues = await readable(visit, queue)
     key = ("analytics", chosen, queue, None if queues is None else tuple(queues))
-    found = await visit.context.remembered.get(
-        key, KEPT_SECONDS, lambda: _read(visit, chosen, queues)
-    )
+    found = await visit.context.cache.get(key, KEPT_SECONDS, lambda: _read(visit, chosen, queues))
     snapshot = await visit.look("queues", "lakes")
     data = {
         "range": chosen,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock import browsing, insights
+from penstock.commands import read
 from penstock.server.ui.errors import kinds_of
 from penstock.server.ui.visits import Pages, View, Visit
 
@@ -15,15 +15,15 @@ SHOWN: Final = 100
 @pages("/dead-letters")
 async def dead_letters(visit: Visit) -> View:
     queue = visit.asked("queue")
-    snapshot = await visit.look("stats", "errors")
+    snapshot = await visit.look("stats", "exact", "errors")
     errors = snapshot.errors
     if queue is not None:
         queue = queue.removesuffix(".dlq")
         visit.principal.require("read", queue)
-        await visit.run(insights.queue(queue))
-        errors = await visit.run(browsing.dead_errors(queue))
+        await visit.run(read.queue(queue))
+        errors = await visit.run(read.dead_errors(queue))
     kinds = kinds_of(errors)
-    counts = {stats.queue: stats.dead for stats in snapshot.stats if stats.dead}
+    counts = {stats.queue: stats.dead for stats in snapshot.exact if stats.dead}
     data = {
         "at": snapshot.at,
         "queue": queue,

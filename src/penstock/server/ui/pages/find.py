@@ -1,30 +1,87 @@
-"""The box at the top: a message by its id, a queue by its name, or queues by a part of it."""
+"""The box at the top: a message by its id, a queue by its name, and everything else by a search."""
 
 from __future__ import annotations
 
-from typing import Final
-from urllib.parse import urlencode
+from typing import Any, Final
 
 from starlette.responses import RedirectResponse, Response
 
+from penstock.commands import read
+from penstock.errors import MessageNotFoundError
+from penstock.model.message_page import MessageFilter, MessageRow, SearchPart
 from penstock.server.ui.diagnosis import queue_path
-from penstock.server.ui.visits import Pages, Visit
+from penstock.server.ui.pages.messages import readable
+from penstock.server.ui.pages.queues import shown
+from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()
+QUEUES: Final = 20
+KEYED: Final = 20
 
 
 @pages("/find")
-async def find(visit: Visit) -> Response:
-    wanted = visit.asked("q") or ""
-    if wanted.isascii() and wanted.isdigit():
-        return RedirectResponse(f"/messages/{wanted}", 303)
-    names = [queue.name for queue in (await visit.look("queues")).queues]
-    if wanted in names:
-        return RedirectResponse(queue_path(wanted), 303)
-    found = [name for name in names if wanted.lower() in name]
-    if len(found) == 1:
-        return RedirectResponse(queue_path(found[0]), 303)
-    if found or not wanted:
-        return RedirectResponse(f"/queues?{urlencode({'q': wanted})}", 303)
-    # Not a queue: then perhaps the key of a message.
-    return RedirectResponse(f"/messages?{urlencode({'key': wanted})}", 303)
+async def find(visit: Visit) -> View | Response:
+    wanted, place = visit.asked("q") or "", visit.asked("place")
+    snapshot = await visit.look("queues", "heartbeats")
+    names = [queue.name for queue in snapshot.queues]
+    if not wanted:
+        return RedirectResponse("/queues", 303)
+    if place is None:
+        if await _is_message(visit, wanted):
+            return RedirectResponse(f"/messages/{wanted}", 303)
+        if wanted in names:
+            return RedirectResponse(queue_path(wanted), 303)
+    queues = await readable(visit, None)
+    found = await visit.run(read.search(wanted, queues, payloads=not visit.redacts, place=place))
+    data: dict[str, Any] = {
+        "q": wanted,
+        "place": place,
+        "queues": [name for name in names if wanted.lower() in name][:QUEUES],
+        "workers": [
+            beat.worker for beat in snapshot.heartbeats if wanted.lower() in beat.worker.lower()
+        ][:QUEUES],
+        "with_key": [] if place else shown(visit, await _with_key(visit, wanted, queues)),
+        "messages": shown(visit, found.rows),
+        "next": found.next,
+        "progress": progress(await visit.run(read.search_parts()), found.next),
+        "redacted": visit.redacts,
+    }
+    return View("find.html", f"Search for {wanted}", data)
+
+
+async def _is_message(visit: Visit, wanted: str) -> bool:
+    if not (wanted.isascii() and wanted.isdigit() and len(wanted) <= 18):
+        return False
+    try:
+        await visit.run(read.message(int(wanted)))
+    except MessageNotFoundError:
+        return False
+    return True
+
+
+async def _with_key(visit: Visit, key: str, queues: list[str] | None) -> list[MessageRow]:
+    """Those that wait with exactly this key: there is an index for them."""
+    rows: list[MessageRow] = []
+    for state in ("ready", "scheduled"):
+        command = read.browse(state, queues, MessageFilter(key=key), page=KEYED)
+        rows += (await visit.run(command)).rows
+    return rows
+
+
+def progress(parts: list[SearchPart], place: str | None) -> dict[str, Any]:
+    """How far a search came: in percent, and in which states it has looked, or has yet to."""
+    total = sum(part.blocks for part in parts)
+    states = list(dict.fromkeys(part.state for part in parts))
+    if place is None:
+        return {"percent": 100, "searched": states, "searching": None, "left": []}
+    name, _, tid = place.partition("/")
+    at = next((n for n, part in enumerate(parts) if part.part == name), 0)
+    block = int(tid.strip("()").partition(",")[0] or 0)
+    done = sum(part.blocks for part in parts[:at]) + block
+    now = states.index(parts[at].state)
+    return {
+        "percent": min(99, 100 * done // max(1, total)),
+        "searched": states[:now],
+        "searching": states[now],
+        "left": states[now + 1 :],
+    }

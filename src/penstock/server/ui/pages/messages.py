@@ -6,17 +6,16 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, get_args
 
-from penstock import browsing, insights
-from penstock.errors import MessageNotFoundError
-from penstock.message import Message
-from penstock.server.problems import HttpError
+from penstock.commands import read
+from penstock.model.message import Message
+from penstock.model.message_page import BrowseState, MessageFilter
+from penstock.server.transport.problems import HttpError
 from penstock.server.ui.pages.queues import shown
-from penstock.server.ui.story import story
+from penstock.server.ui.timeline import timeline
 from penstock.server.ui.visits import Pages, View, Visit
-from penstock.sighting import Shelf, SightFilter
 
 pages: Final = Pages()
-STATES: Final = get_args(Shelf)
+STATES: Final = get_args(BrowseState)
 # How long ago a message was enqueued: at least, or at most.
 AGES: Final = {
     "": None,
@@ -35,7 +34,7 @@ async def messages(visit: Visit) -> View:
     queue = visit.asked("queue")
     filter = _filter(visit)
     found = await visit.run(
-        browsing.browse(
+        read.browse(
             state,  # type: ignore[arg-type]  # one of STATES, as checked
             await readable(visit, queue),
             filter,
@@ -63,16 +62,16 @@ async def readable(visit: Visit, queue: str | None) -> list[str] | None:
     if queue is not None:
         name = queue.removesuffix(".dlq")
         visit.principal.require("read", name)
-        await visit.run(insights.queue(name))
+        await visit.run(read.queue(name))
         return [name]
     if visit.principal.is_admin:
         return None
     return [queue.name for queue in (await visit.look("queues")).queues]
 
 
-def _filter(visit: Visit) -> SightFilter:
+def _filter(visit: Visit) -> MessageFilter:
     now = datetime.now(UTC)
-    return SightFilter(
+    return MessageFilter(
         key=visit.asked("key"),
         error=visit.asked("error"),
         worker=visit.asked("worker"),
@@ -91,7 +90,7 @@ async def message(visit: Visit) -> View:
     found = await find(visit)
     data = {
         "message": document(visit, found),
-        "story": story(found, datetime.now(UTC)),
+        "story": timeline(found, datetime.now(UTC)),
         "redacted": visit.redacts,
         "can": possible(found),
     }
@@ -103,19 +102,7 @@ async def find(visit: Visit) -> Message:
     text = visit.path["id"]
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise HttpError(404, "MessageNotFound", f"{text!r:.50} is not the id of a message")
-    thorough = visit.asked("everywhere") is not None
-    try:
-        found = await visit.run(insights.message(int(text), thorough=thorough))
-    except MessageNotFoundError as error:
-        if thorough:
-            raise
-        raise MessageNotFoundError(
-            f"message {text} is not where messages are found quickly",
-            hint="It may never have been committed, or be forgotten; or it is ready again after "
-            "a failed attempt, in a long queue: look everywhere to be sure.",
-            id=int(text),
-            look_everywhere=f"/messages/{text}?everywhere=yes",
-        ) from error
+    found = await visit.run(read.message(int(text)))
     visit.principal.require_of(f"message {found.id}", "read", found.queue)
     return found
 

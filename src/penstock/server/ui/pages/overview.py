@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.server.board import Snapshot
-from penstock.server.pulse import Beat
-from penstock.server.ui.diagnosis import diagnose
-from penstock.server.ui.lines import QueueLine, queue_lines
+from penstock.server.monitoring.rate_history import Beat
+from penstock.server.monitoring.snapshots import Snapshot
+from penstock.server.ui.diagnosis import diagnose, grouped
+from penstock.server.ui.queue_rows import QueueRow, queue_rows
 from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()
@@ -19,23 +19,23 @@ _RANK: Final = {"critical": 0, "warning": 1, "note": 2, None: 3}
 async def overview(visit: Visit) -> View:
     snapshot = await visit.look()
     findings = diagnose(snapshot)
-    lines = queue_lines(snapshot, findings, visit.context.pulse)
+    lines = queue_rows(snapshot, findings, visit.context.rate_history)
     ranked = sorted(lines, key=lambda line: (_RANK[line.trouble], -line.ready, line.name))
     data = {
         "at": snapshot.at,
-        "findings": findings,
+        "findings": grouped(findings),
         "totals": totals(snapshot, lines),
         "queues": ranked[:SHOWN],
         "queues_count": len(lines),
         "lakes": snapshot.lakes,
-        "pulse": series(list(visit.context.pulse.beats), "")
+        "pulse": series(list(visit.context.rate_history.beats), "")
         if visit.principal.unlimited("read")
         else None,
     }
     return View("overview.html", "Overview", data, live=True)
 
 
-def totals(snapshot: Snapshot, lines: list[QueueLine]) -> dict[str, Any]:
+def totals(snapshot: Snapshot, lines: list[QueueRow]) -> dict[str, Any]:
     oldest = max(
         (line for line in lines if line.oldest_ready_seconds is not None and not line.paused),
         key=lambda line: line.oldest_ready_seconds or 0,

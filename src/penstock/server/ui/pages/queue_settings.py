@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock import insights, operations
-from penstock.queue import Backoff, QueueSettings
-from penstock.server.ui.acts import Act, Deed, Field, Question
+from penstock.commands import read, write
+from penstock.model.queue import Backoff, QueueSettings
+from penstock.server.ui.actions import Act, Deed, Field, Question
 from penstock.server.ui.diagnosis import queue_path
 from penstock.server.ui.forms import decimal_of, name_field, require_changes, typed, whole_of
-from penstock.server.ui.pages.queue_acts import QueueAct
+from penstock.server.ui.pages.queue_actions import QueueAct
 from penstock.server.ui.visits import Visit
 
 # Label, and what is allowed: the database has the last word.
@@ -36,7 +36,7 @@ class Settings(QueueAct):
 
     async def ask(self, visit: Visit) -> Question:
         name = self.name(visit)
-        found = await visit.run(insights.queue(name))
+        found = await visit.run(read.queue(name))
         return Question(
             title=f"Settings of {name}",
             button="Save",
@@ -47,11 +47,11 @@ class Settings(QueueAct):
 
     async def do(self, visit: Visit) -> Deed:
         name = self.name(visit)
-        found = await visit.run(insights.queue(name))
+        found = await visit.run(read.queue(name))
         changes = settings_of(visit, found.settings)
         require_changes(changes)
         return Deed(
-            command=operations.set_queue(name, changes=changes),
+            command=write.set_queue(name, changes=changes),
             act="set queue",
             target=name,
             to=queue_path(name),
@@ -77,7 +77,7 @@ class Create(Act):
         visit.principal.require("operate", name)
         changes = settings_of(visit, QueueSettings())
         return Deed(
-            command=operations.create_queue(name, changes=changes),
+            command=write.create_queue(name, changes=changes),
             act="create queue",
             target=name,
             to=queue_path(name),

@@ -7,12 +7,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from penstock import browsing, insights
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from penstock.commands import read
 from penstock.errors import QueueNotFoundError
-from penstock.server.ui.diagnosis import diagnose
+from penstock.server.ui.diagnosis import diagnose, queue_path
 from penstock.server.ui.errors import kinds_of
-from penstock.server.ui.lines import QueueLine, queue_lines
 from penstock.server.ui.pages.overview import series
+from penstock.server.ui.queue_rows import QueueRow, queue_rows
 from penstock.server.ui.visits import Pages, View, Visit, refused
 
 pages: Final = Pages()
@@ -28,7 +32,7 @@ async def queues(visit: Visit) -> View:
     wanted = visit.asked("q")
     sort = visit.asked_one("sort", SORTS)
     only = visit.asked_one("only", ("all", "trouble", "paused", "dead"))
-    lines = queue_lines(snapshot, diagnose(snapshot), visit.context.pulse)
+    lines = queue_rows(snapshot, diagnose(snapshot), visit.context.rate_history)
     found = [line for line in lines if _fits(line, wanted, only)]
     places = {line.name: _place(line, sort, snapshot.at) for line in found}
     found.sort(key=lambda line: places[line.name])
@@ -49,7 +53,7 @@ async def queues(visit: Visit) -> View:
     return View("queues.html", "Queues", data, live=True)
 
 
-def _fits(line: QueueLine, wanted: str | None, only: str) -> bool:
+def _fits(line: QueueRow, wanted: str | None, only: str) -> bool:
     if wanted is not None and wanted.lower() not in line.name:
         return False
     return {
@@ -60,7 +64,7 @@ def _fits(line: QueueLine, wanted: str | None, only: str) -> bool:
     }[only]
 
 
-def _place(line: QueueLine, sort: str, at: datetime) -> Place:
+def _place(line: QueueRow, sort: str, at: datetime) -> Place:
     """Where a queue stands in the list: the largest number first, then by name.
 
     A page begins after a place, not at a number of queues: whatever came or went in between, no
@@ -99,22 +103,29 @@ def _asked_place(visit: Visit, places: Mapping[str, Place]) -> Place | None:
     return now if now is not None and 0 < abs(now[0] - asked[0]) < 1 else asked
 
 
+async def _with_slash(request: Request) -> Response:
+    """People leave out the slash at the end of the address of a queue."""
+    request.scope["exchange"].route = "/queues/{name}"
+    return RedirectResponse(queue_path(request.path_params["name"]), 308)
+
+
 @pages("/queues/{name}/")
 async def queue(visit: Visit) -> View:
     name = visit.path["name"]
-    found = await visit.run(insights.queue(name))
+    found = await visit.run(read.queue(name))
     snapshot = await visit.look()
     if all(stats.queue != name for stats in snapshot.stats):  # it was made a moment ago
-        visit.context.board.forget()
+        visit.context.snapshots.forget()
         snapshot = await visit.look()
     findings = [finding for finding in diagnose(snapshot) if finding.queue == name]
-    lines = queue_lines(snapshot, findings, visit.context.pulse)
+    snapshot = replace(snapshot, stats=[await visit.run(read.stats(name))])  # exact
+    lines = queue_rows(snapshot, findings, visit.context.rate_history)
     line = next((each for each in lines if each.name == name), None)
     if line is None:
         raise QueueNotFoundError(f"queue {name!r} was just dropped", queue=name)
     errors = [error for error in snapshot.errors if error.queue == name]
-    oldest = await visit.run(browsing.browse("ready", [name], page=5))
-    latest = await visit.run(browsing.browse("finished", [name], page=5, look=2000))
+    oldest = await visit.run(read.browse("ready", [name], page=5))
+    latest = await visit.run(read.browse("finished", [name], page=5, look=2000))
     data = {
         "at": snapshot.at,
         "queue": found,
@@ -130,9 +141,12 @@ async def queue(visit: Visit) -> View:
             if name in beat.queues
         ],
         "schedules": [each.name for each in snapshot.schedules if each.queue == name],
-        "pulse": series(list(visit.context.pulse.beats), name),
+        "pulse": series(list(visit.context.rate_history.beats), name),
     }
     return View("queue.html", name, data, live=True)
+
+
+pages.routes.append(Route("/queues/{name}", _with_slash, methods=["GET"]))
 
 
 def shown(visit: Visit, rows: list[Any]) -> list[Any]:

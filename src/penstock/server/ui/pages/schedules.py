@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from penstock.schedule import Schedule
+from penstock.model.schedule import Schedule
 from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock import browsing, insights
+from penstock.commands import read
 from penstock.server.ui.diagnosis import PINNED_SECONDS, PINNED_XIDS, holder_name
 from penstock.server.ui.visits import Pages, View, Visit
 
@@ -13,18 +13,19 @@ pages: Final = Pages()
 
 @pages("/system")
 async def system(visit: Visit) -> View:
-    holders = await visit.run(browsing.horizon())
-    server = await visit.run(browsing.server())
-    storage = await visit.run(browsing.storage())
+    holders = await visit.run(read.horizon())
+    server = await visit.run(read.server())
+    storage = await visit.run(read.storage())
     data: dict[str, Any] = {
         "server": server,
-        "schema_version": await visit.run(insights.schema_version()),
-        "known_schema_version": insights.known_schema_version(),
+        "schema_version": await visit.run(read.schema_version()),
+        "known_schema_version": read.known_schema_version(),
         "holders": [
             {
                 "holder": each,
                 "name": holder_name(each),
                 "remedy": each.remedy,
+                "can_end": visit.principal.is_admin and each.kind == "session" and not each.is_ours,
                 "long": (each.age_seconds or 0) >= PINNED_SECONDS or each.xids >= PINNED_XIDS,
             }
             for each in holders

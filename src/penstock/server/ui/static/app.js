@@ -17,7 +17,8 @@ const live = {
     this.source = new EventSource(this.follows ? "/live" : "/live?only=status");
     this.source.addEventListener("tick", () => {
       stale(null);
-      htmx.trigger(document.body, "tick");
+      // A menu that is open is not taken away from under the pointer.
+      if (!$("details.menu[open]")) htmx.trigger(document.body, "tick");
     });
     this.source.addEventListener("open", () => stale(null));
     this.source.addEventListener("back", () => stale(null));
@@ -79,6 +80,17 @@ dialog?.addEventListener("click", (event) => {
     event.preventDefault();
     dialog.close();
   }
+});
+
+// Menus close like those of the system: by a click beside them, or Escape.
+const closeMenus = (except) => {
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (menu !== except) menu.open = false;
+};
+document.addEventListener("click", (event) => closeMenus(event.target.closest("details.menu > summary")?.parentElement));
+document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus());
+// A refresh that was under way when a menu was opened must not replace the menu. The next refresh does.
+document.body.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.target.querySelector("details.menu[open]")) event.detail.shouldSwap = false;
 });
 
 // A refusal is shown where the answer was wanted.

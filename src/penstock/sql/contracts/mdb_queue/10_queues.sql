@@ -1,4 +1,5 @@
--- The queues, in the words of the contract. Made, changed and dropped here or anywhere else: they are the same queues.
+-- The queues, with the names of the contract. They are the same queues as in every other interface.
+-- Locks and indexes: as create_queue, set_queue and drop_queue, which the trigger below calls.
 create or replace view mdb_queue.queues with (security_barrier) as
 select q.name, q.lease_seconds as visibility_timeout_seconds, q.max_attempts::integer as max_attempts, q.dlq_enabled,
   q.created_at, q.updated_at
@@ -15,7 +16,7 @@ begin
       'lease_seconds', new.visibility_timeout_seconds, 'max_attempts', new.max_attempts, 'dlq_enabled',
         new.dlq_enabled)));
   elsif new.name is distinct from old.name then
-    perform penstock._fail_value('name', new.name, 'the name a queue was made with');
+    perform penstock._fail_value('name', new.name, 'the current name, because a queue cannot be renamed');
   else
     perform penstock.set_queue(old.name, jsonb_build_object(
       'lease_seconds', new.visibility_timeout_seconds, 'max_attempts', new.max_attempts, 'dlq_enabled',

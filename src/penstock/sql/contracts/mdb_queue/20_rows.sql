@@ -1,18 +1,24 @@
--- What the view mdb_queue.messages shows of a queue, but for the leases that were claimed through it.
+-- The rows of the view mdb_queue.messages, except for leases that were claimed through the view.
 --
--- A view cannot see the LIMIT of the statement that reads it, nor can a lock reach through it: left to itself, the
--- contract's claim would sort the whole queue for ten messages, and all consumers would find the same ten. So a
--- statement that is the contract's claim, word for word, is recognized by its text (see _is_claim), and for that one
--- statement the view shows what the engine's own claim hands out: messages that nobody else will see. The statement's
--- UPDATE then only notes which of them it took, and for how long. Any other statement sees all there is, and works
--- on what it names, message by message.
+-- A view cannot see the LIMIT of the statement that reads it, and a row lock does not pass through a view. Without
+-- help, the contract's claim would sort the whole queue for ten messages, and all consumers would find the same ten. So
+-- the text of a statement is compared with the claim of the contract (see _is_claim). For such a statement the view
+-- shows the messages that the engine's own claim returns, which no other consumer gets. The UPDATE of the statement
+-- then only records which of them it took, and for how long. Any other statement sees all messages, and changes them
+-- one by one.
 --
--- What a statement needs to know of itself is kept in settings local to its transaction: mdb_queue.act (what is being
--- done: claim, update, delete or nothing), .lane (the queue that a claim has claimed from), .held (the tokens it did so
--- with), .given (for how many messages), .taken (how many of them its UPDATE took) and .terms (until when, and for
--- whom). Those of the session are guesses at what it will ask for next: mdb_queue.count, .lease, .worker.
+-- The state of a statement is in settings that are local to its transaction:
+--   mdb_queue.act    the action: claim, update, delete or empty
+--   mdb_queue.lane   the id of the queue that a claim has claimed from
+--   mdb_queue.held   the tokens of the claim
+--   mdb_queue.given  the number of claimed messages
+--   mdb_queue.taken  the number of messages that the UPDATE took
+--   mdb_queue.terms  the end of the lease and the holder
+-- The settings mdb_queue.count, .lease and .worker of the session are a prediction of its next claim.
 --
--- They are set in assignments, not by PERFORM: that would be a query of its own, for ten times the price.
+-- Settings are changed in assignments, not by PERFORM, which would run a query and take ten times as long.
+--
+-- Locks: as penstock.claim. Indexes: see _rows and _all_rows.
 
 do $type$
 begin
@@ -33,35 +39,36 @@ create or replace function mdb_queue._setting(name text) returns text language s
   select nullif(current_setting('mdb_queue.' || name, true), '')
 $$;
 
--- The contract has no word for bytes: they show as a JSON string in base64.
+-- The contract has no bytes, so they appear as a JSON string in base64.
 create or replace function mdb_queue._body(body_slot smallint, id bigint) returns jsonb language sql stable
 security definer set search_path = pg_catalog, pg_temp as $$
   select coalesce(penstock._body_json(body_slot, id), to_jsonb(encode(penstock._body_bytes(body_slot, id), 'base64')))
 $$;
 
--- At a low price: a claim never calls it, but pays for it in its plan, once for each lease there is. Where its look for
--- messages seemed dearer than _nothing, the rows to update would be looked for first, and not found.
+-- Returns the name of a queue. Its cost is 1, because the plan of a claim includes one call for each lease, although a
+-- claim never calls it. If the search for messages seemed more expensive than _nothing, the planner would first look
+-- for the rows to update, and find none.
 create or replace function mdb_queue._name(queue_id integer) returns text language plpgsql stable cost 1
 security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return (select q.name from penstock.queue q where q.id = queue_id);
 end $$;
 
--- 90,000 to the planner: dearer than any look for messages, and under the 100,000 from which on plans would be
--- compiled.
+-- Returns nothing, at a cost of 90,000 for the planner. That is more than any search for messages, and less than the
+-- 100,000 from which on plans are compiled.
 create or replace function mdb_queue._nothing() returns setof boolean language plpgsql cost 36000000 rows 1
 set search_path = pg_catalog, pg_temp as $$
 begin
 end $$;
 
--- The first look of a claim at a queue claims; the second, for the rows to update, shows what was claimed.
--- The planner settings are for the second: see penstock.claim.
+-- The first call in a claim claims messages. The second call, for the rows to update, returns the claimed messages. The
+-- planner settings are for the second call: see penstock.claim. Locks: as penstock._claim_by_id. Uses leased_N_token.
 create or replace function mdb_queue._rows(queue_id integer, queue text) returns setof mdb_queue.message
 language plpgsql strict rows 100 security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
-  -- A caller may set these settings to anything. It sees no more than messages of this queue, which consumers may see.
+  -- A caller may set these settings to anything. It still sees only messages of this queue, which consumers may see.
   act        text := coalesce(current_setting('mdb_queue.act', true), '');
   held_token bigint;
   slot       integer;
@@ -72,8 +79,8 @@ begin
   elsif queue ^@ 'penstock.' then
     return;
   elsif current_setting('mdb_queue.lane') = '' then
-    -- Of these rows nothing but the id is looked at, and they pass each of the statement's conditions. So what its
-    -- LIMIT takes of them is those with the lowest ids: see _settle_claim.
+    -- The statement reads only the id of these rows, and they meet each of its conditions. So its LIMIT takes the rows
+    -- with the lowest ids: see _settle_claim.
     return query
     select c.id, null::jsonb, 0, 1, '-infinity'::timestamptz, null::text, null::timestamptz
     from penstock._claim_by_id(queue, mdb_queue._wanted(), coalesce(mdb_queue._setting('lease'), '30')::integer,
@@ -100,15 +107,16 @@ begin
   end if;
 end $$;
 
--- How many messages a claim asks the engine for: as its text says, or, if that is a parameter, a guess. What proves
--- too many goes back to its place before the statement ends.
+-- Returns the number of messages to claim: the LIMIT in the text of the statement, or a prediction if it is a
+-- parameter. Surplus messages go back before the statement ends.
 create or replace function mdb_queue._wanted() returns integer language sql stable as $$
   select greatest(1, least(10000, coalesce(nullif(substr(current_setting('mdb_queue.act', true), 7), ''),
     mdb_queue._setting('count'), '100')::integer))
 $$;
 
--- Everything in a queue that is not held by the contract's own claims: what waits, and what is leased by token, which
--- is visible again when that lease ends. Who means to change something is not shown what others are about to take away.
+-- Returns all messages of a queue except those held by claims of this contract: waiting messages, and messages leased
+-- by token, which are visible again when that lease ends. A statement that changes messages does not see rows that
+-- another transaction is about to remove. Locks: ACCESS SHARE. Reads the whole queue.
 create or replace function mdb_queue._all_rows(queue_id integer) returns setof mdb_queue.message language plpgsql
 set enable_seqscan = on set enable_bitmapscan = on as $$
 #variable_conflict use_column

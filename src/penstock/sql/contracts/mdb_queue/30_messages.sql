@@ -1,9 +1,9 @@
--- The messages that are not finished. claimed_by is who holds a message under this contract: null if nobody does, or if
--- it was claimed in another way. A UNION ALL, so that FOR UPDATE stops at the view; where claimed_by is null for all
--- rows of a part, statements with "claimed_by = ..." do not look at it. Leases are found by leased_N_id.
+-- The unfinished messages. claimed_by is the holder under this contract, or null for a waiting message and for one that
+-- was claimed through another interface. The view is a UNION ALL, so that FOR UPDATE stops at the view. In parts where
+-- claimed_by is always null, statements with "claimed_by = ..." read nothing. Leases are found by leased_N_id.
 create or replace view mdb_queue.messages as
--- Nothing, at a price. A claim must look for messages (where this part has no cost, since 1 < 0 is never true) before
--- it looks for the rows to update (where it has). See _rows.
+-- This part returns nothing but has a cost. A claim must search for messages (where this part has no cost, because 1 <
+-- 0 is never true) before it searches for the rows to update (where it has one). See _rows.
 select null::bigint as id, null::text as queue_name, null::jsonb as payload, 1 as attempt_count, 0 as max_attempts,
        null::timestamptz as visible_at, null::text as claimed_by, null::text as last_error, null::timestamptz
          as enqueued_at
@@ -14,9 +14,11 @@ from penstock.queue q
 cross join lateral mdb_queue._rows(case when coalesce(current_setting('mdb_queue.lane', true), '') in ('', q.id::text)
   then q.id end, q.name) r
 union all
--- last_error is what a nack is known by: so none is shown as long as the message is held.
--- A claim does not look at these, but has to prepare for it: 250 of its 950 us, as long as each segment was a part with
--- conditions and expressions of its own, and 100 with one gate before, and one list of expressions behind, all of them.
+-- An UPDATE that sets last_error is a nack, so the view shows no last_error while a message is held.
+--
+-- A claim does not read these rows, but has to prepare for it. This took 250 of its 950 us while each segment was a
+-- part with separate conditions and expressions. It takes 100 us with one condition before all segments, and one list
+-- of expressions after them.
 select l.id, mdb_queue._name(l.queue_id),
        case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
          else mdb_queue._body(l.body_slot, l.id) end,
@@ -35,6 +37,7 @@ cross join (
 ) l
 where l.token < 0 and l.dead_at is null;
 
+-- Dead letters that are not leased. A DELETE cancels a dead letter.
 create or replace view mdb_queue.dead_messages with (security_barrier) as
 select d.id, q.name as queue_name,
        case when d.body_slot is null then coalesce(d.payload, to_jsonb(encode(d.payload_bytes, 'base64')))

@@ -1,8 +1,9 @@
--- INSERT, UPDATE and DELETE on mdb_queue.messages, as the contract means them.
+-- INSERT, UPDATE and DELETE on mdb_queue.messages, with the meaning that the contract gives them. Locks: the rows of
+-- the messages, as claim, ack, nack and extend. Settling by id and claimed_by uses leased_N_id.
 
--- Is this text the claim of the contract, and nothing else? The UPDATE, the SELECT of ids below it with its three
--- conditions and no more, and no other mention of the table. What is set, and what is returned, may be anything.
--- Returns the LIMIT: a number, '' if it is a parameter, null if the text is something else.
+-- Returns the LIMIT if a text is the claim of the contract: a number, '' if it is a parameter, or null if the text is
+-- any other statement. The text must consist of the UPDATE and the SELECT of ids with exactly its three conditions, and
+-- must not name the table elsewhere. The columns that are set and returned may be anything. Locks: none. Indexes: none.
 create or replace function mdb_queue._is_claim(statement text) returns text language plpgsql immutable as $$
 declare
   form constant text :=
@@ -34,7 +35,7 @@ declare
   wanted text;
 begin
   if tg_op = 'UPDATE' then
-    -- The text of the last claim is remembered: it will most likely be the next one's too.
+    -- The text of the last claim is stored, because it is probably the text of the next one too.
     if current_setting('mdb_queue.claim_text', true) = current_query() then
       act := current_setting('mdb_queue.claim_act');
     else
@@ -59,7 +60,7 @@ declare
   terms text;
 begin
   if current_setting('mdb_queue.act') ^@ 'claim' then
-    -- The row is among those that this statement has claimed. The terms are the same for all, as a rule.
+    -- This statement has claimed the row. Normally the terms are the same for all rows.
     terms := date_part('epoch', new.visible_at) || ' ' || coalesce(new.claimed_by, '');
     if current_setting('mdb_queue.terms') <> terms then
       if current_setting('mdb_queue.terms') <> '' then
@@ -74,8 +75,8 @@ begin
   return mdb_queue._update_one(old, new);
 end $$;
 
--- At the end of a claim there is nothing left to do if it took what it was given, for as long and for whom it was
--- guessed.
+-- Ends a claim. There is nothing left to do if it took all messages that it was given, with the predicted lease and
+-- holder.
 create or replace function mdb_queue._end() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -94,15 +95,16 @@ begin
   return null;
 end $$;
 
--- What a claim took gets its terms, if they were not guessed; what it did not take goes back.
+-- Gives the messages that a claim took their terms, if the prediction was wrong, and gives the other messages back.
+-- Locks: the leased rows. Uses leased_N_token.
 create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, taken integer, terms text)
 returns void language plpgsql as $$
 declare
   until  timestamptz;
   holder text;
 begin
-  -- The tokens come from a setting, which a caller may change while its statement runs. Negative ones are of claims by
-  -- id, which every consumer may change. All others are their holders'.
+  -- The tokens come from a setting, which a caller may change while its statement runs. Negative tokens belong to
+  -- claims by id, which every consumer may change. All others belong to their holders.
   tokens := array(select t from unnest(tokens) t where t < 0);
   if given > taken then
     perform penstock._unclaim(l.token, array_agg(l.id))
@@ -110,8 +112,8 @@ begin
       group by l.token;
   end if;
   if taken = 0 then
-    -- The rows to update were looked for first, and not found. No plan is known to do so; but if one does, from now on
-    -- this session's claims go the long way round.
+    -- The planner searched for the rows to update first and found none. No such plan is known. If it happens, the
+    -- claims of this session use the slow path from now on.
     perform set_config('mdb_queue.claim_act', 'update', false);
     return;
   end if;
@@ -125,8 +127,9 @@ begin
   perform mdb_queue._guess(taken, given, date_part('epoch', until - now()), holder);
 end $$;
 
--- What the session's next claim will most likely ask for. A LIMIT that is a parameter shows when fewer were taken than
--- there were; while all are taken it may be more, and is felt for in steps that double.
+-- Predicts the next claim of the session. If the LIMIT is a parameter, its value is known once a claim takes fewer
+-- messages than it was given. While all are taken, the LIMIT may be larger, and the prediction grows in steps that
+-- double.
 create or replace function mdb_queue._guess(taken integer, given integer, lease double precision, worker text)
 returns void language plpgsql as $$
 declare
@@ -149,8 +152,9 @@ begin
   end if;
 end $$;
 
--- One message, by another statement than the contract's claim: a claim of that message, a nack, an extension, another
--- time to become visible. Null, so that the statement does not count it, if somebody else was quicker.
+-- Changes one message for a statement that is not the contract's claim: a claim of that message, a nack, an extension,
+-- or another time to become visible. Returns null if another session was faster, so that the statement does not count
+-- the row. Locks: the row of the message. Uses leased_N_id, scheduled_id and grouped_id.
 create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages)
 returns mdb_queue.messages language plpgsql as $$
 declare
@@ -167,7 +171,7 @@ begin
       return null;
     elsif held then
       for l in select * from penstock._pull_by_id(q.id, array[old.id], old.attempt_count) loop
-        perform penstock._give_back(l, 'the lease ran out', interval '0', false, 'wait');
+        perform penstock._give_back(l, 'the lease expired', interval '0', false, 'wait');
       end loop;
     end if;
     m := penstock._pull_waiting(q.id, old.id, old.attempt_count);
@@ -232,7 +236,7 @@ begin
     perform penstock._finish(m, 'cancelled', null);
     return old;
   end if;
-  -- In a group, or leased in another way.
+  -- The message is in a group, or was leased through another interface.
   return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
 end $$;
 

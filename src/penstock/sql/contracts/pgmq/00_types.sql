@@ -1,4 +1,5 @@
--- Schema pgmq: PGMQ's functions, records and channel names over Penstock's queues.
+-- Schema pgmq: PGMQ's functions, records and channel names over Penstock's queues. The functions call those of schema
+-- penstock, so their locks and indexes are the same unless a header says otherwise.
 do $schema$
 declare
   ours   constant text := 'Queues of Penstock, for code written against PGMQ.';
@@ -6,11 +7,11 @@ declare
 begin
   if to_regnamespace('pgmq') is not null and obj_description(to_regnamespace('pgmq'), 'pg_namespace') is distinct
     from ours then
-    theirs := (select format('the extension pgmq %s is installed here', e.extversion) from pg_extension e
+    theirs := (select format('the extension pgmq %s is installed in this database', e.extversion) from pg_extension e
                where e.extname = 'pgmq' and e.extnamespace = to_regnamespace('pgmq'));
-    raise exception '%', coalesce(theirs, 'there is a schema pgmq already, and it is not Penstock''s')
-      using hint = 'Bring its messages over (penstock import pgmq), then drop it; '
-        'or install Penstock''s pgmq in another database.';
+    raise exception '%', coalesce(theirs, 'schema pgmq already exists and does not belong to Penstock')
+      using hint = 'Move its messages with `penstock import pgmq`, then drop it. '
+        'Or install Penstock''s pgmq in another database.';
   end if;
   create schema if not exists pgmq;
   execute format('comment on schema pgmq is %L', ours);
@@ -31,7 +32,7 @@ begin
   end if;
 end $types$;
 
--- PGMQ has no word for bytes: they show as a JSON string in base64.
+-- PGMQ has no bytes, so they appear as a JSON string in base64.
 create or replace function pgmq._message(body_slot smallint, id bigint, payload jsonb, payload_bytes bytea)
 returns jsonb language sql stable as $$
   select case when body_slot is null then coalesce(payload, to_jsonb(encode(payload_bytes, 'base64')))
@@ -39,7 +40,7 @@ returns jsonb language sql stable as $$
                 to_jsonb(encode(penstock._body_bytes(body_slot, id), 'base64'))) end
 $$;
 
--- A message as PGMQ records it.
+-- Returns a message as a record of PGMQ.
 create or replace function pgmq._record(l penstock.leased_0) returns pgmq.message_record language sql stable as $$
   select l.id, l.attempt::integer, l.enqueued_at, l.claimed_at, l.lease_until,
     pgmq._message(l.body_slot, l.id, l.payload, l.payload_bytes), l.headers

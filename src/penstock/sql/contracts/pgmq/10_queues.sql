@@ -1,10 +1,11 @@
--- Queues. PGMQ's names are not told apart by capitals; Penstock's have none.
+-- Queues. PGMQ's names are not case sensitive, and Penstock's are lower case. _queue returns a queue by its name, or
+-- raises PS001. Locks: none. Uses queue_name_key.
 
 create or replace function pgmq._queue(queue_name text) returns penstock.queue language plpgsql stable as $$
 declare
   q penstock.queue;
 begin
-  -- internal: not PGMQ's
+  -- Internal queues are not available through PGMQ.
   select * into q from penstock.queue t where t.name = lower(queue_name) and not t.name ^@ 'penstock.';
   if not found then
     perform penstock._fail('PS001', format('queue %L does not exist', queue_name),
@@ -36,8 +37,9 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('penstock queue ' || lower(queue_name), 0));
 end $$;
 
--- Makes a queue unless it is there, and what PGMQ has beside it: the views q_<queue> and a_<queue>. A queue of its own
--- takes any message and tries it without end, and leaves no history: as PGMQ's do.
+-- Creates a queue if it is missing, and the views q_<queue> and a_<queue> that PGMQ has as tables. Like PGMQ's, a new
+-- queue accepts any message, has no limit of attempts and keeps no history. Locks: an advisory lock on the name until
+-- commit. Uses queue_name_key and pgmq_queue_pkey.
 create or replace function pgmq._create(queue_name text, partitioned boolean, unlogged boolean) returns void
 language plpgsql as $$
 declare
@@ -73,7 +75,8 @@ begin
   end if;
 end $$;
 
--- Whichever way a queue is dropped, its views and its register go with it.
+-- Drops the views and registers of a queue when the queue is dropped through any interface. Only the owner may execute
+-- it: a user that may attach it to their own table could choose what it drops.
 create or replace function penstock._forget_pgmq_queue() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -99,15 +102,15 @@ begin
   perform pgmq._create(queue_name, false, false);
 end $$;
 
--- As durable as any other: there is nothing to gain here by being less.
+-- The queue is as durable as any other, because an unlogged queue would not be faster.
 create or replace function pgmq.create_unlogged(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq._create(queue_name, false, true);
 end $$;
 
--- Every queue here lies in segments that are truncated when they are drained, so there is nothing to partition. What
--- the intervals would have dropped, read or not, stays.
+-- Every queue uses segments that are truncated when they are drained, so partitions are not needed. The intervals are
+-- checked and ignored: no message is dropped by age.
 create or replace function pgmq.create_partitioned(
   queue_name text, partition_interval text default '10000', retention_interval text default '100000',
     premake integer default 4)
@@ -133,7 +136,7 @@ exception when invalid_text_representation or invalid_datetime_format or datetim
   perform penstock._fail_value(field, value, 'a number of messages, or an interval such as 1 day');
 end $$;
 
--- The name that tembo-pgmq-python calls create_partitioned by.
+-- tembo-pgmq-python calls create_partitioned by this name.
 create or replace function pgmq.create(queue_name text, partition_interval text, retention_interval text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -155,7 +158,7 @@ begin
   raise warning 'detach_archive(queue_name) is deprecated, and does nothing';
 end $$;
 
--- Reads by group look at the messages themselves: there is no index to make.
+-- Reads by group read the messages themselves, so there is no index to create.
 create or replace function pgmq.create_fifo_index(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -194,7 +197,7 @@ begin
   return penstock.purge((pgmq._queue(queue_name)).name, include_leased => true);
 end $$;
 
--- All queues are PGMQ's too, however they were made.
+-- Lists all queues, including those that were created through other interfaces.
 create or replace view pgmq.meta as
 select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned,
        coalesce(p.is_unlogged, false) as is_unlogged, coalesce(p.created_at, q.created_at) as created_at
@@ -206,18 +209,18 @@ begin
   return query select * from pgmq.meta m order by m.queue_name;
 end $$;
 
--- What q_<queue> shows: every message that was neither deleted nor archived. STABLE, so that all tables are read with
--- the snapshot of the caller's statement, and a message that moves between them meanwhile is shown once. The ring is
--- read after that, so it names every segment with rows to show.
+-- Returns the rows of q_<queue>: every message that was neither deleted nor archived. The function is STABLE, so that
+-- all tables are read with the snapshot of the caller's statement, and a message that moves between them is shown once.
+-- The ring is read after that, so it names every segment with visible rows.
 --
--- The payloads of ready messages are not among the rows, as the result is kept as a whole before the first row is
--- returned, and most callers count. By lane_N_order from the first row of the queue on, grouped_order and
--- scheduled_queue, and leased_N by leased_N_until. Tables without blocks are not read, nor are older lanes if the first
--- row is in the current one.
+-- The rows do not contain the payloads of ready messages, because PostgreSQL stores the whole result before it returns
+-- the first row, and most callers only count. Tables without blocks are not read, nor are older lanes if the first row
+-- is in the current one. Locks: ACCESS SHARE. Uses lane_N_order from the first row of the queue on, grouped_order,
+-- scheduled_queue and leased_N_until.
 create or replace function pgmq._rows(queue_id integer) returns table (
   msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb,
     headers jsonb,
-  lane smallint, place tid, body_slot smallint)   -- where the payload is, if it is not in message
+  lane smallint, place tid, body_slot smallint)   -- the location of the payload, if it is not in message
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
@@ -275,7 +278,7 @@ begin
   end loop;
 end $$;
 
--- The payload of a row of _rows that came without it.
+-- Returns the payload of a row of _rows that does not contain it. Locks: ACCESS SHARE. Reads one row by its ctid.
 create or replace function pgmq._payload(lane smallint, place tid, body_slot smallint, id bigint) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

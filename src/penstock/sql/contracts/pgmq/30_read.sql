@@ -1,8 +1,9 @@
--- Reading: a claim by id. read_ct is the attempt, vt the end of the lease.
+-- Reading is a claim by id. read_ct is the attempt, and vt is the end of the lease. Locks and indexes: as
+-- penstock._claim_by_id.
 
--- Messages are tried without end, as long as the queue's max_attempts is 100, the largest there is: pgmq.create makes
--- it so. With less, a message is dead after its last attempt. (Without end is 32,767 reads: more cannot be counted.)
--- Returns the attempt.
+-- Messages have no limit of attempts if max_attempts of the queue is 100, the maximum, which pgmq.create sets. With a
+-- lower value, a message is dead after its last attempt. The count ends at 32,767 reads, because it is stored in two
+-- bytes. Returns the attempt. Locks: the leased row. Uses leased_N_token.
 create or replace function pgmq._lift_limit(id bigint, token bigint, attempt integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -19,7 +20,8 @@ create or replace function pgmq.read(queue_name text, vt integer, qty integer, c
 returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  -- Not in the query: what it could compute once rather than for every row would have it planned at every call.
+  -- This is outside the query, because an expression that is evaluated once would make PostgreSQL plan the query at
+  -- every call.
   held constant interval := make_interval(secs => read.vt);
 begin
   if read.vt between 1 and 43200 and qty between 1 and 10000 and (conditional = '{}' or conditional is null) then
@@ -33,8 +35,8 @@ begin
   end if;
 end $$;
 
--- With a condition, for longer than a lease may last or for no time at all, or for more messages than one claim hands
--- out.
+-- Reads with a condition, with a vt that is longer than a lease or zero, or with more messages than one claim returns.
+-- Reads the whole queue if there is a condition.
 create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -45,7 +47,7 @@ begin
   if _read_special.vt is null then
     perform penstock._fail_value('vt', null, 'a number of seconds');
   elsif qty < 0 then
-    perform penstock._fail_value('qty', qty::text, '0 or more, or null for all there are');
+    perform penstock._fail_value('qty', qty::text, '0 or more, or null for all messages');
   elsif conditional <> '{}' then
     perform penstock._run_timers(q.id, 10000);
     ids := array(select c.id from pgmq._visible(q.id) c where c.message @> conditional order by c.id);
@@ -58,12 +60,12 @@ begin
     exit when cardinality(ids) = 0;
     return query select * from pgmq._hold(q, ids, _read_special.vt);
     left_over := left_over - cardinality(ids);
-    -- What is visible again at once would be read for ever.
+    -- Messages that are visible again at once would be read forever.
     exit when _read_special.vt <= 0;
   end loop;
 end $$;
 
--- Gives messages that were just claimed by id the end that the caller wants.
+-- Sets the end of the lease for messages that were just claimed by id. Uses leased_N_token.
 create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record
 language plpgsql as $$
 declare
@@ -84,7 +86,8 @@ begin
   end loop;
 end $$;
 
--- Takes messages out of the middle of a queue, by their ids and in their order, as many as are wanted and can be had.
+-- Claims messages by their ids, in their order, up to the wanted number. Messages that another consumer has are
+-- skipped. Uses lane_N_order, scheduled_id and leased_N_id.
 create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -124,7 +127,7 @@ begin
   return (select h from pgmq._hold(q, array[_take_one.id], _take_one.vt) h);
 end $$;
 
--- The messages of a queue that can be read now, with what they say. All of them are looked at.
+-- Returns the readable messages of a queue with their contents. Locks: ACCESS SHARE. Reads the whole queue.
 create or replace function pgmq._visible(queue_id integer) returns table (id bigint, message jsonb) language plpgsql
   as $$
 #variable_conflict use_column
@@ -142,7 +145,7 @@ returns setof pgmq.message_record language plpgsql security definer set search_p
 declare
   stop_at timestamptz := clock_timestamp() + make_interval(secs => max_poll_seconds);
 begin
-  -- A clock that is put back meanwhile ends it, too.
+  -- A clock that is put back during the poll ends the poll too.
   while clock_timestamp() between stop_at - make_interval(secs => max_poll_seconds) and stop_at loop
     return query select * from pgmq.read(queue_name, read_with_poll.vt, qty, conditional);
     exit when found;

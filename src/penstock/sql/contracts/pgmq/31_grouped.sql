@@ -1,5 +1,6 @@
--- Reading by group: the header x-pgmq-group says to which a message belongs; those without one are a group together.
--- A group may be read from when its first message is visible. All messages of the queue are looked at, as in PGMQ.
+-- Reading by group. The header x-pgmq-group is the group of a message, and messages without the header form one group.
+-- A group can be read when its first message is visible. As in PGMQ, all messages of the queue are read. Locks: ACCESS
+-- SHARE, and those of _read_groups.
 
 create or replace function pgmq._fifo(queue_id integer) returns table (id bigint, fifo_key text, vt timestamptz)
 language plpgsql as $$
@@ -23,8 +24,8 @@ begin
   ) w;
 end $$;
 
--- For each message that may be read, when its turn is. style: grouped (all of the first group, then the next), rr (the
--- first of each group, then the second of each), head (the first of each).
+-- Returns the position of each readable message in the result. style: grouped (all of the first group, then the next
+-- group), rr (the first of each group, then the second of each), head (the first of each).
 create or replace function pgmq._turns(queue_id integer, style text, wanted integer)
 returns table (id bigint, fifo_key text) language sql as $$
   with m as materialized (
@@ -41,8 +42,9 @@ returns table (id bigint, fifo_key text) language sql as $$
   order by case when style = 'rr' then r.rank end, r.head, r.rank
 $$;
 
--- Whoever reads from a group holds it until commit, so that two readers do not share one; and who finds the next
--- message of a group gone leaves the rest of it alone: somebody was quicker, and is ahead in it.
+-- Reads from groups. A reader locks a group with an advisory lock until commit, so that two readers do not share a
+-- group. If the next message of a group is gone, the reader skips the rest of the group, because another reader is
+-- ahead in it.
 create or replace function pgmq._read_groups(queue_name text, vt integer, qty integer, style text)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -91,7 +93,7 @@ returns setof pgmq.message_record language plpgsql as $$
 declare
   stop_at timestamptz := clock_timestamp() + make_interval(secs => max_poll_seconds);
 begin
-  -- A clock that is put back meanwhile ends it, too.
+  -- A clock that is put back during the poll ends the poll too.
   while clock_timestamp() between stop_at - make_interval(secs => max_poll_seconds) and stop_at loop
     return query select * from pgmq._read_groups(queue_name, _poll_groups.vt, qty, style);
     exit when found;

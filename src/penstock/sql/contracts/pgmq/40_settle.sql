@@ -1,7 +1,8 @@
--- Deleting, archiving, and another time to become visible. PGMQ knows a message by its id alone, whoever has read it
--- and whatever became of that read. What another plane has leased under a token is its holder's until that lease ends.
+-- Delete, archive and set_vt. PGMQ identifies a message by its id alone, even if another consumer has read it or its vt
+-- has passed. A message that was leased by token through another interface belongs to its holder until that lease ends.
+-- Locks: the rows of the messages. Uses leased_N_id, otherwise as penstock.cancel.
 
--- What a reader has in hand, in one statement for each segment, if there is no more to do than to delete.
+-- Deletes messages that were read, with one statement for each segment, if nothing else has to be done.
 create or replace function pgmq.delete(queue_name text, msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off set jit = off
@@ -25,7 +26,7 @@ begin
     get diagnostics n = row_count;
     missing := missing - n;
     exit when missing <= 0;
-    -- Mostly they were all in the current segment; else in those before it, the newest first.
+    -- Usually all of them are in the current segment. Otherwise continue with the older segments, the newest first.
     older := coalesce(older, reverse({ring.others(ring)}));
     exit when older = '';
     slot := left(older, 1);
@@ -69,7 +70,7 @@ begin
   return query select e.msg_id from pgmq._end(queue_name, msg_ids, true) e;
 end $$;
 
--- Archives what a reader has in hand in this segment, in one statement, if there is no more to it.
+-- Archives messages that were read in this segment, with one statement, if nothing else has to be done.
 --: for each segment
 create or replace function pgmq._archive_{slot}(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
@@ -113,8 +114,7 @@ begin
   return exists (select from pgmq._end(queue_name, array[msg_id], true));
 end $$;
 
--- Ends messages, read or not: done if somebody has read them, cancelled if not; history has them where the queue keeps
--- it.
+-- Ends messages: done if they were read, cancelled if not. History records them if the queue keeps history.
 create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -150,7 +150,7 @@ create or replace function pgmq._archive(queue_id integer, r pgmq.message_record
   values (queue_id, r.msg_id, r.read_ct, r.enqueued_at, r.last_read_at, r.vt, r.message, r.headers)
 $$;
 
--- Reads and deletes at once. The record is that of the message as it lay there: a pop is not counted as a read.
+-- Reads and deletes at once. The record shows the message as it was, because a pop does not count as a read.
 create or replace function pgmq.pop(queue_name text, qty integer default 1) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -1,5 +1,5 @@
--- What a queue holds, in PGMQ's words: see penstock.stats for when it is exact. The ages are those of the oldest and
--- the newest message in the queue, whatever its state.
+-- Counts the messages of a queue in PGMQ's terms. penstock.stats describes when counts are exact. The ages are those of
+-- the oldest and the newest message of any state. Locks: ACCESS SHARE. Indexes: see penstock._count.
 create or replace function pgmq.metrics(queue_name text) returns pgmq.metrics_result
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -1,5 +1,6 @@
--- Topics: a queue is bound to patterns, and a message with a routing key goes to every queue that has one that matches.
--- A pattern and a key are segments with dots between them; in a pattern, * is one segment and # any number of them.
+-- Topics. A queue is bound to patterns, and a message with a routing key goes to every queue with a matching pattern.
+-- Patterns and keys are segments separated by dots. In a pattern, * matches one segment and # any number of segments.
+-- Locks: the changed bindings, and as penstock.enqueue. Uses pgmq_binding_queue.
 
 create or replace function pgmq._check_segments(what text, value text, allowed text, letters text) returns void
 language plpgsql as $$
@@ -92,7 +93,7 @@ begin
                order by b.pattern, b.queue_name;
 end $$;
 
--- The queues that a message goes to, each once.
+-- Returns the queues that a message goes to, each once.
 create or replace function pgmq._routed(routing_key text) returns setof text language plpgsql stable as $$
 begin
   perform pgmq.validate_routing_key(routing_key);

@@ -1,12 +1,13 @@
--- NOTIFY on the channel pgmq.q_<queue>.INSERT when a message is sent, at most every throttle_interval_ms. When that
--- last was is kept in a register: a row that every sender updates would have them wait for each other until commit.
+-- NOTIFY on the channel pgmq.q_<queue>.INSERT when a message is sent, at most every throttle_interval_ms. The time of
+-- the last notification is in a register. If it were in a row, senders would wait for each other until commit. Locks:
+-- the row of the queue in pgmq_queue when notifications are turned on, changed or off.
 
 create or replace function pgmq._notify(p penstock.pgmq_queue) returns void language plpgsql as $$
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
   if p.throttle_interval_ms > 0 then
-    -- A clock that was put back does not silence it.
+    -- A clock that was put back does not stop notifications.
     if now_us - pg_sequence_last_value(p.notified_register) between 0 and p.throttle_interval_ms * 1000::bigint - 1 then
       return;
     end if;
@@ -24,7 +25,7 @@ begin
   if interval_ms < 0 or interval_ms is null then
     raise exception 'throttle_interval_ms must be non-negative, got: %', coalesce(interval_ms::text, 'null');
   end if;
-  -- A queue that was made in another way becomes one of PGMQ's, too.
+  -- A queue that was created through another interface gets its PGMQ row and views.
   perform pgmq._create(coalesce((select t.name from penstock.pgmq_queue t where t.queue_id = q.id), queue_name), false,
     false);
   select * into p from penstock.pgmq_queue t where t.queue_id = q.id for no key update;

@@ -1,4 +1,5 @@
--- As for the rest of Penstock: producers send, consumers read and settle, operators do everything.
+-- Grants of schema pgmq, as in the rest of Penstock: producers send, consumers read and settle, operators do
+-- everything.
 do $roles$
 declare
   producers constant text[] := array['send', 'send_batch', 'send_topic', 'send_batch_topic', 'validate_routing_key',
@@ -26,18 +27,18 @@ begin
     end if;
   end loop;
   grant select on pgmq.meta, pgmq.topic_bindings, pgmq.notify_insert_throttle to penstock_operator;
-  -- What q_<queue> is made of.
+  -- The functions that q_<queue> calls.
   grant execute on function pgmq._rows(integer), pgmq._payload(smallint, tid, smallint, bigint) to penstock_consumer,
     penstock_operator;
 end $roles$;
 
--- Queues that were here before the schema was: it may have been dropped and brought back.
+-- The schema may have been dropped and installed again, so queues may already have PGMQ rows without views.
 select pgmq._make_views(p.queue_id, p.key) from penstock.pgmq_queue p;
 
--- Its place was taken by _rows. The views above were made of it until now.
+-- _rows replaces it. Until now the views above used it.
 do $drop$
 begin
   drop function if exists pgmq._messages(integer);
 exception when dependent_objects_still_exist then
-  raise notice 'pgmq._messages stays, as views of yours are made of it: have them read pgmq.q_<queue>, then drop it';
+  raise notice 'pgmq._messages is kept because your views use it. Change them to read pgmq.q_<queue>, then drop it';
 end $drop$;

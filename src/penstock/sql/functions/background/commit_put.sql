@@ -13,14 +13,14 @@ declare
   q     record;
 begin
   loop
-    over := pg_sequence_last_value('penstock.flips_over');
+    over := {register.value('penstock.flips_over')};
     select pg_advisory_xact_lock_shared({lock.generation}
-      + {generation.current(pg_sequence_last_value(t.generation_register))}::integer, t.id),
+      + {generation.current({register.value(t.generation_register)})}::integer, t.id),
       pg_advisory_lock({lock.sweep}, t.id),
-      case when pg_sequence_last_value(t.floor) > at_position then setval(t.floor, below + 1) end,
-      case when pg_sequence_last_value(t.mark_register) > below then setval(t.mark_register, below) end,
-      case when pg_sequence_last_value(t.settled_register) > below then setval(t.settled_register, below) end,
-      case when pg_sequence_last_value(t.first_row_register) > below then setval(t.first_row_register, below) end,
+      case when {register.value(t.floor)} > at_position then setval(t.floor, below + 1) end,
+      case when {register.value(t.mark_register)} > below then setval(t.mark_register, below) end,
+      case when {register.value(t.settled_register)} > below then setval(t.settled_register, below) end,
+      case when {register.value(t.first_row_register)} > below then setval(t.first_row_register, below) end,
       pg_advisory_unlock({lock.sweep}, t.id),
       t.name, t.notify_register, t.waiting_register,
       pg_sequence_last_value(t.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6 as wakes
@@ -28,7 +28,7 @@ begin
     from (select id, name, generation_register, mark_register, settled_register, first_row_register, notify_register,
             waiting_register, floors[array_position(priorities, _commit_put.priority::smallint)] as floor
           from penstock.queue where id = _commit_put.queue_id) t;
-    exit when pg_sequence_last_value('penstock.flips_begun') = over or q.name is null;
+    exit when {register.value('penstock.flips_begun')} = over or q.name is null;
   end loop;
   if q.wakes then
     perform penstock._wake(q.notify_register, q.waiting_register, q.name);

@@ -8,8 +8,8 @@ begin
   if penstock._is_long() then
     perform pg_advisory_xact_lock_shared({lock.timers}, 0);
     perform pg_advisory_lock({lock.timers}, 1),
-      setval('penstock.due_floor', least(pg_sequence_last_value('penstock.due_floor'), began_us)),
-      setval('penstock.lease_floor', least(pg_sequence_last_value('penstock.lease_floor'), began_us)),
+      setval('penstock.due_floor', least({register.value('penstock.due_floor')}, began_us)),
+      setval('penstock.lease_floor', least({register.value('penstock.lease_floor')}, began_us)),
       pg_advisory_unlock({lock.timers}, 1);
     perform penstock._forget_quiet(_commit_timers.queue_id, '-infinity');
   end if;

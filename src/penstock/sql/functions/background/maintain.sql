@@ -1,4 +1,4 @@
--- maintain does now what claims do in passing: timers, expiry, the ring, history, schedules. Nothing depends on it; a
+-- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. Nothing depends on it; a
 -- cron job may call it. full_pass looks at everything once, whatever the clocks say. Returns what it did.
 -- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
@@ -39,6 +39,7 @@ declare
   adopted integer := penstock._adopt_segments();
   keys    integer;
   dropped integer := penstock._turn_history();
+  staged  integer := penstock._forget_staged();
   fired   integer := (select f.fired from penstock.fire_schedules() f);
 begin
   -- Messages that their transaction has not put into their groups, because its user had set penstock.announced.
@@ -51,7 +52,8 @@ begin
     limit 100 for update skip locked));
   get diagnostics keys = row_count;
   return jsonb_build_object('expired', expired, 'segments_adopted', adopted, 'keys_forgotten', keys,
-                            'history_slots_dropped', dropped, 'schedules_fired', fired);
+                            'history_slots_dropped', dropped, 'schedules_fired', fired,
+                            'staged_pieces_dropped', staged);
 end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry

@@ -38,7 +38,7 @@ begin
   if until_us - pg_sequence_last_value(q.waiting_register) not between -3600000000 and 100000 then
     perform setval(q.waiting_register, until_us);
   end if;
-  -- Nobody waited until now; or the clock was set back.
+  -- No consumer waited until now, or the clock was set back.
   if pg_sequence_last_value(q.notify_register) > now_us + 1000000 then
     perform setval(q.notify_register, 0);
   end if;

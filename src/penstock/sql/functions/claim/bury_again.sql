@@ -14,6 +14,6 @@ begin
   insert into penstock.dead
   select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
     g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-    'the lease ran out' from gone g;
+    'the lease expired' from gone g;
   --: end
 end $$;

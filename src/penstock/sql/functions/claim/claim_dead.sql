@@ -35,10 +35,6 @@ begin
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
-    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
-    l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
-      l.expires_at, l.last_error, q.name;
+  returning {lease.row(l, dlq, q.name)};
   --: end
 end $$;

@@ -14,7 +14,7 @@ declare
   started    timestamptz := clock_timestamp();
   until      timestamptz;
   q          penstock.queue;
-  lease_base bigint := penstock._lease_number();
+  lease_base bigint;
   allowed    integer;
   wanted     integer;
   n          integer;
@@ -36,15 +36,14 @@ begin
   if q.paused then
     return;
   end if;
-  if q.keep_history > 0 then
-    lease_base := lease_base + {token.history_bit};
-  end if;
   until := started + make_interval(secs => coalesce(_claim_special.lease_seconds, q.lease_seconds));
   if pg_sequence_last_value(q.lanes_register) <> q.lane_bits then
     q := penstock._with_lanes(q);
     perform penstock._announce('upkeep', 'upkeep', null);   -- at commit, _adopt_lanes
   end if;
   perform penstock._in_passing(q);
+  -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
+  lease_base := penstock._lease_number() + case when q.keep_history > 0 then {token.history_bit} else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
   for round in 1 .. 2 loop
@@ -76,21 +75,13 @@ begin
   if used <@ array[slot] then
     --: branch on slot
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-      else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
-      else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
-      l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
-        l.expires_at, l.last_error, null::text
+    select {lease.row(l, q.name, null::text)}
     from penstock.leased_{slot} l where l.token = lease_base + {slot} order by l.priority desc, l.position;
     --: end
     return;
   end if;
   return query
-  select l.id, l.token, q.name, case when l.body_slot is null then l.payload
-    else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
-    else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key,
-    l.priority::integer, l.group_key, l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until,
-      l.expires_at, l.last_error, null::text
+  select {lease.row(l, q.name, null::text)}
   from (
     select * from penstock.leased_0 where false
     --: for each segment

@@ -13,9 +13,9 @@ declare
   generation integer;
 begin
   loop
-    generation := {generation.current(pg_sequence_last_value(generation_register))};
+    generation := {generation.current({register.value(generation_register)})};
     perform pg_advisory_xact_lock_shared(penstock._generation_key(generation), queue_id);
-    exit when {generation.current(pg_sequence_last_value(generation_register))} = generation;
+    exit when {generation.current({register.value(generation_register)})} = generation;
   end loop;
 end $$;
 
@@ -35,3 +35,23 @@ language sql volatile as $$
   select case when pg_try_advisory_lock(penstock._generation_key(generation), queue_id)
               then pg_advisory_unlock(penstock._generation_key(generation), queue_id) else false end
 $$;
+
+-- The value of a generation register that has none: the queue is new, or the server has crashed. Transactions that were
+-- prepared before the crash still hold their generations. These are set aside, and the current one is a free one.
+create or replace function penstock._recall_generations(queue_id integer) returns bigint language plpgsql as $$
+declare
+  aside   bigint := 0;
+  holders bigint;
+  current bigint;
+begin
+  for i in reverse {generation.last} .. 0 loop
+    if penstock._has_ended(i, _recall_generations.queue_id) then
+      current := i;
+    else
+      aside := aside | {generation.bit(i)};
+    end if;
+  end loop;
+  current := coalesce(current, 0);
+  holders := penstock._holders(aside::integer, _recall_generations.queue_id);
+  return {generation.state(bigint '0', holders, aside, current, current)};
+end $$;

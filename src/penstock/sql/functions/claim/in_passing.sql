@@ -1,4 +1,4 @@
--- What claims do in passing, each part by its own clock: floors every 5 ms, upkeep every 50 ms, the safety net every
+-- The upkeep that claims do, each part at its own interval: floors every 5 ms, upkeep every 50 ms, the safety net every
 -- second.
 -- Locks: the sweep lock of the queue, tried for. Uses lane_N_order through _sweep.
 create or replace function penstock._in_passing(q penstock.queue) returns void language plpgsql as $$

@@ -6,7 +6,7 @@ create or replace function penstock._look_again(q penstock.queue, wanted integer
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
-  sweep_us constant bigint := pg_sequence_last_value(q.sweep_register);
+  sweep_us constant bigint := {register.value(q.sweep_register)};
 begin
   return penstock._look_again(q.id, wanted, has_some, true,
     {sweep.is_quiet(sweep_us)} and to_timestamp(sweep_us / 1e6) between clock_timestamp()
@@ -29,7 +29,7 @@ begin
   -- Most claims that look find nothing. Asking first saves the statements that move messages, and new sessions their
   -- planning. A table without blocks is skipped. The planner settings are those of claim.
   if pg_relation_size('penstock.scheduled', 'main') > bigint '0' then
-    due_after := to_timestamp(pg_sequence_last_value('penstock.due_floor')::float8 / float8 '1e6');
+    due_after := to_timestamp({register.value('penstock.due_floor')}::float8 / float8 '1e6');
     turned_up := exists (select from penstock.scheduled s where s.queue_id = _look_again.queue_id
       and s.due_at > due_after and s.due_at <= started);
   end if;
@@ -46,7 +46,7 @@ begin
       -- Due, or further ahead than it is ever set.
       where q.id = _look_again.queue_id
         and abs(date_part('epoch', clock_timestamp()) * float8 '1e6'
-          + float8 '1e6' - pg_sequence_last_value(q.rescan_register)::float8) >= float8 '1e6';
+          + float8 '1e6' - {register.value(q.rescan_register)}::float8) >= float8 '1e6';
     end if;
   end if;
   return coalesce(turned_up, false);

@@ -10,9 +10,9 @@ declare
   below constant bigint := greatest(0, to_position - 1);
 begin
   perform pg_advisory_lock({lock.sweep}, q.id),
-    case when pg_sequence_last_value(floor) > to_position then setval(floor, greatest(0, to_position)) end,
-    case when pg_sequence_last_value(q.mark_register) > below then setval(q.mark_register, below) end,
-    case when pg_sequence_last_value(q.settled_register) > below then setval(q.settled_register, below) end,
-    case when pg_sequence_last_value(q.first_row_register) > below then setval(q.first_row_register, below) end,
+    case when {register.value(floor)} > to_position then setval(floor, greatest(0, to_position)) end,
+    case when {register.value(q.mark_register)} > below then setval(q.mark_register, below) end,
+    case when {register.value(q.settled_register)} > below then setval(q.settled_register, below) end,
+    case when {register.value(q.first_row_register)} > below then setval(q.first_row_register, below) end,
     pg_advisory_unlock({lock.sweep}, q.id);
 end $$;

@@ -7,19 +7,19 @@ create or replace function penstock._any_lease_ends(queue_id integer, started ti
 returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  after    constant timestamptz := to_timestamp(pg_sequence_last_value('penstock.lease_floor')::float8 / float8 '1e6');
+  after    constant timestamptz := to_timestamp({register.value('penstock.lease_floor')}::float8 / float8 '1e6');
   register regclass;
   sweep_us bigint;
   sweep_at timestamptz;
 begin
   if notes then
-    select q.sweep_register, pg_sequence_last_value(q.sweep_register) into register, sweep_us from penstock.queue q
+    select q.sweep_register, {register.value(q.sweep_register)} into register, sweep_us from penstock.queue q
       where q.id = _any_lease_ends.queue_id;
     sweep_at := to_timestamp(sweep_us::float8 / float8 '1e6');
     if sweep_at between started and started + interval '100 milliseconds'
        and not penstock._any_expired(_any_lease_ends.queue_id, after, sweep_at, sweep_at) then
       perform case when pg_try_advisory_lock({lock.quiet}, queue_id) and pg_advisory_unlock({lock.quiet}, queue_id)
-                        and pg_sequence_last_value(register) = sweep_us
+                        and {register.value(register)} = sweep_us
                           then setval(register, {sweep.quiet(sweep_us)}) end;
       return false;
     end if;

@@ -39,7 +39,7 @@ declare
   slot   text;
   first  bigint;
   lowest bigint;
-  first_row bigint := pg_sequence_last_value(q.settled_register) + 1;   -- before the lanes are looked at
+  first_row bigint := {register.value(q.settled_register)} + 1;   -- before the lanes are looked at
   found  boolean := false;
 begin
   for lane in 1 .. cardinality(q.priorities) loop
@@ -59,12 +59,12 @@ begin
       end if;
       lowest := least(lowest, first);
     end loop;
-    if lowest < pg_sequence_last_value(q.floors[lane]) then
+    if lowest < {register.value(q.floors[lane])} then
       perform setval(q.floors[lane], lowest);
       found := true;
     end if;
   end loop;
-  if sweeps or first_row < pg_sequence_last_value(q.first_row_register) then
+  if sweeps or first_row < {register.value(q.first_row_register)} then
     perform setval(q.first_row_xid_register, 0);   -- while the other one changes, no snapshot is new enough
     perform setval(q.first_row_register, first_row);
     perform setval(q.first_row_xid_register,

@@ -41,7 +41,7 @@ begin
       return;
     end if;
     high := coalesce(pg_sequence_last_value('penstock.position'), 0);   -- before the new generation begins
-    state := pg_sequence_last_value(q.generation_register);
+    state := coalesce(pg_sequence_last_value(q.generation_register), penstock._recall_generations(q.id));
     generation := {generation.current(state)};
     draining := {generation.draining(state)};
     aside := {generation.aside(state)};
@@ -49,13 +49,16 @@ begin
     began_ms := {generation.began_ms(state)};
     age_ms := now_us / 1000 - began_ms;
     -- Nothing was enqueued anywhere since this generation began, and all floors are above it: the queue is idle.
-    idle := aside = 0 and high = pg_sequence_last_value(q.mark_register)
-      and high < all (select pg_sequence_last_value(f) from unnest(q.floors) f where f is not null);
+    idle := aside = 0 and high = {register.value(q.mark_register)}
+      and high < all (select {register.value(f)} from unnest(q.floors) f where f is not null);
     if idle then
       perform setval(q.sweep_register, {sweep.not_quiet(now_us + 50000)}), pg_advisory_unlock({lock.sweep}, q.id);
       return;
     end if;
-    if aside <> 0 then
+    if aside = 0 then
+      -- Claims during this sweep need not try it: with 64 consumers, half of all tries found the lock taken.
+      perform setval(q.sweep_register, {sweep.not_quiet(now_us + 5000)});
+    else
       before := holders;
       holders := penstock._holders(aside, q.id);
       ended := before = {generation.many} or holders < before;
@@ -65,14 +68,14 @@ begin
         end if;
       end loop;
       if ended then
-        perform setval(f, least(pg_sequence_last_value(f), pg_sequence_last_value(q.settled_register) + 1))
+        perform setval(f, least({register.value(f)}, {register.value(q.settled_register)} + 1))
           from unnest(q.floors) f where f is not null;
       end if;
     end if;
     if draining <> generation and age_ms not between 0 and 4 then
       ended := penstock._has_ended(draining, q.id);
       if ended and aside = 0 then
-        perform setval(q.settled_register, pg_sequence_last_value(q.mark_register));
+        perform setval(q.settled_register, {register.value(q.mark_register)});
       elsif not ended and age_ms not between 0 and 249 then
         -- Counted before floors rise: a transaction that ends after this is missing from the next count.
         holders := least({generation.many}, holders + penstock._holders({generation.bit(draining)}, q.id));
@@ -80,7 +83,7 @@ begin
         ended := true;
       end if;
       if ended then
-        perform penstock._raise_floors(q, pg_sequence_last_value(q.mark_register));
+        perform penstock._raise_floors(q, {register.value(q.mark_register)});
         draining := generation;
       end if;
     end if;
@@ -124,7 +127,7 @@ begin
   slots := coalesce(slots, live);
   for lane in 1 .. cardinality(q.priorities) loop
     continue when q.floors[lane] is null;
-    floor := pg_sequence_last_value(q.floors[lane]);
+    floor := {register.value(q.floors[lane])};
     first := up_to + 1;
     for i in 1 .. length(slots) loop
       found := penstock._first_live(substr(slots, i, 1)::integer, q.id, q.priorities[lane], floor);

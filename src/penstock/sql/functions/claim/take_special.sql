@@ -6,7 +6,7 @@ returns integer language plpgsql as $$
 #variable_conflict use_column
 declare
   started timestamptz := clock_timestamp();
-  places  tid[] := penstock._pick(slot, q.id, q.priorities[lane], coalesce(pg_sequence_last_value(q.floors[lane]), 0),
+  places  tid[] := penstock._pick(slot, q.id, q.priorities[lane], {register.value(q.floors[lane])},
     wanted, false, penstock._alone() or statement_timestamp() <= transaction_timestamp() + interval '10 microseconds');
   n       integer;
 begin

@@ -1,4 +1,4 @@
--- Timers: due messages and expired leases become ready again. Claims do this in passing, so no background process is
+-- Timers: due messages and expired leases become ready again. Claims do this, so no background process is
 -- required.
 --
 -- _run_timers moves up to piece due messages, and as many expired leases in each segment; for one queue, or for all.
@@ -22,7 +22,7 @@ declare
   n        integer;
 begin
   due := penstock._release_due(only_queue, case when rescan then '-infinity'
-    else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end,
+    else to_timestamp({register.value('penstock.due_floor')} / 1e6) end,
                                started, piece);
   if due < piece and only_queue is null then
     perform penstock._raise_timer_floor('penstock.due_floor', now_us - margin);
@@ -30,9 +30,9 @@ begin
   foreach slot in array penstock._used_slots() loop
     n := 0;
     ran_after := case when rescan then '-infinity'
-      else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end;
+      else to_timestamp({register.value('penstock.lease_floor')} / 1e6) end;
     for l in select * from penstock._pull_expired(slot, only_queue, ran_after, started, piece) loop
-      perform penstock._give_back(l, 'the lease ran out', interval '0', false, 'skip');
+      perform penstock._give_back(l, 'the lease expired', interval '0', false, 'skip');
       n := n + 1;
     end loop;
     returned := returned + n;
@@ -74,9 +74,9 @@ declare
   rescan    boolean := penstock._is_due('penstock.timer_rescan_at', (date_part('epoch', started) * 1e6)::bigint,
     2000000);
   due_after timestamptz := case when rescan then '-infinity'
-    else to_timestamp(pg_sequence_last_value('penstock.due_floor') / 1e6) end;
+    else to_timestamp({register.value('penstock.due_floor')} / 1e6) end;
   ran_after timestamptz := case when rescan then '-infinity'
-    else to_timestamp(pg_sequence_last_value('penstock.lease_floor') / 1e6) end;
+    else to_timestamp({register.value('penstock.lease_floor')} / 1e6) end;
 begin
   if exists (select from penstock.scheduled s where s.due_at > due_after and s.due_at <= started) then
     return true;

@@ -3,11 +3,12 @@
 create or replace function penstock._check_name(queue text) returns void language plpgsql as $$
 begin
   if queue ~ '\.dlq$' then
-    perform penstock._fail('PS003', format('%L is reserved: names that end in .dlq hold dead letters', queue),
+    perform penstock._fail('PS003',
+      format('queue name %L is reserved: names that end in .dlq are for dead letters', queue),
       jsonb_build_object('queue', queue),
-      'Dead letters come there by themselves; use a name that does not end in .dlq.');
+      'Use a name that does not end in .dlq. Each queue has its dead letters in <queue>.dlq.');
   elsif queue !~ '^[a-z0-9._-]{1,128}$' or queue is null then
-    perform penstock._fail('PS003', format('%L is not a queue name', left(queue, 200)),
-      jsonb_build_object('queue', left(queue, 200)), 'A name has 1 to 128 of: lowercase letters, digits, - _ and .');
+    perform penstock._fail('PS003', format('%L is not a valid queue name', left(queue, 200)),
+      jsonb_build_object('queue', left(queue, 200)), 'Use 1 to 128 lowercase letters, digits, -, _ and .');
   end if;
 end $$;

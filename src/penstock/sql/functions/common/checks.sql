@@ -1,4 +1,5 @@
--- Check values that callers pass, and raise PS004 for a value that is not allowed. Locks: none. Indexes: none.
+-- Check values that callers pass, and raise PS004 for a value that is not allowed. _check_lease: 1 second to 12 hours.
+-- Locks: none. Indexes: none.
 create or replace function penstock._check_lease(lease_seconds integer) returns void language plpgsql as $$
 begin
   if lease_seconds not between 1 and 43200 then
@@ -6,7 +7,7 @@ begin
   end if;
 end $$;
 
--- A delay is from 0 to 100 years.
+-- _check_delay: 0 to 100 years. Locks: none. Indexes: none.
 create or replace function penstock._check_delay(delay interval) returns void language plpgsql as $$
 begin
   if delay < interval '0' or delay > interval '100 years' then
@@ -14,7 +15,7 @@ begin
   end if;
 end $$;
 
--- A number of a JSON object is between two others.
+-- _number_in: a number of a JSON object is within a range. Locks: none. Indexes: none.
 create or replace function penstock._number_in(field text, value jsonb, low numeric, high numeric) returns void
 language plpgsql immutable as $$
 begin

@@ -1,4 +1,5 @@
--- Raise the errors of the engine: a SQLSTATE of our own, the facts as JSON in DETAIL, and what to do in HINT.
+-- Raise the errors of the engine: a SQLSTATE of Penstock, the facts as JSON in DETAIL, and what to do in HINT. DETAIL
+-- is the source of the fields of the Python errors, so a new fact goes there and not only into the message.
 -- Locks: none. Indexes: none.
 create or replace function penstock._fail(code text, message text, fields jsonb, hint text) returns void
 language plpgsql as $$
@@ -23,31 +24,32 @@ begin
   perform penstock._fail('PS004', format('%s is %s; allowed: %s', field,
     coalesce(quote_literal(left(value, 200)), 'null'), allowed),
     jsonb_build_object('field', field, 'value', left(value, 200), 'allowed', allowed),
-    format('Give %s a value that is allowed: %s.', field, allowed));
+    format('Change %s to an allowed value: %s.', field, allowed));
 end $$;
 
 -- PS007: the lease is lost.
 create or replace function penstock._fail_lost(id bigint) returns void language plpgsql as $$
 begin
   perform penstock._fail('PS007',
-    format('the lease on message %s is lost: it ran out, or the message was settled or cancelled', id),
+    format('the lease on message %s is lost: it expired, or the message was settled or cancelled', id),
     jsonb_build_object('id', id),
-    'Nothing was changed. Stop work on this message; extend leases in time, or claim with a longer lease_seconds.');
+    'Nothing was changed. Stop work on this message. Extend leases in time, or claim with a longer lease_seconds.');
 end $$;
 
--- PS008: the queue holds max_depth messages.
+-- PS008: the queue has reached max_depth.
 create or replace function penstock._fail_full(queue text, max_depth bigint) returns void language plpgsql as $$
 begin
-  perform penstock._fail('PS008', format('queue %L is full: it holds its max_depth of %s messages', queue, max_depth),
+  perform penstock._fail('PS008',
+    format('queue %L is full: it has reached its max_depth of %s messages', queue, max_depth),
     jsonb_build_object('queue', queue, 'max_depth', max_depth),
     'Nothing was enqueued. Try again later, claim faster, or raise max_depth.');
 end $$;
 
 -- PS010: the message does not exist.
 create or replace function penstock._fail_unknown_message(id bigint,
-  hint text default 'It may have finished already: see penstock.history.')
+  hint text default 'It may have finished: see penstock.history.')
 returns void language plpgsql as $$
 begin
-  perform penstock._fail('PS010', format('message %s is not there', coalesce(id::text, 'null')),
+  perform penstock._fail('PS010', format('message %s does not exist', coalesce(id::text, 'null')),
     jsonb_build_object('id', id), hint);
 end $$;

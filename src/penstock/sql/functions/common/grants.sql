@@ -1,20 +1,22 @@
 -- Privileges. penstock_producer enqueues, penstock_consumer claims and settles, penstock_operator does everything
--- except migrate. Nobody else may do anything. A new function is for the operator alone until it is named here.
+-- except migrate. Other roles have no privileges. Only the operator may call a new function until it is listed here.
 --
 -- _grants returns every grant that should exist: grant <privilege> on <kind> <object> to <role_name>.
--- roles/10_roles.sql makes them. Locks: none. Reads the catalog.
+-- roles/10_roles.sql makes these grants. Locks: none. Reads the catalog.
 create or replace function penstock._grants() returns table (role_name text, kind text, object text, privilege text)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-  producers constant text[] := array['enqueue', 'enqueue_many', 'spark_enqueue', 'spark_begin', 'spark_put',
-    'spark_complete', 'schema_version', 'oldest_client', 'wake_channel'];
+  producers constant text[] := array['enqueue', 'enqueue_many', 'spark_stage', 'spark_publish', 'spark_unstage',
+    'spark_enqueue', 'spark_begin', 'spark_put', 'spark_complete', 'schema_version', 'oldest_client', 'wake_channel',
+    'get_results', 'get_outcome'];
   consumers constant text[] := array['claim', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
                                      'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
                                      'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
-                                     'spark_settle', 'spark_release'];
+                                     'spark_settle', 'spark_release', 'complete_many', 'get_results', 'get_outcome',
+                                     'drop_expired_results'];
 begin
   return query
   select r, 'schema', s, 'usage' from unnest(penstock._roles()) r cross join unnest(array['penstock', 'mdb_queue']) s;
@@ -43,7 +45,7 @@ begin
     ('penstock_producer', 'table', 'mdb_queue.queues', 'select'),
     ('penstock_consumer', 'table', 'mdb_queue.queues', 'select'),
     ('penstock_producer', 'table', 'mdb_queue.messages', 'insert'),
-    ('penstock_producer', 'table', 'mdb_queue.messages', 'select (id)'),      -- for RETURNING id; reading takes _rows
+    ('penstock_producer', 'table', 'mdb_queue.messages', 'select (id)'),      -- for RETURNING id; reads need _rows
     ('penstock_consumer', 'table', 'mdb_queue.dead_messages', 'select')) g;
   return query
   select 'penstock_consumer', 'table', 'mdb_queue.messages', p from unnest(array['select', 'update', 'delete']) p;
@@ -57,14 +59,15 @@ begin
     'mdb_queue._body(smallint,bigint)']) f;
 end $$;
 
--- The three roles.
+-- Returns the names of the three roles. Locks: none. Indexes: none.
 create or replace function penstock._roles() returns text[] language sql immutable as $$
   select array['penstock_producer', 'penstock_consumer', 'penstock_operator']
 $$;
 
--- What differs from _grants: roles that do not exist (with a null), grants that a role lacks, and privileges of PUBLIC.
--- Roles may have been created after the schema, and a restored dump lacks the grants to roles that did not exist.
--- `penstock migrate up` makes the missing grants; `penstock doctor` reports them.
+-- Returns the differences from _grants: roles that do not exist (with a null), grants that a role lacks, and privileges
+-- of PUBLIC. Roles may have been created after the schema, and a restored dump lacks the grants to roles that did not
+-- exist. `penstock migrate up` makes the missing grants, and `penstock doctor` reports them. Locks: ACCESS SHARE. Reads
+-- the catalog and migration_contract.
 create or replace function penstock.check_grants() returns table (role_name text, problem text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -82,7 +85,7 @@ begin
     join unnest(penstock._roles()) r
   where to_regnamespace(c.name) is not null and to_regrole(r) is not null
     and not has_schema_privilege(r, c.name, 'usage');
-  -- A user who may execute our trigger function could put it on their table, and choose what it reads.
+  -- A user that may execute our trigger function could attach it to their own table, and so choose what it reads.
   return query
   select 'public', format('has execute on function %s', p.oid::regprocedure) from pg_proc p
   where p.pronamespace in ('penstock'::regnamespace, 'mdb_queue'::regnamespace)

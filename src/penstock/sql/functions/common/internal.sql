@@ -20,7 +20,7 @@ end $$;
 create or replace function penstock._check_internal(queue text) returns void language plpgsql as $$
 begin
   if queue ^@ 'penstock.' and not penstock._is_admin() then
-    perform penstock._fail('42501', format('queue %L is internal to Penstock: permission denied', left(queue, 200)),
+    perform penstock._fail('42501', format('permission denied for internal queue %L', left(queue, 200)),
       jsonb_build_object('queue', left(queue, 200)),
       'Use a queue whose name does not begin with "penstock.", or log in as a member of penstock_operator.');
   end if;

@@ -1,4 +1,5 @@
--- Read a value of a JSON object of settings. A JSON null means the default. Locks: none. Indexes: none.
+-- Read a value from a JSON object of settings. A JSON null means the default. _whole: a whole number within a range.
+-- Locks: none. Indexes: none.
 create or replace function penstock._whole(setting text, value jsonb, low bigint, high bigint, default_value bigint)
 returns bigint language plpgsql immutable as $$
 begin
@@ -14,7 +15,7 @@ begin
       else format(', or null for the default of %s', default_value) end));
 end $$;
 
--- A setting that is true or false.
+-- A setting that is true or false. Locks: none. Indexes: none.
 create or replace function penstock._truth(setting text, value jsonb, default_value boolean) returns boolean
 language plpgsql immutable as $$
 begin
@@ -27,7 +28,7 @@ begin
   perform penstock._fail_value(setting, value #>> '{}', 'true or false');
 end $$;
 
--- A setting that is a text.
+-- A setting that is text. Locks: none. Indexes: none.
 create or replace function penstock._text_of(setting text, value jsonb) returns text language plpgsql immutable as $$
 begin
   if jsonb_typeof(value) not in ('string', 'null') then

@@ -18,7 +18,7 @@ declare
   -- costs a microsecond.
   over       bigint := case when statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
     or pg_current_xact_id_if_assigned() is not null
-                            then bigint '-1' else pg_sequence_last_value('penstock.flips_over') end;
+                            then bigint '-1' else {register.value('penstock.flips_over')} end;
   new_id     bigint;
   lane_queue integer;
   special    boolean;
@@ -38,11 +38,11 @@ begin
     where q.name = enqueue.queue and q.plain_in and enqueue.priority = any (q.priorities)
       and (over < bigint '0'
            or pg_try_advisory_xact_lock_shared({lock.generation}
-             + {generation.current(pg_sequence_last_value(q.generation_register))}::integer, q.id)
+             + {generation.current({register.value(q.generation_register)})}::integer, q.id)
               and case when pg_sequence_last_value(q.notify_register)::float8
                 <= date_part('epoch', clock_timestamp()) * float8 '1e6'
                        then penstock._wake(q.notify_register, q.waiting_register, q.name, 'ready') else true end)
-    returning id, queue_id, pg_sequence_last_value('penstock.flips_begun') <> over
+    returning id, queue_id, {register.value('penstock.flips_begun')} <> over
       or {ring.current({ring.value})} <> bigint '{slot}' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
     --: end

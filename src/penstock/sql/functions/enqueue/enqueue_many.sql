@@ -17,7 +17,7 @@ declare
   over     bigint := case when statement_timestamp() > transaction_timestamp()
     + interval '1 microsecond' * (30 + coalesce(pg_column_size(payloads), 0) / 50)
                             or pg_current_xact_id_if_assigned() is not null
-                          then -1 else pg_sequence_last_value('penstock.flips_over') end;
+                          then -1 else {register.value('penstock.flips_over')} end;
   high     bigint := coalesce(pg_sequence_last_value('penstock.position'), 0);
   n        integer := 0;
 begin
@@ -35,7 +35,7 @@ begin
       select nextval('penstock.position') as id, u as payload from unnest(payloads) u where q.id is not null offset 0) p
     where q.name = enqueue_many.queue and q.plain_in and 0 = any (q.priorities)
       and (over < 0 or pg_try_advisory_xact_lock_shared({lock.generation}
-        + {generation.current(pg_sequence_last_value(q.generation_register))}::integer, q.id))
+        + {generation.current({register.value(q.generation_register)})}::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
@@ -49,7 +49,7 @@ begin
       enqueue_many.max_attempts, on_conflict, unique_while);
     return;
   end if;
-  if pg_sequence_last_value('penstock.flips_begun') <> over then
+  if {register.value('penstock.flips_begun')} <> over then
     perform penstock._announce_put(q.id, 0, high + 1) from penstock.queue q where q.name = enqueue_many.queue;
   end if;
   if slot <> {ring.current({ring.value})} or currval('penstock.position')

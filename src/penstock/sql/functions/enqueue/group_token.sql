@@ -84,7 +84,7 @@ declare
 begin
   select * into q from penstock.queue t where t.id = _group_token_position.queue_id;
   floor := q.floors[array_position(q.priorities, _group_token_position.priority)];
-  if pg_sequence_last_value('penstock.position') - coalesce(pg_sequence_last_value(floor), 0) < 2000 then
+  if pg_sequence_last_value('penstock.position') - {register.value(floor)} < 2000 then
     return nextval('penstock.position');
   end if;
   -- A position that is lower than others of this transaction needs its own announcement.

@@ -1,5 +1,5 @@
 -- Wake-ups. A consumer that waits for messages of a queue listens on its channel and calls attend every few seconds.
--- Enqueuers notify a queue with such consumers, at most every 10 ms. Under load no consumer waits, so nobody is
+-- Enqueuers notify a queue with such consumers, at most every 10 ms. Under load no consumer waits, so none is
 -- notified. Eight producers that only enqueue, to a queue with a waiting consumer, lose about 7 % of their pace. With a
 -- notification every 2 ms they lost 25 %.
 --
@@ -7,7 +7,7 @@
 -- disk. So at most four transactions notify at the same time, beyond one in 100 ms for each queue. A transaction block
 -- decides at commit whether it notifies: see background/commit_put.sql.
 --
--- A wake-up is a hint. A message that is enqueued within those 10 ms has none of its own, and may become visible later
+-- A wake-up is a hint. A message that is enqueued within those 10 ms gets no wake-up, and may become visible later
 -- than the message that had one, by as much as a commit takes. So a waiter looks again several times after each
 -- wake-up, and every second or two anyway. `set penstock.wake_ups = off` stops them: two-phase commit does not allow
 -- NOTIFY.

@@ -1,12 +1,12 @@
--- _database tells this database from a copy of it, which has the same rows but other transaction ids.
+-- _database distinguishes this database from a copy of it, which has the same rows but other transaction ids.
 -- Locks: none. Indexes: none.
 create or replace function penstock._database() returns text language sql stable as $$
   select system_identifier || '/' || (select oid from pg_database where datname = current_database())
     from pg_control_system()
 $$;
 
--- What a lake has seen, as a snapshot of this database; null if it saw another database, or one that was restored
--- since.
+-- Returns the snapshot that a lake has seen, or null if it saw another database, or one that was restored since. Locks:
+-- none. Indexes: none.
 create or replace function penstock._seen(l penstock.lake, seen pg_snapshot) returns pg_snapshot language sql stable
   as $$
   select case when l.database = penstock._database()

@@ -1,7 +1,7 @@
--- Drops the history that every lake has and that ended longer than `keep` ago, before keep_history of its queues is
--- over. Slots are dropped whole, never the one in use; turn begins a new one first, so that all of it may go. Returns
--- how many slots and how many bytes of disk were freed. Locks: the lock of history; ACCESS EXCLUSIVE (NOWAIT) on the
--- slots. Indexes: none.
+-- Drops the history that every lake has and that is older than `keep`, even if keep_history of its queues has not
+-- passed. Only whole slots are dropped, and never the current one. turn starts a new slot first, so that all landed
+-- history can be dropped. Returns the number of slots and of freed bytes. Locks: the lock of history, and ACCESS
+-- EXCLUSIVE (NOWAIT) on the slots. Indexes: none.
 create or replace function penstock.drop_landed(keep interval default '0', turn boolean default false)
 returns table (slots integer, bytes bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -15,7 +15,7 @@ begin
   bytes := 0;
   if not exists (select from penstock.lake) then
     perform penstock._fail_value('lake', 'none is registered',
-      'a lake that history has landed in: run `penstock lake run` first');
+      'at least one lake: run `penstock lake run` first');
   end if;
   perform pg_advisory_xact_lock({lock.history});
   if turn then
@@ -39,14 +39,15 @@ begin
   return next;
 end $$;
 
--- The last transaction whose history may be missing, because its slot was dropped.
+-- Returns the last transaction whose history may be missing because its slot was dropped. Locks: none.
 create or replace function penstock.history_dropped_through() returns bigint
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select coalesce(max(through_xid::text::bigint), 0) from penstock.history_dropped
 $$;
 
--- Rows of a restored dump carry transaction ids of the server that wrote them. No snapshot of this server would see
--- those that are in its future for a long time. They get the id of this transaction. Returns how many.
+-- Gives the id of this transaction to rows of a restored dump whose transaction ids are in the future of this server,
+-- and returns their number. No snapshot of this server would see them for a long time. Locks: the changed rows. Scans
+-- history.
 create or replace function penstock.restamp_history() returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -1,5 +1,5 @@
--- Writes rows of gold: those that are new or differ. rows are JSON objects by column name. Returns how many changed.
--- Gold by the minute is kept for 35 days. Locks: the rows. Uses the primary keys of the gold tables.
+-- Writes rows of gold that are new or differ. rows are JSON objects by column name. Returns the number of changed rows.
+-- Rows by minute are kept for 35 days. Locks: the rows. Uses the primary keys of the gold tables.
 create or replace function penstock.publish_gold(gold text, rows jsonb) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -26,9 +26,9 @@ begin
   return changed;
 end $$;
 
--- Keeps gold by the quarter of an hour in step with gold by the minute. 50th percentiles are weighted means; 95th and
--- 99th are those of the worst minute. One at a time: of two calls with minutes of one quarter, the later one must see
--- the rows of the earlier one. Locks: an advisory lock until commit. Uses queue_minute_pkey.
+-- Updates the rows by quarter of an hour when the rows by minute change. 50th percentiles are weighted means, and 95th
+-- and 99th are those of the worst minute. Calls run one at a time: if two calls change minutes of one quarter, the
+-- later one must see the rows of the earlier one. Locks: an advisory lock until commit. Uses queue_minute_pkey.
 create or replace function penstock._roll_gold() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

@@ -1,5 +1,5 @@
--- How much history a lake lacks: rows (counted up to a limit) and the oldest of them. Locks: ACCESS SHARE. Uses
--- history_log_xid.
+-- Returns the history that a lake lacks: the number of rows, counted up to a limit, and the time of the oldest. Locks:
+-- ACCESS SHARE. Uses history_log_xid.
 create or replace function penstock.lake_lag(name text, most integer default 100000)
 returns table (rows bigint, oldest_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
@@ -14,7 +14,8 @@ begin
       limit most)) missing;
 end $$;
 
--- The lakes, the one furthest behind first, for a page: rows are counted up to 10,000.
+-- Returns the lakes for a page, the one with the largest lag first. Rows are counted up to 10,000. Locks: ACCESS SHARE.
+-- Uses history_log_xid.
 create or replace function penstock.lake_glance()
 returns table (name text, landed_at timestamptz, published_at timestamptz, lag_rows bigint,
   lag_seconds double precision)

@@ -1,6 +1,6 @@
--- What `penstock lake` tells PostgreSQL. Lakes are few, and their rows change once a batch; nothing here is on the path
--- of a message. register_lake: from now on history is kept until it has landed in the lake. Locks: the row of the lake.
--- Uses lake_pkey.
+-- State of lakes, written by `penstock lake`. Lakes are few, their rows change once for each batch, and messages never
+-- wait for them. register_lake: from now on PostgreSQL keeps history until it has landed in the lake. Locks: the row of
+-- the lake. Uses lake_pkey.
 create or replace function penstock.register_lake(name text, path text, format text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   insert into penstock.lake (name, path, format) values (register_lake.name, register_lake.path, register_lake.format)
@@ -8,7 +8,8 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   where (lake.path, lake.format) is distinct from (excluded.path, excluded.format)
 $$;
 
--- Forgets a lake: history no longer waits for it. False if there was none.
+-- Removes a lake, so that history is no longer kept for it. False if there was none. Locks: the row of the lake. Uses
+-- lake_pkey.
 create or replace function penstock.release_lake(name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -17,7 +18,7 @@ begin
   return found;
 end $$;
 
--- Notes how far a lake has come, and the size of the last batch. Locks: the row of the lake.
+-- Records the progress of a lake, and the size of the last batch. Locks: the row of the lake. Uses lake_pkey.
 create or replace function penstock.lake_landed(name text, history pg_snapshot, attempts pg_snapshot, rows bigint,
   bytes bigint) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
@@ -26,13 +27,13 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   where l.name = lake_landed.name
 $$;
 
--- Notes that the lake was verified now.
+-- Records that the lake was verified now. Locks: the row of the lake. Uses lake_pkey.
 create or replace function penstock.lake_verified(name text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.lake l set verified_at = clock_timestamp() where l.name = lake_verified.name
 $$;
 
--- Notes which version of the lake is in the gold tables.
+-- Records which version of the lake is in the gold tables. Locks: the row of the lake. Uses lake_pkey.
 create or replace function penstock.lake_published(name text, version bigint) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.queue_minute where minute < now() - interval '35 days';

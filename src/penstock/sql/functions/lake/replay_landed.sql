@@ -1,6 +1,6 @@
--- Enqueues copies of messages from a lake, all into one queue; each of them once for a job, however often it is called.
--- Parallel arrays of up to 10,000. Returns the ids of the new copies. Locks: the rows of lake_replay. Uses
--- lake_replay_pkey.
+-- Enqueues copies of messages from a lake into one queue, each of them once for a job, even if it is called repeatedly.
+-- Takes parallel arrays of up to 10,000 messages. Returns the ids of the new copies. Locks: the rows of lake_replay,
+-- and as enqueue. Uses lake_replay_pkey.
 create or replace function penstock.replay_landed(
   job text, queue text, ids bigint[], enqueued_ats timestamptz[], payloads jsonb[], payloads_bytes bytea[],
     headers jsonb[], keys text[],

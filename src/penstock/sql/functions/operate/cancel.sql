@@ -1,6 +1,6 @@
--- cancel ends a message that is waiting, leased or dead. A worker that holds it loses its lease. Returns the state it
--- was in.
--- Locks: the row of the message. Uses scheduled_id, grouped_id, dead_pkey and lane_N_order, else scans: see
+-- cancel ends a message that is waiting, leased or dead, and returns its previous state. A worker that holds the
+-- message loses its lease.
+-- Locks: the row of the message. Uses scheduled_id, grouped_id, dead_pkey and lane_N_order, otherwise scans: see
 -- _remove_waiting.
 create or replace function penstock.cancel(id bigint) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -13,7 +13,9 @@ begin
   return state;
 end $$;
 
--- Cancels messages that are waiting, leased or dead, and skips those that do not exist. Returns how many.
+-- cancel_many cancels messages that are waiting, leased or dead, skips ids that do not exist, and returns the number of
+-- cancelled messages. Ids are processed in order, so two callers lock rows in the same order. Locks and indexes: as
+-- cancel.
 create or replace function penstock.cancel_many(ids bigint[]) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -24,8 +26,10 @@ begin
     from (select distinct i as id from unnest(ids) i order by i) wanted);
 end $$;
 
--- Ends a message wherever it is. Finds a ready message that never came back in its lane. Finds other ready messages,
--- and leased ones, by a scan of their segments: an index on the id would cost every message.
+-- Ends a message in any table. A ready message that never came back is found in its lane by lane_N_order: see
+-- _remove_fresh. Other ready messages, and leased ones, are found by a scan of their segments, because an index on the
+-- id would cost every message. Returns the previous state, or null if the message does not exist. Locks: the row of the
+-- message.
 create or replace function penstock._remove_waiting(id bigint, final_state text) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -84,7 +88,8 @@ begin
   return null;
 end $$;
 
--- Ends a ready message that never came back: its position is its id. Uses lane_N_order, in every lane.
+-- Ends a ready message that never came back, whose position is its id. Uses lane_N_order, in every lane. Locks: the row
+-- of the message.
 create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$

@@ -8,24 +8,24 @@ declare
   new_id integer;
 begin
   perform penstock._check_name(create_queue.name);
-  -- With two callers at once and one name, the second waits here and then finds the row of the first.
+  -- If two callers create the same name, the second waits here and then finds the row of the first.
   perform pg_advisory_xact_lock(hashtextextended('penstock queue ' || create_queue.name, 0));
   if exists (select from penstock.queue q where q.name = create_queue.name) then
     if exist_ok then
       return false;
     end if;
-    perform penstock._fail('PS002', format('queue %L exists already', create_queue.name),
+    perform penstock._fail('PS002', format('queue %L already exists', create_queue.name),
       jsonb_build_object('queue', create_queue.name),
       'Change it with penstock.set_queue, or create it with exist_ok => true.');
   end if;
   new_id := nextval(pg_get_serial_sequence('penstock.queue', 'id'));
   insert into penstock.queue (id, name, floors, sweep_register, rescan_register, generation_register, mark_register,
     settled_register, lanes_register, first_row_register, first_row_xid_register) overriding system value
-  values (new_id, create_queue.name, array[penstock._register('floor_' || new_id || '_0')],
-          penstock._register('sweep_' || new_id), penstock._register('rescan_' || new_id),
-          penstock._register('generation_' || new_id), penstock._register('mark_' || new_id),
-          penstock._register('settled_' || new_id), penstock._register('lanes_' || new_id, {lanes.priority_0}),
-          penstock._register('first_row_' || new_id), penstock._register('first_row_xid_' || new_id));
+  values (new_id, create_queue.name, array[penstock._unlogged_register('floor_' || new_id || '_0')],
+          penstock._unlogged_register('sweep_' || new_id), penstock._unlogged_register('rescan_' || new_id),
+          penstock._unlogged_register('generation_' || new_id), penstock._unlogged_register('mark_' || new_id),
+          penstock._unlogged_register('settled_' || new_id), penstock._register('lanes_' || new_id, {lanes.priority_0}),
+          penstock._unlogged_register('first_row_' || new_id), penstock._unlogged_register('first_row_xid_' || new_id));
   if settings <> '{}' then
     perform penstock.set_queue(create_queue.name, settings);
   end if;

@@ -1,6 +1,7 @@
--- Cron rules: five fields (minute, hour, day of month, month, day of week), or a name such as @daily. _parse_cron
--- returns the parts of a rule, or raises an error that names the wrong field. every_hour: the hour begins with *, so
--- the rule follows elapsed time and not the local clock, which matters on the two nights a year when they differ.
+-- Cron rules have five fields (minute, hour, day of month, month, day of week) or are a name such as @daily.
+-- _parse_cron returns the parts of a rule, or raises an error that names the wrong field. every_hour means that the
+-- hour field begins with *. Such a rule follows elapsed time instead of local time. The difference matters on the two
+-- nights a year on which daylight saving time begins or ends.
 -- Locks: none. Indexes: none.
 create or replace function penstock._parse_cron(
   cron text, out minutes integer[], out hours integer[], out days integer[], out months integer[],
@@ -23,12 +24,12 @@ begin
   days := penstock._cron_field('day of month', field[3], 1, 31, '{}');
   months := penstock._cron_field('month', field[4], 1, 12, '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}');
   weekdays := penstock._cron_field('day of week', field[5], 0, 7, '{sun,mon,tue,wed,thu,fri,sat}');
-  -- With both kinds of day given, one of them is enough: the 13th and every Friday. That is what cron does.
+  -- If both kinds of day are given, one of them is enough, as in cron: the 13th and every Friday.
   either_day := field[3] !~ '^\*' and field[5] !~ '^\*';
   every_hour := field[2] ~ '^\*';
 end $$;
 
--- The numbers that a field stands for: lists of *, n, a-b, and these with /step.
+-- Returns the numbers that a field contains: lists of *, n, a-b, and these with /step.
 create or replace function penstock._cron_field(field text, spec text, low integer, high integer, names text[])
 returns integer[]
 language plpgsql immutable as $$
@@ -46,7 +47,7 @@ begin
     last := case when words[3] is not null then penstock._cron_number(words[3], low, names)
                  when words[1] is null and words[4] is null then first
                  else high end;
-    -- sat-sun ends on the other Sunday.
+    -- In sat-sun, Sunday is 7.
     if names[1] = 'sun' and last = 0 and first > 0 then
       last := 7;
     end if;
@@ -62,15 +63,16 @@ begin
   return array(select distinct case when names[1] = 'sun' then n % 7 else n end from unnest(found) n order by 1);
 end $$;
 
--- A number in a field, or a name such as mon.
+-- Returns a number in a field, or the number of a name such as mon.
 create or replace function penstock._cron_number(word text, low integer, names text[]) returns integer
 language sql immutable as $$
   select case when word ~ '^\d+$' then word::integer else array_position(names, word) - 1 + low end
 $$;
 
--- The first time after a moment at which a rule fires, in a time zone; null if there is none in eight years. A rule for
--- given hours follows the local clock: if the clock is set forward over a time, that time fires as much later; if it is
--- set back over one, that time fires the first time only. A rule for every hour follows elapsed time.
+-- Returns the first time after a moment at which a rule fires in a time zone, or null if there is none within eight
+-- years. A rule with fixed hours follows local time. A local time that is skipped when the clock is set forward fires
+-- later by the length of the gap. A local time that occurs twice when the clock is set back fires the first time only.
+-- A rule for every hour follows elapsed time.
 create or replace function penstock._next_fire(cron text, time_zone text, after timestamptz) returns timestamptz
 language plpgsql stable as $$
 declare
@@ -86,7 +88,7 @@ begin
     where h * 60 + m > case when day > wall::date then -1 else floor(date_part('epoch', wall::time) / 60) end;
     if minute is not null then
       instant := (day + make_interval(mins => minute)) at time zone time_zone;
-      -- Except in the nights when clocks change, that is all.
+      -- The simple result is correct unless the local clock changes near one of the two times.
       if penstock._is_steady(after, time_zone) and penstock._is_steady(instant, time_zone) then
         return instant;
       end if;
@@ -97,7 +99,8 @@ begin
   return null;
 end $$;
 
--- The days on which a rule fires, from a day on. No two are more than eight years apart (29 February across a century).
+-- Returns the days on which a rule fires, from a day on. No two are more than eight years apart (29 February across a
+-- century).
 create or replace function penstock._cron_days(months integer[], days integer[], weekdays integer[], either_day boolean,
   first date) returns setof date
 language sql immutable as $$
@@ -107,14 +110,14 @@ language sql immutable as $$
              else date_part('day', d) = any (days) and date_part('dow', d) = any (weekdays) end
 $$;
 
--- Is the local clock not changed within three hours of a moment?
+-- Returns whether the local clock does not change within three hours of a moment.
 create or replace function penstock._is_steady(instant timestamptz, time_zone text) returns boolean language sql stable
   as $$
   select (instant - interval '3 hours') at time zone time_zone = (instant at time zone time_zone) - interval '3 hours'
      and (instant + interval '3 hours') at time zone time_zone = (instant at time zone time_zone) + interval '3 hours'
 $$;
 
--- The same near a change of the local clock: looks at every minute of the next hours.
+-- The same near a change of the local clock: it checks the individual times of the next hours.
 create or replace function penstock._next_fire_near_turn(
   minutes integer[], hours integer[], days integer[], months integer[], weekdays integer[], either_day boolean,
     every_hour boolean,
@@ -125,7 +128,7 @@ declare
   day     date;
   fire_at timestamptz;
 begin
-  -- From the day before: the clock may have been set back over midnight.
+  -- Start on the previous day, because the clock may have been set back over midnight.
   for day in select penstock._cron_days(months, days, weekdays, either_day, wall::date - 1) loop
     select min(t) into fire_at
     from (select day + make_interval(hours => h, mins => m) as time from unnest(hours) h, unnest(minutes) m
@@ -137,7 +140,7 @@ begin
   return fire_at;
 end $$;
 
--- The moments at which the local clock shows a time: one on most days.
+-- Returns the moments at which the local clock shows a time. On most days there is one.
 create or replace function penstock._instants(wall timestamp, time_zone text, all_of_them boolean)
 returns setof timestamptz
 language plpgsql stable as $$
@@ -158,7 +161,7 @@ begin
   end if;
 end $$;
 
--- The next times at which a rule fires, to check a rule before it is used.
+-- Returns the next times at which a rule fires, to check a rule before it is used. Locks: none. Indexes: none.
 create or replace function penstock.next_fires(cron text, time_zone text default 'UTC', count integer default 5,
   after timestamptz default null)
 returns setof timestamptz language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -176,8 +179,8 @@ begin
   end loop;
 end $$;
 
--- The time zone as the tz database spells it. Names only: PostgreSQL takes any text with a number in it for a POSIX
--- rule, and so a misspelled name for UTC.
+-- Returns the time zone as the tz database spells it. Only names are accepted, because PostgreSQL takes any text with a
+-- number in it for a POSIX rule, and so would take a misspelled name for UTC.
 create or replace function penstock._checked_time_zone(time_zone text) returns text language plpgsql stable as $$
 declare
   found text := (select z.name from pg_catalog.pg_timezone_names z where lower(z.name) = lower(time_zone)

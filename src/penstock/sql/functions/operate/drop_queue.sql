@@ -1,5 +1,5 @@
--- Removes a queue with all its messages. Its history stays until it is too old. Refused while there are messages or
--- schedules, unless force is given. Returns how many messages were discarded.
+-- Drops a queue with all its messages, and returns their number. Its history stays until it is too old. Refused while
+-- there are messages or schedules, unless force is true.
 -- Locks: the row of the queue until commit. Uses lane_N_order, scheduled_queue, grouped_order and dead_queue.
 create or replace function penstock.drop_queue(name text, force boolean default false) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -16,7 +16,8 @@ begin
   n := penstock._depth(q.id, 1000000000) + (select count(*) from penstock.dead d where d.queue_id = q.id)
     + (select count(*) from penstock._dead_leases(q.id));
   if n > 0 and not force then
-    perform penstock._fail('PS011', format('queue %L holds %s messages', q.name, n),
+    perform penstock._fail('PS011', format('queue %L is not empty: it has %s %s', q.name, n,
+      case n when 1 then 'message' else 'messages' end),
       jsonb_build_object('queue', q.name, 'count', n), 'Purge it first, or drop it with force => true.');
   end if;
   if exists (select from penstock.schedule s where s.queue_id = q.id) and not force then
@@ -38,7 +39,7 @@ begin
   delete from penstock.lane_{slot} t where t.queue_id = q.id;
   delete from penstock.leased_{slot} t where t.queue_id = q.id;
   --: end
-  -- After the leases: a transaction that archives one of them has ended by now.
+  -- This comes after the leases, because a transaction that archives one of them has ended by now.
   delete from penstock.pgmq_archive t where t.queue_id = q.id;
   delete from penstock.queue t where t.id = q.id;
   foreach register in array q.floors || q.sweep_register || q.rescan_register || q.generation_register
@@ -52,7 +53,7 @@ begin
   return n;
 end $$;
 
--- How many dead letters of a queue are leased.
+-- Returns the number of leased dead letters of a queue.
 create or replace function penstock._dead_leases(queue_id integer) returns setof bigint language plpgsql as $$
 #variable_conflict use_column
 begin

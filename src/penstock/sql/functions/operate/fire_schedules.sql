@@ -1,8 +1,7 @@
--- Enqueues a message for every schedule that is due. Returns how many messages, and when the next schedule is due.
--- Workers call it on time, and claims about once a minute in passing. Any number of callers may call it at once: each
--- fire is enqueued once.
--- Locks until commit: the rows of the schedules that are due, with SKIP LOCKED. The row says which fire was last, and
--- is written in the transaction that enqueues. Uses schedule_due.
+-- Enqueues a message for every due schedule. Returns the number of messages and the time of the next fire. Workers call
+-- it on time, and claims call it about once a minute. Any number of callers may call it at once, and each fire is
+-- enqueued once, because the row of a schedule records its last fire in the transaction that enqueues.
+-- Locks until commit: the rows of the due schedules, with SKIP LOCKED. Uses schedule_due.
 create or replace function penstock.fire_schedules(out fired integer, out next_fire_at timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -30,8 +29,7 @@ begin
   next_fire_at := (select min(t.next_fire_at) from penstock.schedule t where not t.paused and t.next_fire_at > now_at);
 end $$;
 
--- Enqueues the fires of a schedule that are due, and sets the next one. Returns how many messages. Fires that were
--- missed:
+-- Enqueues the due fires of a schedule, and sets the next one. Returns the number of messages. Missed fires:
 --   once  one message stands for all of them
 --   all   each gets a message, up to 1,000 at a time
 --   skip  those more than missed_after_seconds ago get none
@@ -50,7 +48,7 @@ begin
     n := n + 1;
     fire_at := penstock._next_fire(s.cron, s.time_zone, case when s.missed = 'all' then fire_at else now_at end);
   end loop;
-  -- A rule always has a next fire (it was checked to fire within eight years), but a time zone may be redefined.
+  -- A rule always has a next fire, because it was checked to fire within eight years, but a time zone may be redefined.
   update penstock.schedule t
   set next_fire_at = coalesce(fire_at, 'infinity'), last_fire_at = s.last_fire_at, last_message_id = s.last_message_id,
     last_error = null
@@ -58,7 +56,8 @@ begin
   return n;
 end $$;
 
--- Enqueues one fire. A caller who may fire schedules need not be allowed to enqueue to their queue: an admin chose it.
+-- Enqueues one fire. The caller does not need the right to enqueue to the queue of the schedule, because an admin chose
+-- that queue.
 create or replace function penstock._enqueue_fire(s penstock.schedule, fire_at timestamptz) returns bigint
 language plpgsql as $$
 begin

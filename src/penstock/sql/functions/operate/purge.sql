@@ -1,5 +1,5 @@
--- Discards the waiting messages of a queue (the leased ones too, on request), or its dead letters: '<queue>.dlq'; at
--- most max_count of them. Their history says cancelled. Returns how many.
+-- Deletes the waiting messages of a queue (with include_leased the leased ones too) or its dead letters
+-- ('<queue>.dlq'), at most max_count of them. History records them as cancelled. Returns their number.
 -- Locks: the rows. Uses scheduled_queue, grouped_order and dead_queue; lanes and leases are scanned.
 create or replace function penstock.purge(name text, include_leased boolean default false,
   max_count bigint default null) returns bigint
@@ -44,7 +44,7 @@ begin
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
     g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
   select n + count(*) into n from ended;
-  -- a group token may wait for a delayed message that is gone: it looks again.
+  -- A group token may wait for a delayed message that is deleted now, so it becomes due at once.
   update penstock.scheduled m set due_at = now_at where m.queue_id = q.id and m.group_key is not null
     and m.due_at > now_at;
   --: for each segment
@@ -52,7 +52,7 @@ begin
     delete from penstock.lane_{slot} where ctid = any (array(
       select m.ctid from penstock.lane_{slot} m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
-      and hold = 0  -- still, if a claim was faster
+      and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,

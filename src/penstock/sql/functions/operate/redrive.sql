@@ -1,6 +1,7 @@
 -- Puts dead letters back into their queue, at attempt 0: all of them, or those that match every filter given; at most
--- max_count, spread out in time at per_second. Returns how many; with dry_run, how many it would be. Locks: the rows.
--- Uses dead_queue.
+-- max_count, spread out in time at per_second. error_like is compared with the whole error and with the line of it that
+-- names the cause. If the queue has a max_depth, only as many as there is room for; PS008 if there is none. Returns how
+-- many; with dry_run, how many match. Locks: the rows. Uses dead_queue.
 create or replace function penstock.redrive(
   queue text, ids bigint[] default null, error_like text default null, older_than interval default null,
     id_from bigint default null,
@@ -14,6 +15,7 @@ declare
   d       penstock.dead;
   m       penstock.envelope;
   due     timestamptz;
+  room    bigint;
   n       bigint := 0;
 begin
   select * into q from penstock.queue t where t.name = regexp_replace(redrive.queue, '\.dlq$', '');
@@ -32,15 +34,26 @@ begin
   if dry_run then
     select count(*) into n from (
       select from penstock.dead t where t.queue_id = q.id and (ids is null or t.id = any (ids))
-        and (error_like is null or t.last_error like error_like)
+        and (error_like is null or t.last_error like error_like
+          or penstock._error_line(t.last_error) like error_like)
         and (older_than is null or t.dead_at < started - older_than) and (id_from is null or t.id >= id_from)
           and (id_to is null or t.id <= id_to)
       limit max_count) c;
     return n;
   end if;
+  if q.max_depth is not null then
+    room := q.max_depth - penstock._depth(q.id, q.max_depth);
+    if room <= 0 and exists (select from penstock.dead t where t.queue_id = q.id) then
+      perform penstock._fail('PS008', format('queue %L has no room for dead letters: it holds its max_depth of %s '
+        'messages', q.name, q.max_depth), jsonb_build_object('queue', q.name, 'max_depth', q.max_depth),
+        'Nothing was redriven. Redrive again when messages were claimed, or raise max_depth.');
+    end if;
+    max_count := least(max_count, room);
+  end if;
   for d in
     select * from penstock.dead t where t.queue_id = q.id and (ids is null or t.id = any (ids))
-      and (error_like is null or t.last_error like error_like)
+      and (error_like is null or t.last_error like error_like
+          or penstock._error_line(t.last_error) like error_like)
       and (older_than is null or t.dead_at < started - older_than) and (id_from is null or t.id >= id_from)
         and (id_to is null or t.id <= id_to)
     order by t.id limit max_count for update skip locked

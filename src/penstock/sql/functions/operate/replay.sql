@@ -9,7 +9,7 @@ begin
   select * into h from penstock.history_log t where t.id = replay.id order by t.finished_at desc limit 1;
   if not found then
     perform penstock._fail_unknown_message(replay.id,
-      'Only finished messages that are still in history can be replayed: see keep_history of the queue.');
+      'Only messages in history can be replayed. The setting keep_history of a queue says how long it keeps them.');
   end if;
   if not exists (select from penstock.queue q where q.name = coalesce(replay.queue, h.queue)) then
     perform penstock._fail('PS012', format('message %s cannot be replayed: queue %L does not exist', replay.id,

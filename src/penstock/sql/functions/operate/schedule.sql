@@ -1,4 +1,4 @@
--- Schedules: create, change, pause, remove. _find_schedule returns a schedule by name.
+-- Schedules: create, change, pause, drop. _find_schedule returns a schedule by name, or raises PS013.
 -- Locks: the row of the schedule until commit. Uses schedule_name_key.
 create or replace function penstock._find_schedule(name text) returns penstock.schedule language plpgsql as $$
 #variable_conflict use_column
@@ -9,13 +9,13 @@ begin
   if not found then
     perform penstock._fail('PS013', format('schedule %L does not exist', _find_schedule.name),
       jsonb_build_object('schedule', _find_schedule.name),
-      'See penstock.schedules for those that do, or create it with penstock.create_schedule.');
+      'Create it with penstock.create_schedule. The view penstock.schedules lists all schedules.');
   end if;
   return s;
 end $$;
 
--- Creates a schedule: from now on a message is enqueued whenever the rule fires. Returns true if it was created, false
--- if it exists already and exist_ok is true.
+-- Creates a schedule, which enqueues a message whenever its rule fires. Returns true if it was created, and false if it
+-- exists and exist_ok is true. Locks: an advisory lock on the name until commit. Uses schedule_name_key.
 create or replace function penstock.create_schedule(
   name text, queue text, cron text, payload jsonb default 'null', settings jsonb default '{}',
     exist_ok boolean default false)
@@ -25,22 +25,22 @@ declare
   s penstock.schedule;
 begin
   if create_schedule.name !~ '^[a-z0-9._-]{1,128}$' or create_schedule.name is null then
-    perform penstock._fail_value('name', create_schedule.name, '1 to 128 of: lowercase letters, digits, - _ and .');
+    perform penstock._fail_value('name', create_schedule.name, '1 to 128 lowercase letters, digits, -, _ and .');
   end if;
-  -- With two callers at once and one name, the second waits here and then finds the row of the first.
+  -- If two callers create the same name, the second waits here and then finds the row of the first.
   perform pg_advisory_xact_lock(hashtextextended('penstock schedule ' || create_schedule.name, 0));
   if exists (select from penstock.schedule t where t.name = create_schedule.name) then
     if exist_ok then
       return false;
     end if;
-    perform penstock._fail('PS014', format('schedule %L exists already', create_schedule.name),
+    perform penstock._fail('PS014', format('schedule %L already exists', create_schedule.name),
       jsonb_build_object('schedule', create_schedule.name),
       'Change it with penstock.set_schedule, or create it with exist_ok => true.');
   end if;
-  -- They are arguments. In the settings they would override what the caller named, and what a server has checked.
+  -- These are arguments. In the settings they would override the arguments, which a server has checked.
   if settings ?| array['queue', 'cron', 'payload'] then
     perform penstock._fail_value('settings', (select k from unnest(array['queue', 'cron', 'payload']) k
-      where settings ? k limit 1), 'settings other than queue, cron and payload, which are arguments of their own');
+      where settings ? k limit 1), 'settings other than queue, cron and payload, which are separate arguments');
   end if;
   s.name := create_schedule.name;
   s.time_zone := 'UTC';
@@ -56,8 +56,9 @@ begin
   return true;
 end $$;
 
--- Changes settings of a schedule. A JSON null resets one to its default. All changes are made, or none. A fire that is
--- due stays due, unless the rule or the time zone changes: then the next fire is computed from now.
+-- Changes settings of a schedule, all or none. A JSON null resets a setting to its default. A due fire stays due unless
+-- the rule or the time zone changes. In that case the next fire is computed from now. Locks: the row of the schedule
+-- until commit. Uses schedule_name_key.
 create or replace function penstock.set_schedule(name text, settings jsonb) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -77,7 +78,7 @@ begin
   end if;
 end $$;
 
--- The schedule with its settings changed and checked. Its queue must accept a message of it.
+-- Returns the schedule with its settings changed and checked. Its queue must accept the message of the schedule.
 create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
 returns penstock.schedule language plpgsql as $$
 declare
@@ -99,7 +100,7 @@ begin
   select * into q from penstock.queue t where t.id = s.queue_id;
   perform penstock._check_message(q, s.payload, null, s.headers, s.key, s.priority, s.group_key, null, null,
     make_interval(secs => s.ttl_seconds), s.max_attempts);
-  -- What was due while it was paused is not made up for.
+  -- Fires that were due during a pause are skipped.
   if (s.cron, s.time_zone) is distinct from (before.cron, before.time_zone) or before.paused and not s.paused then
     s.next_fire_at := penstock._next_fire(s.cron, s.time_zone, clock_timestamp());
     if s.next_fire_at is null then
@@ -110,7 +111,7 @@ begin
   return s;
 end $$;
 
--- The schedule with one setting changed and checked.
+-- Returns the schedule with one setting changed and checked.
 create or replace function penstock._with_schedule_setting(s penstock.schedule, setting text, value jsonb)
 returns penstock.schedule language plpgsql as $$
 begin
@@ -139,7 +140,7 @@ begin
   return s;
 end $$;
 
--- Returns the id of a queue, or raises PS001.
+-- Returns the id of a queue, or raises PS001. Locks: none. Uses queue_name_key.
 create or replace function penstock._queue_id(queue text) returns integer language plpgsql stable as $$
 declare
   found integer := (select q.id from penstock.queue q where q.name = _queue_id.queue);
@@ -150,21 +151,21 @@ begin
   return found;
 end $$;
 
--- Stops a schedule.
+-- Pauses a schedule. Locks and indexes: as set_schedule.
 create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_schedule(name, '{"paused": true}');
 end $$;
 
--- Starts a schedule again. Fires that were due while it was paused are skipped.
+-- Resumes a schedule. Fires that were due during the pause are skipped. Locks and indexes: as set_schedule.
 create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_schedule(name, '{"paused": false}');
 end $$;
 
--- Removes a schedule. The messages that it has enqueued stay.
+-- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
 create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

@@ -1,4 +1,4 @@
--- set_queue changes settings of a queue. A JSON null resets one to its default. All changes are made, or none.
+-- set_queue changes settings of a queue, all or none. A JSON null resets a setting to its default.
 -- Locks: the row of the queue until commit. Uses queue_name_key.
 create or replace function penstock.set_queue(name text, settings jsonb) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -27,7 +27,7 @@ begin
     q.throughput_register := penstock._register('throughput_' || q.id);
   end if;
   if q.max_depth is not null then
-    -- Full until the first enqueue has counted.
+    -- The register counts as full until the first enqueue has counted the messages.
     q.depth_register := coalesce(q.depth_register, penstock._register('depth_' || q.id));
     perform setval(q.depth_register, q.max_depth);
   end if;
@@ -41,11 +41,11 @@ begin
         paused = q.paused,
       throughput_register = q.throughput_register, depth_register = q.depth_register, updated_at = clock_timestamp()
   where t.id = q.id;
-  -- The queue may have been resumed, or have more room: waiting messages may be claimed.
+  -- The queue may have been resumed, or may have more room, so waiting consumers may find messages.
   perform penstock._wake_waiters(q);
 end $$;
 
--- The queue row with one setting changed and checked.
+-- Returns the queue row with one setting changed and checked.
 create or replace function penstock._with_setting(q penstock.queue, setting text, value jsonb) returns penstock.queue
 language plpgsql as $$
 begin
@@ -93,14 +93,14 @@ begin
   return rule;
 end $$;
 
--- Stops claims of a queue.
+-- Pauses a queue: claims return nothing. Locks and indexes: as set_queue.
 create or replace function penstock.pause(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_queue(name, '{"paused": true}');
 end $$;
 
--- Allows claims of a queue again.
+-- Resumes a queue. Locks and indexes: as set_queue.
 create or replace function penstock.resume(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin

@@ -1,8 +1,8 @@
--- Counts what every queue holds, for a page that shows all queues every few seconds. Exact while the tables are small:
--- 64 MB of ready messages, about 110,000 of 200 bytes. Above that it estimates from a sample of their blocks, always
--- the same ones, so that two calls on the same messages agree. A queue with few messages is counted even then, along
--- its index. STABLE, so that one snapshot shows every message once: see stats. Locks: ACCESS SHARE. Uses lane_N_order
--- for small queues.
+-- Counts the messages of every queue, for a page that shows all queues every few seconds. Counts are exact up to 64 MB
+-- of ready messages, about 110,000 of 200 bytes. Above that they are estimated from a sample of blocks, always the same
+-- ones, so that two calls on the same messages agree. A queue with few messages is counted along its index even then.
+-- The function is STABLE, so that one snapshot shows every message once: see stats. Locks: ACCESS SHARE. Uses
+-- lane_N_order for small queues.
 create or replace function penstock.all_stats() returns setof penstock.queue_stats
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
 #variable_conflict use_column
@@ -11,9 +11,13 @@ declare
   few      constant integer := 200;
   share    constant double precision[] := penstock._shares();
   complete constant boolean := 100 = all (share);
-  g        record;     -- what the sample says of a queue
+  g        record;     -- the sampled counts of one queue
   n        record;
 begin
+  if complete then
+    return query select * from penstock.exact_stats();
+    return;
+  end if;
   for g in
     select q, coalesce(sum(t.n) filter (where t.state = 'ready'), 0)::bigint as ready,
       coalesce(sum(t.n) filter (where t.state = 'scheduled'), 0)::bigint as scheduled,
@@ -22,10 +26,7 @@ begin
            min(t.first) as first
     from penstock.queue q left join penstock._sample(share, now_at) t on t.queue_id = q.id group by q.id order by q.name
   loop
-    if complete then
-      return next ((g.q).name, g.ready, g.scheduled, g.leased, g.dead, penstock._age(g.first, now_at),
-        false)::penstock.queue_stats;
-    elsif greatest(g.ready, g.scheduled, g.leased, g.dead) < few then
+    if greatest(g.ready, g.scheduled, g.leased, g.dead) < few then
       n := penstock._count(g.q, now_at);
       return next ((g.q).name, n.ready, n.scheduled, n.leased, n.dead + n.dead_leased,
         penstock._age(n.oldest_ready, now_at), n.estimated)::penstock.queue_stats;
@@ -36,7 +37,8 @@ begin
   end loop;
 end $$;
 
--- How much of each kind of table is looked at, in percent: lanes, leased, scheduled, grouped, dead.
+-- Returns the percentage of each kind of table to sample: lanes, leased, scheduled, grouped, dead. Locks: none. Reads
+-- relation sizes.
 create or replace function penstock._shares() returns double precision[] language sql stable
 set search_path = pg_catalog, pg_temp as $$
   select array_agg(case when bytes <= 8000 * 8192 then 100 else 100.0 * 2000 * 8192 / bytes end
@@ -54,9 +56,9 @@ set search_path = pg_catalog, pg_temp as $$
       (5, pg_relation_size('penstock.dead'))) size (kind, bytes)
 $$;
 
--- What a sample of the blocks says about each queue: how many messages are in each state, and when the oldest ready
--- message was enqueued. If only a part of the lanes is sampled, messages leased in place are looked up by their grants:
--- they lie together, so that a sample would hit all of them or none.
+-- Returns for each queue the number of sampled messages in each state, and the enqueue time of the oldest ready one. If
+-- only a part of the lanes is sampled, messages leased in place are looked up by their grants, because they are stored
+-- together and a sample would hit all of them or none. Locks: ACCESS SHARE.
 create or replace function penstock._sample(share double precision[], now_at timestamptz)
 returns table (queue_id integer, state text, n double precision, first timestamptz) language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -103,7 +105,8 @@ begin
   end loop;
 end $$;
 
--- When the first message in the lanes of a queue was enqueued, which a sample might miss. Uses lane_N_order.
+-- Returns the enqueue time of the first message in the lanes of a queue, which a sample might miss. Locks: ACCESS
+-- SHARE. Uses lane_N_order.
 create or replace function penstock._lane_head(q penstock.queue) returns timestamptz
 language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column

@@ -1,8 +1,8 @@
--- Looks through the messages of one state, a page at a time, along an index, from where the page before ended. The work
--- is bounded: it ends after `look` messages, whether the page is full or not. The last row has no id. It says how many
--- messages were looked at, and `place` says where to continue; null there is the end.
+-- Returns a page of the messages in one state, along an index, starting where the previous page ended. The work is
+-- bounded: it ends after `look` messages, even if the page is not full. The last row has no id. It has the number of
+-- messages that were examined, and in `place` the position to continue from, or null at the end.
 --
--- queues: those to look into; null is all. The tables of a state that is spread over several are looked through one
+-- queues: the queues to read, or null for all. The tables of a state that is spread over several tables are read one
 -- after the other. Locks: ACCESS SHARE. Indexes: see the functions _browse_*.
 create or replace function penstock.browse(state text, queues text[] default null,
   filter penstock.sight_filter default null, place text default null,
@@ -32,7 +32,7 @@ begin
   elsif look not between 1 and 1000000 or look is null then
     perform penstock._fail_value('look', look::text, '1 to 1000000');
   elsif part <> all (parts) then
-    perform penstock._fail_value('place', place, 'the place of a row of the page before');
+    perform penstock._fail_value('place', place, 'the place in the last row of the previous page');
   end if;
   ids := (select array_agg(q.id) from penstock.queue q where q.name = any (queues));
   for i in array_position(parts, part) .. cardinality(parts) loop
@@ -44,7 +44,7 @@ begin
         return next s;
       end if;
     end loop;
-    -- Here s is the last row.
+    -- At this point s is the last row.
     seen := seen + s.looked;
     look := look - s.looked;
     inside := s.place;
@@ -61,10 +61,10 @@ begin
   return next s;
 exception when invalid_text_representation or datetime_field_overflow or invalid_datetime_format
   or numeric_value_out_of_range then
-  perform penstock._fail_value('place', place, 'the place of a row of the page before');
+  perform penstock._fail_value('place', place, 'the place in the last row of the previous page');
 end $$;
 
--- Looks through one table of a state.
+-- Reads one table of a state. Locks: ACCESS SHARE.
 create or replace function penstock._browse(part text, state text, queues text[], ids integer[],
   filter penstock.sight_filter, place text, page integer, look integer)
 returns setof penstock.sighting language plpgsql stable as $$

@@ -20,7 +20,7 @@ begin
     for lane in 1 .. cardinality(q.priorities) loop
       continue when q.name = from_queue and q.priorities[lane] > from_rank;
       start := case when q.name = from_queue and q.priorities[lane] = from_rank then from_position + 1
-        else coalesce(pg_sequence_last_value(q.floors[lane]), 0) end;
+        else {register.value(q.floors[lane])} end;
       for r in
         select * from (
           select 0::bigint as position, null::boolean as fits, null::penstock.envelope as m where false

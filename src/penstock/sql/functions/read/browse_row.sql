@@ -1,4 +1,4 @@
--- The rows of browse: whether a message matches the filter, and how it is shown. Locks: none. Indexes: none.
+-- The rows of browse. _matches: whether a message matches the filter. Locks: none. Indexes: none.
 create or replace function penstock._matches(f penstock.sight_filter, key text, error text, worker text,
   enqueued_at timestamptz) returns boolean
 language sql immutable as $$
@@ -8,7 +8,7 @@ language sql immutable as $$
        and (f.enqueued_after is null or enqueued_at >= f.enqueued_after)
 $$;
 
--- A message as a row of the list.
+-- Returns a message as a row of the list.
 create or replace function penstock._sighting(queue text, state text, m penstock.envelope, at timestamptz, place text)
 returns penstock.sighting
 language sql immutable as $$
@@ -20,14 +20,14 @@ language sql immutable as $$
           place, null)::penstock.sighting
 $$;
 
--- The last row.
+-- Returns the last row of a page.
 create or replace function penstock._looked(place text, looked integer) returns penstock.sighting language sql immutable
   as $$
   select (null, null, null, null, null, null, null, null, null, null, null, null, null, place,
     looked)::penstock.sighting
 $$;
 
--- A time in `place`: without spaces, and independent of the settings of the session.
+-- Returns a time as text for `place`, without spaces and independent of the settings of the session.
 create or replace function penstock._stamp(at timestamptz) returns text language sql immutable as $$
   select to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;

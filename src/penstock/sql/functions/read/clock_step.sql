@@ -1,12 +1,12 @@
--- By how many microseconds the clock was set back, as far as registers that no claim has corrected yet can tell; else
--- 0. A step of up to a second is ignored. Ticks are set 50 ms ahead, floors of timers never. Locks: none. Indexes:
--- none.
+-- Returns the number of microseconds by which the clock was set back, as far as registers that no claim has corrected
+-- yet show it, otherwise 0. Steps of up to a second are ignored, because ticks are set 50 ms ahead. Floors of timers
+-- are never ahead. Locks: none. Indexes: none.
 create or replace function penstock._step_us(now_us bigint) returns bigint language sql volatile as $$
   select case when s.us > 1000000 then s.us else 0 end
-  from (select greatest(pg_sequence_last_value('penstock.tick_at') - 50000,
-                        pg_sequence_last_value('penstock.upkeep_at') - 60000000,
-                        pg_sequence_last_value('penstock.due_floor'),
-                        pg_sequence_last_value('penstock.lease_floor')) - now_us as us) s
+  from (select greatest({register.value('penstock.tick_at')} - 50000,
+                        {register.value('penstock.upkeep_at')} - 60000000,
+                        {register.value('penstock.due_floor')},
+                        {register.value('penstock.lease_floor')}) - now_us as us) s
 $$;
 
 -- The same in seconds, for `penstock doctor`.

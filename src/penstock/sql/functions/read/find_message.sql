@@ -1,10 +1,11 @@
--- find_message returns one message by its id, as the view penstock.messages shows it; nothing if it does not exist or
--- is finished.
+-- find_message returns one message by its id, as the view penstock.messages shows it, or nothing if it does not exist
+-- or is finished.
 --
--- Scheduled messages, messages of groups and dead letters have an index on the id. A ready message has none, but the
--- position of a message that never came back is its id, and lane_N_order has the position: a few microseconds for each
--- lane. Leased messages, and ready messages that came back, are found by a scan; without thorough, only if the tables
--- are small. One snapshot for all of it, so that a message that moves meanwhile is not missed. Locks: ACCESS SHARE.
+-- Scheduled messages, messages of groups and dead letters have an index on the id. In a lane, the position of a
+-- message that never became ready again is its id, which lane_N_order finds: a few microseconds for each lane.
+-- lane_N_back finds the others. Only messages that a claim has moved to leased_N are found by a scan of what is
+-- leased; without thorough, only if that is less than 32 MB. One snapshot for all of it, so that a message that
+-- moves meanwhile is not missed. Locks: ACCESS SHARE.
 create or replace function penstock._locate_in_lane(wanted bigint)
 returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -29,10 +30,23 @@ begin
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
+  return query select t.enqueued_at, null::timestamptz,
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
+    from penstock.ready_{slot} t where t.id = wanted and t.position <> t.id and t.group_key is null;
+  if found then return; end if;
+  return query select t.lease_until, t.lease_until,
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
+    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
+    t.last_error)::penstock.envelope
+    from penstock.held_{slot} t where t.id = wanted and t.position <> t.id;
+  if found then return; end if;
   --: end
 end $$;
 
--- Finds a message: when it is or was visible, the end of its lease, and the message.
+-- Finds a message, and returns the time at which it is or was visible, and the end of its lease. Locks: ACCESS SHARE.
+-- Uses scheduled_id, grouped_id, dead_pkey and lane_N_order, otherwise scans.
 create or replace function penstock._locate(wanted bigint, thorough boolean)
 returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope) language plpgsql stable as $$
 declare
@@ -70,29 +84,9 @@ begin
     if found then return; end if;
     --: end
   end if;
-  if thorough or 0
-    --: for each segment
-    + pg_relation_size('penstock.lane_{slot}')
-    --: end
-    < short then
-    --: for each segment
-    return query select t.enqueued_at, null::timestamptz,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
-      from penstock.ready_{slot} t where t.id = wanted and t.group_key is null;
-    if found then return; end if;
-    return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
-      from penstock.held_{slot} t where t.id = wanted;
-    if found then return; end if;
-    --: end
-  end if;
 end $$;
 
--- See above. Locks: ACCESS SHARE.
+-- find_message: see the top of this file. Locks: ACCESS SHARE.
 create or replace function penstock.find_message(id bigint, thorough boolean default true)
 returns table (id bigint, queue text, state text, payload jsonb, payload_bytes bytea, headers jsonb, key text,
                priority integer, group_key text, attempt integer, max_attempts integer, enqueued_at timestamptz,

@@ -1,6 +1,7 @@
--- Counts what a queue holds. Exact up to 2 GB of waiting messages in one table, and estimated from a sample of its
--- blocks above that. STABLE, so that everything is counted with the snapshot of the statement of the caller: a message
--- that moves from one table to another meanwhile is counted once. Locks: ACCESS SHARE. Indexes: see _count.
+-- Counts the messages of a queue. Counts are exact up to 2 GB of waiting messages in one table, and estimated from a
+-- sample of blocks above that. The function is STABLE, so that everything is counted with the snapshot of the caller's
+-- statement, and a message that moves from one table to another is counted once. Locks: ACCESS SHARE. Indexes: see
+-- _count.
 create or replace function penstock.stats(queue text) returns penstock.queue_stats
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -28,7 +29,7 @@ begin
   return s;
 end $$;
 
--- Seconds since a moment; 0 if the clock was set back since, null without a moment.
+-- Returns the seconds since a moment, 0 if the clock was set back since, or null without a moment.
 create or replace function penstock._age(since timestamptz, now_at timestamptz) returns double precision
 language sql immutable as $$
   select case when since > now_at then 0 else date_part('epoch', now_at - since) end

@@ -1,4 +1,4 @@
--- Records what an operator did. Locks: none but the new row. Uses no index.
+-- Records an action of an operator. Locks: only the new row. Indexes: none.
 create or replace function penstock.record_activity(actor text, act text, target text default null,
                                                     details jsonb default null, request_id text default null,
                                                     address text default null)

@@ -1,5 +1,5 @@
--- API keys of the HTTP server. The caller hashes the secret, so it never gets here.
--- create_key creates a key. The name of a live key is refused. Locks: the row of the key. Uses api_key_name.
+-- API keys of the HTTP server. The caller hashes the secret, so the database never gets it. create_key creates a key,
+-- and refuses the name of another valid key. Locks: an advisory lock on the name until commit. Uses api_key_name.
 create or replace function penstock.create_key(id text, name text, secret_hash text, grants text[],
                                                created_by text default null, expires_at timestamptz default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -8,11 +8,11 @@ begin
   if coalesce(create_key.name, '') !~ '^[A-Za-z0-9._@-]{1,64}$' then
     perform penstock._fail_value('name', create_key.name, '1 to 64 letters, digits and . _ @ -');
   end if;
-  -- With two callers at once and one name, the second waits here and then finds the row of the first.
+  -- If two callers create the same name, the second waits here and then finds the row of the first.
   perform pg_advisory_xact_lock(hashtextextended('penstock key ' || create_key.name, 0));
   if exists (select from penstock.api_key k where k.name = create_key.name and k.revoked_at is null) then
-    perform penstock._fail('PS020', format('a key named %L exists already', create_key.name),
-      jsonb_build_object('name', create_key.name), 'Give the new key another name, or revoke the old one.');
+    perform penstock._fail('PS020', format('API key %L already exists', create_key.name),
+      jsonb_build_object('name', create_key.name), 'Choose another name, or revoke the existing key.');
   end if;
   insert into penstock.api_key (id, name, secret_hash, grants, created_by, expires_at)
   values (create_key.id, create_key.name, create_key.secret_hash, create_key.grants, create_key.created_by,
@@ -20,7 +20,7 @@ begin
   notify penstock_keys;
 end $$;
 
--- Ends a live key, by its name or id.
+-- Revokes a valid key, by its name or id. Locks: the row of the key. Scans the keys, which are few.
 create or replace function penstock.revoke_key(key text, revoked_by text default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -28,14 +28,14 @@ begin
   update penstock.api_key k set revoked_at = clock_timestamp(), revoked_by = revoke_key.revoked_by
   where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
   if not found then
-    perform penstock._fail('PS021', format('no live key is named %L', left(revoke_key.key, 200)),
-      jsonb_build_object('key', left(revoke_key.key, 200)), 'See penstock.api_keys for those there are.');
+    perform penstock._fail('PS021', format('there is no valid API key %L', left(revoke_key.key, 200)),
+      jsonb_build_object('key', left(revoke_key.key, 200)), 'The view penstock.api_keys lists all keys.');
   end if;
   notify penstock_keys;
 end $$;
 
--- The secret with which the servers on this database sign. The first server to ask creates it. Later calls write
--- nothing, so that servers also start on a read-only database.
+-- Returns the secret with which the servers of this database sign. The first server creates it. Later calls write
+-- nothing, so that servers can also start on a read-only database.
 create or replace function penstock._server_secret(proposed bytea) returns bytea
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

@@ -1,5 +1,5 @@
--- recall_answer returns the answer to an earlier call with this key, if there was one. Otherwise it takes the key until
--- the end of the transaction; another call with the key waits for that. Locks: the row of the key. Uses
+-- recall_answer returns the answer to an earlier call with this key, if there is one. Otherwise it reserves the key
+-- until the end of the transaction, and other calls with the key wait for that. Locks: the row of the key. Uses
 -- idempotent_answer_pkey.
 create or replace function penstock.recall_answer(actor text, idempotency_key text, asked bytea)
 returns table (fingerprint bytea, status smallint, body bytea)
@@ -15,7 +15,7 @@ begin
   end if;
 end $$;
 
--- Stores the answer of the call that has taken the key.
+-- Stores the answer of the call that has reserved the key. Locks: the row of the key. Uses idempotent_answer_pkey.
 create or replace function penstock.keep_answer(actor text, idempotency_key text, status smallint, body bytea)
 returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,5 +1,6 @@
--- The control plane: services, their queues, and the tasks that provision them. Each request is one transaction: the
--- row, the task and the message that brings the task to a server. Locks: the rows named. Uses service_name.
+-- The control plane: services, their queues, and the tasks that provision them. Each request is one transaction with
+-- the row, the task and the message that delivers the task to a server. add_service registers a service. Locks: the new
+-- row. Uses service_name.
 create or replace function penstock.add_service(name text, dsn text, created_by text default null) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -14,13 +15,14 @@ begin
     values (add_service.name, add_service.dsn, add_service.created_by)
   on conflict (name) where removed_at is null do nothing returning s.id into made;
   if made is null then
-    perform penstock._fail('PS023', format('a service named %L exists already', add_service.name),
-      jsonb_build_object('service', add_service.name), 'Give the new service another name, or remove the old one.');
+    perform penstock._fail('PS023', format('service %L already exists', add_service.name),
+      jsonb_build_object('service', add_service.name), 'Choose another name, or remove the existing service.');
   end if;
   return made;
 end $$;
 
--- Forgets a service and its queues, by name or id. The databases of the service are not changed.
+-- Removes the registration of a service and of its queues, by name or id. The databases of the service are not changed.
+-- Locks: the rows of the service and its queues. Uses service_name.
 create or replace function penstock.remove_service(service text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -28,14 +30,14 @@ declare
   found_service penstock.service := penstock._service(service);
 begin
   if found_service.dsn is null then
-    perform penstock._fail_value('service', service, 'a service that was added: this database itself stays');
+    perform penstock._fail_value('service', service, 'a service other than local, which is this database');
   end if;
   update penstock.service s set removed_at = clock_timestamp(), dsn = '' where s.id = found_service.id;
   update penstock.service_queue q set deleted_at = clock_timestamp(), updated_at = clock_timestamp()
   where q.service_id = found_service.id and q.deleted_at is null;
 end $$;
 
--- Returns a service by its name or id, or raises an error.
+-- Returns a service by its name or id, or raises PS022. Locks: none. Uses service_name.
 create or replace function penstock._service(service text) returns penstock.service language plpgsql stable as $$
 #variable_conflict use_column
 declare
@@ -43,15 +45,15 @@ declare
 begin
   select * into s from penstock.service t where service in (t.name, t.id::text) and t.removed_at is null;
   if not found then
-    perform penstock._fail('PS022', format('there is no service %L', left(service, 200)),
+    perform penstock._fail('PS022', format('service %L does not exist', left(service, 200)),
       jsonb_build_object('service', left(service, 200)),
-      'Add it with `penstock service add NAME DSN`; local is this database itself.');
+      'Add it with `penstock service add NAME DSN`. The service local is this database.');
   end if;
   return s;
 end $$;
 
--- Records queues that were created or dropped without a task: adds those that exist on the service but not here,
--- removes those that exist here only, and updates settings.
+-- Records queues that were created or dropped without a task. It adds queues that exist only on the service, removes
+-- queues that exist only here, and updates settings. Locks: the changed rows. Uses service_queue_name.
 create or replace function penstock.adopt_queues(
   service text, database_name text, names text[], visibility_timeouts integer[], max_attempts integer[],
     dlq_enabled boolean[]) returns void

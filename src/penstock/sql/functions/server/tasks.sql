@@ -15,14 +15,15 @@ begin
           request_queue.max_attempts, request_queue.dlq_enabled, 'Pending')
   on conflict (service_id, name) where deleted_at is null do nothing returning q.id into made;
   if made is null then
-    perform penstock._fail('PS002', format('queue %L exists already on service %L', request_queue.name, s.name),
+    perform penstock._fail('PS002', format('queue %L already exists on service %L', request_queue.name, s.name),
       jsonb_build_object('queue', request_queue.name, 'service', s.name), 'Use it, or delete it first.');
   end if;
   perform penstock._request_task(made, 'create', null, created_by);
   return made;
 end $$;
 
--- Requests the removal of a queue. A second request while the first is under way changes nothing.
+-- Requests the removal of a queue. A second request while the first is in progress changes nothing. Locks: the row of
+-- the queue. Uses service_queue_name.
 create or replace function penstock.request_removal(service text, name text, created_by text) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -37,7 +38,7 @@ begin
   return q.id;
 end $$;
 
--- Requests an enqueue, or stats, on an active queue.
+-- Requests an enqueue, or stats, on an active queue. Locks: the new rows. Uses service_queue_name.
 create or replace function penstock.request_task(service text, name text, kind text, request jsonb, created_by text)
 returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -50,7 +51,7 @@ begin
       jsonb_build_object('queue', q.name, 'status', q.status), case q.status when 'Failed' then 'See its error_message.'
       else 'Wait until it is Active.' end);
   end if;
-  -- A payload that PostgreSQL does not accept as JSON is refused now, not when the task is carried out.
+  -- A payload that PostgreSQL does not accept as JSON is refused now, not when the task is executed.
   perform (payload #>> '{}')::jsonb from jsonb_array_elements(request -> 'payloads') payload;
   return penstock._request_task(q.id, kind, request, created_by);
 end $$;
@@ -66,13 +67,14 @@ begin
   select * into q from penstock.service_queue t where t.service_id = s.id and t.name = _service_queue.name
     and t.deleted_at is null for update;
   if not found then
-    perform penstock._fail('PS001', format('there is no queue %L on service %L', left(_service_queue.name, 200),
+    perform penstock._fail('PS001', format('queue %L does not exist on service %L', left(_service_queue.name, 200),
       s.name), jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
   end if;
   return q;
 end $$;
 
--- The tasks of one queue form a group: they are carried out in the order of the requests.
+-- Creates a task and its message. The tasks of one queue form a group, so they are executed in the order of the
+-- requests.
 create or replace function penstock._request_task(queue_id uuid, kind text, request jsonb, created_by text) returns uuid
 language plpgsql as $$
 #variable_conflict use_column
@@ -80,7 +82,7 @@ declare
   made uuid;
 begin
   if not exists (select from penstock.queue q where q.name = 'penstock.tasks') then
-    -- A crash counts as an attempt; failures are counted apart, in the task.
+    -- A crash counts as an attempt. Failures are counted separately, in the task.
     perform penstock.create_queue('penstock.tasks', '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 1}',
       exist_ok => true);
   end if;
@@ -91,7 +93,8 @@ begin
   return made;
 end $$;
 
--- A server begins a task. Returns nothing if the task was finished before; then its message is left over.
+-- Starts a task. Returns nothing if the task is already finished, so that the server only acks its message. Locks: the
+-- row of the task. Uses service_task_pkey.
 create or replace function penstock.begin_task(task uuid)
 returns table (kind text, name text, service text, dsn text, database_name text, visibility_timeout_seconds integer,
                max_attempts integer, dlq_enabled boolean, request jsonb, failures integer)
@@ -114,7 +117,7 @@ begin
   where t.id = begin_task.task;
 end $$;
 
--- A task ends, with a result or with an error.
+-- Ends a task with a result or an error. Locks: the rows of the task and its queue. Uses service_task_pkey.
 create or replace function penstock.finish_task(task uuid, result jsonb, error_message text default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -137,15 +140,16 @@ begin
   end if;
 end $$;
 
--- A failure that may be temporary. The task is tried again.
+-- Records a failure that may be temporary. The task is tried again. Locks: the row of the task. Uses service_task_pkey.
 create or replace function penstock.note_task_failure(task uuid, error_message text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.service_task set failures = failures + 1, error_message = note_task_failure.error_message
     where id = task;
 $$;
 
--- On the service: enqueues the messages of a task. For a task that was carried out before, returns the result of that
--- time.
+-- Runs on the service and enqueues the messages of a task. If the task was executed before, returns the earlier result.
+-- The row of the task and the messages are written in one transaction, so a task is executed once. Locks: the row of
+-- the task, and as enqueue_many.
 create or replace function penstock.apply_enqueue(task uuid, queue text, payloads jsonb[], delays interval[])
 returns bigint[]
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

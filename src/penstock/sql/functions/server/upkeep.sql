@@ -1,7 +1,7 @@
--- Deletes old rows of the HTTP server, in bounded pieces. Answers and the ids of ended tokens are kept for a day, which
--- is longer than a token lives; tasks for a week; the proof that a task was carried out for a month; activity for a
--- year.
--- Locks: the rows. Uses the indexes on the times.
+-- Deletes old rows of the HTTP server in bounded batches. Answers and the ids of ended tokens are kept for a day, which
+-- is longer than the lifetime of a token. Tasks are kept for a week, the record that a task was executed for a month,
+-- and activity for a year.
+-- Locks: the deleted rows. Uses the indexes on the times.
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -27,8 +27,8 @@ begin
   return jsonb_build_object('answers', answers, 'tasks', tasks, 'proofs', proofs, 'acts', acts);
 end $$;
 
--- Deletes expired messages from the history. Returns how many. Scans the history and locks the rows it deletes. A
--- second call at the same time returns 0.
+-- Deletes expired messages from history, and returns their number. A second call at the same time returns 0. Locks: an
+-- advisory lock, and the deleted rows. Scans history.
 create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -42,7 +42,8 @@ begin
   return n;
 end $$;
 
--- Ends a session or a sign-in link of the HTTP server. True the first time.
+-- Ends a session or a sign-in link of the HTTP server. True the first time. Locks: the new row. Uses
+-- ended_token_pkey.
 create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin

@@ -11,16 +11,10 @@ begin
     delete from penstock.leased_{slot} l
     where l.token = _ack_logged_{slot}.token and l.id = _ack_logged_{slot}.id and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null
-    returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, headers,
-      payload, payload_bytes, last_error),
+    returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
+      group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
-      headers, payload, payload_bytes)
-    select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at, g.first_claimed_at,
-      g.claimed_at, clock_timestamp(), g.attempt, g.max_attempts, g.priority,
-      coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
-      coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
+    {history.insert(g, q.name, 'done', clock_timestamp(), g.last_error)}
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id into settled from gone g;
   return settled is not null;

@@ -90,23 +90,17 @@ begin
         returning l.*),
       gone as (
         select id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker,
-          headers, payload, payload_bytes, last_error
+          key, group_key, headers, payload, payload_bytes, last_error
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.headers, l.payload, l.payload_bytes,
-          l.last_error
+          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.key, l.group_key, l.headers,
+          l.payload, l.payload_bytes, l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_{slot} g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-          finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
-          headers, payload, payload_bytes)
-        select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-          g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
-          coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
-          coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
+        {history.insert(g, q.name, 'done', started, g.last_error)}
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
       --: end

@@ -11,14 +11,7 @@ begin
       m.payload := penstock._body_json(m.body_slot, m.id);
       m.payload_bytes := penstock._body_bytes(m.body_slot, m.id);
     end if;
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-      finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key,
-      last_error, headers, payload, payload_bytes)
-    values (pg_sequence_last_value('penstock.history_current'), m.id, q.name, state, m.enqueued_at, m.first_claimed_at,
-      m.claimed_at, clock_timestamp(), m.attempt, m.max_attempts, m.priority,
-      coalesce(octet_length(m.payload_bytes), octet_length(m.payload::text)),
-      coalesce(octet_length(m.headers::text), 0), m.worker, m.key, m.group_key, coalesce(reason, m.last_error),
-      m.headers, m.payload, m.payload_bytes);
+    {history.insert(m, q.name, state, clock_timestamp(), coalesce(reason, m.last_error))};
   end if;
   if m.body_slot is not null then
     perform penstock._drop_body(m.body_slot, m.id);

@@ -1,16 +1,16 @@
--- Spark as a consumer. The messages of a batch are leased for as long as the checkpoint of the stream owns them, not by
--- the clock: the checkpoint says whether they were processed, and only the next run can read it. So they are leased for
--- a hundred years, and spark_release gives back what an abandoned checkpoint holds.
+-- Spark as a consumer. The messages of a batch belong to the checkpoint of the stream and have no lease timeout,
+-- because only the checkpoint shows whether they were processed, and only the next run can read it. So they are leased
+-- for a hundred years, and spark_release gives back the messages of an abandoned checkpoint.
 --
--- spark_attach begins a run of a stream: an earlier run is fenced off. Returns the generation of the run, the last
--- batch that was acked, and the last one that was planned. Locks: the row of the consumer. Uses spark_consumer_pkey.
+-- spark_attach starts a run of a stream and fences off an earlier run. Returns the generation of the run, the last
+-- acked batch and the last planned batch. Locks: the row of the consumer. Uses spark_consumer_pkey.
 create or replace function penstock.spark_attach(consumer text, out generation bigint, out acked_tick bigint,
   out planned_tick bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
   if consumer !~ '^[a-z0-9._-]{1,128}$' or consumer is null then
-    perform penstock._fail_value('consumer', consumer, '1 to 128 of lowercase letters, digits, - _ and .');
+    perform penstock._fail_value('consumer', consumer, '1 to 128 lowercase letters, digits, -, _ and .');
   end if;
   insert into penstock.spark_consumer as c (name, generation) values (consumer, 1)
   on conflict (name) do update set generation = c.generation + 1, seen_at = clock_timestamp()
@@ -19,20 +19,21 @@ begin
     where s.consumer = spark_attach.consumer);
 end $$;
 
--- Fails unless this is the latest run. The share lock lets the tasks of a run work at the same time, and makes the next
--- run wait for them.
+-- Fails unless this is the latest run. The share lock allows the tasks of a run to work at the same time, and makes the
+-- next run wait for them.
 create or replace function penstock._spark_check(consumer text, generation bigint) returns void language plpgsql as $$
 begin
   perform from penstock.spark_consumer c where c.name = consumer and c.generation = _spark_check.generation for share;
   if not found then
     perform penstock._fail('PS007', format('consumer %L was taken over by another run of the stream, or released',
       consumer), jsonb_build_object('consumer', consumer, 'generation', generation),
-      'Run each stream once, and give each its own checkpoint and its own name in option consumer. '
-      'Nothing was changed.');
+      'Nothing was changed. Run each stream only once at a time. '
+      'Give each stream its own checkpoint and its own name in the option consumer.');
   end if;
 end $$;
 
--- The stream reports that it is alive, once every few seconds.
+-- Records that the stream is alive. The stream calls it every few seconds. Locks: the row of the consumer. Uses
+-- spark_consumer_pkey.
 create or replace function penstock.spark_seen(consumer text, generation bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

@@ -1,5 +1,5 @@
--- Returns the messages of a slice: claimed now, or the same as before. Locks: the row of the slice, the row of the
--- consumer (shared), the messages it takes. Uses leased_N_token and lane_N_order.
+-- Claims the messages of a slice, or returns the same messages again. Locks: the row of the slice, the row of the
+-- consumer (shared), the claimed messages. Uses leased_N_token and lane_N_order.
 create or replace function penstock.spark_claim(consumer text, generation bigint, tick bigint, slice integer)
 returns setof penstock.spark_lease
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
@@ -15,20 +15,20 @@ begin
   perform penstock._check_internal(s.queue);
   if s.consumer is null then
     perform penstock._fail('PS010',
-      format('batch %s of consumer %L is not known any more: the checkpoint is older than what was acked', tick,
+      format('batch %s of consumer %L is no longer known: the checkpoint is older than the last ack', tick,
       consumer), jsonb_build_object('consumer', consumer, 'tick', tick),
-      'Use a new checkpoint, and a consumer of another name.');
+      'Use a new checkpoint and another name in the option consumer.');
   elsif s.settled_xid is not null then
-    -- Spark has lost its note of the batch, and asks for it again.
+    -- Spark has lost its record of the batch and requests it again.
     return query
     select h.id, h.queue, h.payload::text, h.payload_bytes, h.headers::text, h.key, h.priority, h.group_key, h.attempts,
       h.max_attempts, h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
     from penstock.history_feed h where h.xid = s.settled_xid and h.queue = s.queue order by h.id;
     if not found and s.taken > 0 then
       perform penstock._fail('PS010',
-        format('batch %s of consumer %L was acked, and queue %L keeps no history to read it from again', tick, consumer,
+        format('batch %s of consumer %L was acked, and queue %L keeps no history to read it again', tick, consumer,
         s.queue), jsonb_build_object('consumer', consumer, 'tick', tick),
-        'It is in the sink. Use a new checkpoint, and a consumer of another name.');
+        'The batch is in the sink. Use a new checkpoint and another name in the option consumer.');
     end if;
     return;
   elsif s.tokens is null then
@@ -42,8 +42,8 @@ begin
   return query select * from penstock._spark_held(s.queue, coalesce(s.tokens, '{}'));
 end $$;
 
--- Takes up to wanted messages, or fewer if their payloads are large: a task holds them in memory. Returns the tokens of
--- their leases. Like penstock._claim_special, without returning the messages.
+-- Claims up to wanted messages, or fewer if their payloads are large, because a task holds them in memory. Returns the
+-- tokens of their leases. Like penstock._claim_special, but does not return the messages.
 create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[],
   out taken integer) language plpgsql as $$
 declare
@@ -69,7 +69,7 @@ begin
       for i in 1 .. length(live) loop
         slot := substr(live, i, 1);
         while taken < allowed and bytes < most_bytes loop
-          -- Each piece has a token, so that a look at one piece does not include all before it.
+          -- Each portion has its own token, so that measuring one portion does not include the earlier ones.
           lease := penstock._lease_number() + keeps + slot;
           n := penstock._take_special(slot, q, lane, least(allowed - taken, piece), lease, until, worker);
           exit when n = 0;
@@ -88,7 +88,7 @@ begin
   end if;
 end $$;
 
--- The size of the large payloads under a token. Small ones do not count.
+-- Returns the total size of the large payloads under a token. Small ones do not count. Uses leased_N_token.
 create or replace function penstock._spark_bytes(slot integer, token bigint) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -99,7 +99,8 @@ begin
   --: end
 end $$;
 
--- The messages under these tokens, in the segments where they were claimed or in the overflow segment.
+-- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. Uses
+-- leased_N_token.
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$

@@ -1,6 +1,6 @@
--- Plans the next batch: slices of so many messages. If that batch was planned before, by a run that ended before it
--- could say so, the plan stands. Returns the number of slices. Locks: the row of the consumer, shared. Uses
--- spark_slice_pkey.
+-- Plans the next batch as slices of a number of messages, and returns the number of slices. If the batch was already
+-- planned by a run that died before it could record the result, that plan is used. Locks: the row of the consumer,
+-- shared. Uses spark_slice_pkey.
 create or replace function penstock.spark_plan(consumer text, generation bigint, tick bigint, queues text[],
   wanted integer[]) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -18,8 +18,9 @@ begin
     and s.tick = spark_plan.tick);
 end $$;
 
--- How many messages of a queue could be claimed now, counted up to at_most in each table. A group counts once, because
--- only its next message can be claimed.
+-- Returns the number of messages of a queue that can be claimed now, counted up to at_most in each table. A group
+-- counts once, because only its next message can be claimed. Locks: ACCESS SHARE. Uses lane_N_order and
+-- scheduled_queue and leased_N_until.
 create or replace function penstock.spark_ready(queue text, at_most integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off set jit = off as $$

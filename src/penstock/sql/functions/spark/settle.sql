@@ -1,6 +1,5 @@
--- spark_ack: the batches up to tick are in the sink. The messages are settled slice by slice, with spark_settle. From
--- now on they will be settled, whichever process dies meanwhile. Locks: the row of the consumer. Uses
--- spark_consumer_pkey.
+-- spark_ack records that the batches up to tick are in the sink. spark_settle then settles the messages slice by slice,
+-- even if a process dies in between. Locks: the row of the consumer. Uses spark_consumer_pkey.
 create or replace function penstock.spark_ack(consumer text, generation bigint, tick bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -8,20 +7,21 @@ begin
   perform penstock._spark_check(consumer, generation);
   update penstock.spark_consumer c set acked_tick = spark_ack.tick, seen_at = clock_timestamp() where c.name = consumer
     and c.acked_tick < spark_ack.tick;
-  -- Some are kept, for a checkpoint that has lost its note of the last ones.
+  -- Some slices are kept for a checkpoint that has lost its record of the last batches.
   delete from penstock.spark_slice s where s.consumer = spark_ack.consumer and s.tick < spark_ack.tick - 3
     and s.settled_xid is not null;
 end $$;
 
--- The slices of acked batches that are still to be settled.
+-- Returns the slices of acked batches that are not settled yet. Locks: none. Uses spark_slice_pkey.
 create or replace function penstock.spark_unsettled(consumer text) returns table (tick bigint, slice integer)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select s.tick, s.slice from penstock.spark_slice s join penstock.spark_consumer c on c.name = s.consumer
   where s.consumer = spark_unsettled.consumer and s.tick <= c.acked_tick and s.settled_xid is null order by 1, 2
 $$;
 
--- Settles the messages of a slice of an acked batch. Call it in a separate transaction: the transaction id in history
--- says which messages the slice had. Returns how many.
+-- Settles the messages of a slice of an acked batch, and returns their number. Call it in a separate transaction,
+-- because the transaction id in history identifies the messages of the slice. Locks: the row of the slice, and the
+-- messages. Uses spark_slice_pkey and leased_N_token.
 create or replace function penstock.spark_settle(consumer text, tick bigint, slice integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -41,8 +41,8 @@ begin
   return penstock._spark_done(coalesce(s.tokens, '{}'));
 end $$;
 
--- Forgets a stream: messages of acked batches are settled, the others go back to their queue, and a run that is still
--- alive is fenced off. Returns how many messages went back. Locks: the row of the consumer.
+-- Removes a stream. Messages of acked batches are settled, the others go back to their queue, and a running stream is
+-- fenced off. Returns the number of messages that went back. Locks: the row of the consumer, and the messages.
 create or replace function penstock.spark_release(consumer text) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -68,7 +68,7 @@ begin
   return returned;
 end $$;
 
--- Settles the messages under these tokens as done. Returns how many.
+-- Settles the messages under these tokens as done, and returns their number. Uses leased_N_token.
 create or replace function penstock._spark_done(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -87,13 +87,7 @@ begin
       delete from penstock.leased_{slot} l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at,
-        finished_at, attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, last_error,
-        headers, payload, payload_bytes)
-      select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
-        g.first_claimed_at, g.claimed_at, started, g.attempt, g.max_attempts, g.priority,
-        coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
-        coalesce(octet_length(g.headers::text), 0), g.worker, g.last_error, g.headers, g.payload, g.payload_bytes
+      {history.insert(g, q.name, 'done', started, g.last_error)}
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -106,7 +100,8 @@ begin
   return settled;
 end $$;
 
--- Gives back the messages under these tokens without counting the attempt. Returns how many.
+-- Gives back the messages under these tokens without counting the attempt, and returns their number. Uses
+-- leased_N_token.
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column

@@ -15,7 +15,7 @@ begin
     q := penstock._with_lanes(q);
     for lane in 1 .. cardinality(q.priorities) loop
       if penstock._first_live(slot, q.id, q.priorities[lane],
-        coalesce(pg_sequence_last_value(q.floors[lane]), 0)) is not null then
+        {register.value(q.floors[lane])}) is not null then
         return true;
       end if;
     end loop;

@@ -7,7 +7,7 @@
 create or replace function penstock._is_drained(slot text) returns boolean language plpgsql as $$
 declare
   register regclass := ('penstock.drained_' || slot)::regclass;
-  since_us bigint := pg_sequence_last_value(register);
+  since_us bigint := {register.value(register)};
   now_us   bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
   if (slot = '0' or since_us not between 1 and now_us) and penstock._holds_rows(slot) then

@@ -41,7 +41,7 @@ begin
     where t.lane_bits <> pg_sequence_last_value(t.lanes_register) for no key update skip locked loop
     q := penstock._with_lanes(q);
     for i in 1 .. cardinality(q.priorities) loop
-      q.floors[i] := coalesce(q.floors[i], penstock._register(format('floor_%s_%s', q.id,
+      q.floors[i] := coalesce(q.floors[i], penstock._unlogged_register(format('floor_%s_%s', q.id,
         replace(q.priorities[i]::text, '-', 'm'))));
     end loop;
     update penstock.queue u

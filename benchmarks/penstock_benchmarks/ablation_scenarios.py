@@ -1,0 +1,200 @@
+"""What `bench ablation` measures. Each scenario leaves the queue `work` empty."""
+
+import base64
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+Connection = psycopg.Connection[Any]
+
+_PAYLOAD = json.dumps({"text": "x" * 180})
+_CYCLES = 300
+_POLLS = 200
+_BLOCKS = 40
+_PINNED_MESSAGES = 20_000
+_DISK_MESSAGES = 200_000
+_DAMAGED_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    measure: Callable[[Connection, str], float]
+    unit: str
+    digits: int = 0
+    rounds: int | None = None
+
+
+def _cpu_us(connection: Connection) -> float:
+    """The processor time of the session's process. The server must run on this machine."""
+    text = Path(f"/proc/{connection.info.backend_pid}/schedstat").read_text()
+    return int(text.split()[0]) / 1000
+
+
+def _value(connection: Connection, query: str, *arguments: Any) -> Any:
+    row = connection.execute(query, arguments, prepare=True).fetchone()
+    return None if row is None else row[0]
+
+
+def _cycle(connection: Connection, count: int, payload: str = _PAYLOAD) -> int:
+    _value(
+        connection,
+        "select count(*) from penstock.enqueue_many('work', array_fill(%s::jsonb, array[%s::int]))",
+        payload,
+        count,
+    )
+    return _settle(connection, count)
+
+
+def _settle(connection: Connection, count: int) -> int:
+    """Claims and acks up to so many messages; how many they were."""
+    query = """with claimed as materialized (
+            select array_agg(id) as ids, array_agg(token) as tokens from penstock.claim('work', %s))
+        select count(*) from claimed c, penstock.ack_many(c.ids, c.tokens)
+        where c.ids is not null"""
+    return int(_value(connection, query, count))
+
+
+def _cpu_of_cycle(count: int) -> Callable[[Connection, str], float]:
+    def measure(connection: Connection, dsn: str) -> float:
+        connection.execute("set synchronous_commit = off")
+        for _ in range(20):
+            _cycle(connection, count)
+        cycles = max(20, _CYCLES // count)
+        began = _cpu_us(connection)
+        for _ in range(cycles):
+            _cycle(connection, count)
+        return (_cpu_us(connection) - began) / cycles / count
+
+    return measure
+
+
+def _wal_of_cycle(count: int, payload: str = _PAYLOAD) -> Callable[[Connection, str], float]:
+    def measure(connection: Connection, dsn: str) -> float:
+        lsn = "select pg_current_wal_insert_lsn() - '0/0'"
+        cycles = 20 if len(payload) > 10_000 else max(20, 4 * _CYCLES // count)
+        _cycle(connection, count, payload)
+        connection.execute("checkpoint")
+        for _ in range(5):
+            _cycle(connection, count, payload)
+        began = _value(connection, lsn)
+        for _ in range(cycles):
+            _cycle(connection, count, payload)
+        return float(_value(connection, lsn) - began) / cycles / count
+
+    return measure
+
+
+def _cpu_of_empty_poll(connection: Connection, dsn: str) -> float:
+    query = "select id from penstock.claim('work')"
+    # A lease that lasts: claims of an idle queue without leases have nothing to look for.
+    _value(connection, "select count(*) from penstock.enqueue_many('work', array['1'::jsonb])")
+    held = connection.execute("select id, token from penstock.claim('work', 1, 600)").fetchone()
+    for _ in range(50):
+        _value(connection, query)
+    began = _cpu_us(connection)
+    for _ in range(_POLLS):
+        _value(connection, query)
+    spent = _cpu_us(connection) - began
+    connection.execute("select penstock.ack(%s, %s)", held)
+    return spent / _POLLS
+
+
+def _xids_of_polls(connection: Connection, dsn: str) -> float:
+    """Polls while another session sends a message now and then, so that floors move."""
+    taken = 0
+    for turn in range(_POLLS):
+        if turn % 20 == 0:
+            _cycle(connection, 1)
+        connection.execute("select setval('penstock.sweep_1', 0)")
+        with connection.transaction():
+            _value(connection, "select id from penstock.claim('work')")
+            taken += _value(connection, "select pg_current_xact_id_if_assigned() is not null")
+    return float(taken)
+
+
+def _pinned_claim(connection: Connection, dsn: str) -> float:
+    with psycopg.connect(dsn) as pin:
+        pin.execute("set transaction isolation level repeatable read")
+        pin.execute("select count(*) from pg_class")
+        connection.execute("set synchronous_commit = off")
+        for _ in range(_PINNED_MESSAGES // 10):
+            _cycle(connection, 10)
+        began = _cpu_us(connection)
+        for _ in range(50):
+            _cycle(connection, 1)
+        return (_cpu_us(connection) - began) / 50
+
+
+def _pinned_disk(connection: Connection, dsn: str) -> float:
+    with psycopg.connect(dsn) as pin:
+        pin.execute("set transaction isolation level repeatable read")
+        pin.execute("select count(*) from pg_class")
+        connection.execute("set synchronous_commit = off")
+        for _ in range(_DISK_MESSAGES // 100):
+            _cycle(connection, 100)
+        return float(
+            _value(
+                connection,
+                "select sum(pg_total_relation_size(oid)) / 1048576 from pg_class"
+                " where relnamespace = 'penstock'::regnamespace and relkind = 'r'",
+            )
+        )
+
+
+def _missed_blocks(connection: Connection, dsn: str) -> float:
+    """A block enqueues, others pass by, the block commits: does the first claim find it?"""
+    missed = 0
+    with psycopg.connect(dsn) as block:
+        for _ in range(_BLOCKS):
+            block.execute("select penstock.enqueue('work', '1')")
+            for _ in range(3):
+                _cycle(connection, 1)
+                time.sleep(0.006)
+            block.commit()
+            missed += _settle(connection, 10) == 0
+    time.sleep(1.1)
+    _settle(connection, 10)
+    return float(missed)
+
+
+def _lost_below_floors(connection: Connection, dsn: str) -> float:
+    """Floors that stand too high, as after a restore."""
+    sent = 5
+    _value(
+        connection,
+        "select count(*) from penstock.enqueue_many('work', array_fill('1'::jsonb, array[5]))",
+    )
+    connection.execute("select setval(floors[1], 1000000000) from penstock.queue")
+    until, found = time.monotonic() + _DAMAGED_SECONDS, 0
+    while time.monotonic() < until and found < sent:
+        found += _settle(connection, 10)
+        time.sleep(0.02)
+    connection.execute("select setval(floors[1], 0) from penstock.queue")
+    _settle(connection, 10)
+    return float(sent - found)
+
+
+_LARGE = json.dumps({"text": base64.b64encode(os.urandom(48 * 1024)).decode()})
+
+SCENARIOS = {
+    "cpu of a cycle of 1": Scenario(_cpu_of_cycle(1), "us", 1),
+    "cpu of a cycle of 4": Scenario(_cpu_of_cycle(4), "us", 1),
+    "cpu of a cycle of 100": Scenario(_cpu_of_cycle(100), "us", 1),
+    "wal of a cycle of 1": Scenario(_wal_of_cycle(1), "bytes", rounds=2),
+    "wal of a cycle of 100": Scenario(_wal_of_cycle(100), "bytes", rounds=2),
+    "wal of a cycle, 64 KiB payload": Scenario(_wal_of_cycle(1, _LARGE), "bytes", rounds=2),
+    "cpu of an empty poll": Scenario(_cpu_of_empty_poll, "us", 1),
+    "transaction ids of 200 polls": Scenario(_xids_of_polls, "", rounds=1),
+    "cpu of a claim, horizon pinned": Scenario(_pinned_claim, "us", rounds=2),
+    "disk after 200,000 messages, horizon pinned": Scenario(_pinned_disk, "MB", rounds=1),
+    "blocks missed by the first claim": Scenario(_missed_blocks, f"of {_BLOCKS}", rounds=1),
+    "messages not found within 3 s of damaged floors": Scenario(
+        _lost_below_floors, "of 5", rounds=1
+    ),
+}

@@ -1,0 +1,300 @@
+"""`penstock bench`: the commands.
+
+Only what a command line needs is imported here. The rest waits until a benchmark is run, since
+every start of the program reads this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TextIO, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+_json = click.option(
+    "--json",
+    "json_file",
+    type=click.File("w", encoding="utf-8", lazy=True),
+    metavar="FILE",
+    help="Write everything that was measured to FILE; - is stdout.",
+)
+
+
+def _shared(command: Command) -> Command:
+    """The options that every benchmark takes."""
+    options = [
+        click.option(
+            "--seconds",
+            type=click.FloatRange(min=0, min_open=True),
+            help="About how long to measure; loading and cleaning up come on top.",
+        ),
+        _json,
+        click.option(
+            "--dsn",
+            metavar="DSN",
+            help="The PostgreSQL to measure; else PENSTOCK_DSN, DATABASE_URL, the embedded one.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_clients = click.option(
+    "--clients",
+    type=click.IntRange(1, 200),
+    default=8,
+    show_default=True,
+    help="How many, each a process.",
+)
+_batch = click.option(
+    "--batch",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Messages in each call.",
+)
+
+
+def _messages(default: int, text: str) -> Callable[[Command], Command]:
+    kind = click.IntRange(min=100)
+    return click.option("--messages", type=kind, default=default, show_default=True, help=text)
+
+
+def _only(figures: tuple[str, ...]) -> Callable[[Command], Command]:
+    return click.option(
+        "--only",
+        multiple=True,
+        type=click.Choice(figures),
+        metavar="FIGURE",
+        help=f"Measure only this: {', '.join(figures)}; may be given several times.",
+    )
+
+
+@click.group()
+def bench() -> None:
+    """Measure Penstock beside a plain SKIP LOCKED table, on your own database.
+
+    Makes the schema penstock_bench and queues named bench-..., and removes them again.
+    """
+
+
+@bench.command()
+@_shared
+@_clients
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="FIGURE",
+    help="Measure only this, such as cycle_10_sync or enqueue_1; may be given several times.",
+)
+@click.option(
+    "--vacuum-plain",
+    is_flag=True,
+    help="Vacuum the plain table before each of its windows: its best case.",
+)
+@click.option(
+    "--plain-order",
+    type=click.Choice(("visible_at", "id")),
+    default="visible_at",
+    show_default=True,
+    help="What the plain table is claimed in the order of, and indexed by after the queue's name: "
+    "id is faster at batch 1 and 100, visible_at at 10.",
+)
+def engine(only: tuple[str, ...], **chosen: Any) -> None:
+    """Enqueue, and enqueue-claim-ack cycles, at batch 1, 10 and 100."""
+    from penstock_benchmarks.engine import contests
+
+    known = [contest.figure for contest in contests()]
+    for name in only:
+        if name not in known:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(known)}", param_hint="--only")
+    _run("engine", only=only, **chosen)
+
+
+@bench.command()
+@_shared
+@_clients
+@_batch
+@_messages(500_000, "How many have to pass through Penstock in each pinned phase.")
+def steady(**chosen: Any) -> None:
+    """The cycle while another transaction pins the horizon, against the same unpinned."""
+    _run("steady", **chosen)
+
+
+@bench.command()
+@_shared
+@_batch
+@_messages(1_000_000, "How many are ready, or scheduled; a hundredth of it is leased.")
+def depth(**chosen: Any) -> None:
+    """How long a claim takes in a deep queue, against a nearly empty one."""
+    _run("depth", **chosen)
+
+
+@bench.command()
+@_shared
+@_batch
+@_messages(100_000, "How many are stored, to weigh heap and index.")
+def wal(**chosen: Any) -> None:
+    """WAL bytes of a cycle, heap and index bytes of a message."""
+    _run("wal", **chosen)
+
+
+@bench.command()
+@_shared
+@_clients
+def worker(**chosen: Any) -> None:
+    """Completions a second, pickup latency, idle queries, the cost of wake-ups."""
+    _run("worker", **chosen)
+
+
+@bench.command()
+@_shared
+def limits(**chosen: Any) -> None:
+    """How close one and four workers come to a throughput limit."""
+    _run("limits", **chosen)
+
+
+@bench.command()
+@_shared
+def tasks(**chosen: Any) -> None:
+    """What typed tasks and their results cost beside plain handlers."""
+    _run("tasks", **chosen)
+
+
+CONTRACT_FIGURES = (
+    "pgmq_cycle",
+    "pgmq_cycle_by_one",
+    "pgmq_cycle_pinned",
+    "pgmq_cycle_scheduled_1m",
+    "mdb_claim_over_native",
+)
+
+
+@bench.command()
+@_shared
+@_clients
+@_messages(500_000, "How many have to pass pinned; twice as many are delayed.")
+@_only(CONTRACT_FIGURES)
+def contracts(**chosen: Any) -> None:
+    """PGMQ's functions beside a table of PGMQ's shape, and the claim of mdb_queue."""
+    _run("contracts", **chosen)
+
+
+COMMIT_FIGURES = (
+    *("txn_50ms_p50_ms", "txn_50ms_p99_ms", "txn_300ms_p99_ms", "txn_5s_p99_ms"),
+    *("slow_commit_p99_over_plain", "sql_loop_p99_over_plain", "rescans_that_found"),
+    *("metrics_over_pgmq", "count_over_pgmq", "cold_claim_over_pgmq", "crowd_64_over_pgmq"),
+    *("depth_limit_over_free", "group_over_free"),
+)
+COMMIT_EXTRAS = (
+    *("drain_p50_ms", "drain_p99_ms", "stats_over_plain", "cold_enqueue_over_pgmq"),
+    "long_poll_p99_over_plain",
+    *("cold_ack_over_pgmq", "session_memory_mb", "deadlocks", "txn_60s_p99_ms"),
+)
+
+
+@bench.command()
+@_shared
+@_only(COMMIT_FIGURES + COMMIT_EXTRAS)
+@click.option(
+    "--long",
+    is_flag=True,
+    help="Also hold transactions for 60 seconds, and look for deadlocks for 5 minutes.",
+)
+def commit(**chosen: Any) -> None:
+    """How soon messages are delivered after commit; reads, new sessions, limits."""
+    _run("commit", **chosen)
+
+
+@bench.command()
+@_shared
+@_clients
+@click.option(
+    "--consumers",
+    type=click.IntRange(1, 10_000),
+    default=500,
+    show_default=True,
+    help="How many wait at once, for the long polls.",
+)
+def http(**chosen: Any) -> None:
+    """The HTTP server beside a static answer of its framework, and beside SQL."""
+    _run("http", **chosen)
+
+
+LAKE_FIGURES = (
+    *("land_over_jdbc", "claim_over_log", "sink_over_jdbc", "queue_while_landing"),
+    *("longest_snapshot_seconds", "lake_latency_p50_seconds"),
+)
+
+
+@bench.command()
+@_json
+@_messages(2_000_000, "Rows of history to land; a fifth of it is claimed, followed and enqueued.")
+@_only(LAKE_FIGURES)
+@click.option(
+    "--jdbc-jar",
+    metavar="FILE",
+    default="/usr/share/java/postgresql.jar",
+    show_default=True,
+    help="PostgreSQL's JDBC driver, for the other side.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=4,
+    show_default=True,
+    help="How often the two sides of a figure take turns.",
+)
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Spark for the figures with two sides, such as spark.master=...",
+)
+@click.option("--short", is_flag=True, help="A minute to see that it runs; its figures say little.")
+def lake(json_file: TextIO | None, **chosen: Any) -> None:
+    """Spark on Penstock beside Spark's JDBC, and what landing costs the queue.
+
+    On a PostgreSQL of its own, which is thrown away.
+    """
+    from penstock_benchmarks.tcp_server import tcp_server
+
+    with tcp_server() as dsn:
+        _run("lake", dsn=dsn, json_file=json_file, **chosen)
+
+
+def _run(name: str, *, dsn: str | None, json_file: TextIO | None, **chosen: Any) -> None:
+    from penstock.db.embedded import connect_dsn
+    from penstock.settings import Settings
+    from penstock_benchmarks import runner
+
+    # `penstock --dsn X bench engine` has left it with the program's own options.
+    named = dsn or getattr(click.get_current_context().obj, "dsn", None)
+    target = connect_dsn(Settings.from_environment(named))
+    to_stderr = json_file is not None and json_file.name == "-"
+    runner.run(name, target, chosen, json_file, to_stderr)
+
+
+@bench.command("ablation")
+@click.option("--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Turns.")
+@click.option("--only", metavar="TEXT", help="Measure mechanisms whose names contain TEXT.")
+@_json
+@click.option(
+    "--dsn",
+    metavar="DSN",
+    required=True,
+    help="A PostgreSQL on this machine whose user may create databases.",
+)
+def ablation(rounds: int, only: str | None, json_file: TextIO | None, dsn: str) -> None:
+    """Measure what each mechanism of the engine is worth, by leaving it out.
+
+    Creates two databases, penstock_ablation_with and penstock_ablation_without, and drops them.
+    Processor time is read from /proc, so the server must run on this machine.
+    """
+    from penstock_benchmarks.ablation import run
+
+    run(dsn, rounds, json_file, only)

@@ -1,0 +1,201 @@
+"""The way from a command line to an opened lake: the settings first, Spark last."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.parameters import duration
+from penstock.cli.session import Session
+from penstock.db.locate import locate
+from penstock.errors import ConfigurationError
+from penstock.settings import lake_path
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+    from penstock.lake.registry import Registry
+    from penstock.spark.options import Service
+
+LAYERS = ("bronze", "silver", "gold")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the lake is, and Spark's own settings."""
+
+    path: str
+    conf: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    lake: Lake
+    registry: Registry
+    service: Service
+    dsn: str
+
+
+Command = Callable[..., Any]
+
+
+def place_options(command: Command) -> Command:
+    """`--path` and `--conf`, as one argument."""
+
+    @functools.wraps(command)
+    def with_place(*args: Any, path: str | None, conf: tuple[str, ...], **others: Any) -> Any:
+        place = Place(lake_path(path), dict(map(_setting, conf)))
+        return command(*args, place=place, **others)
+
+    path_option = click.option(
+        "--path",
+        metavar="PATH",
+        help="Use the lake at this directory or URI. Default: PENSTOCK_LAKE, then a directory "
+        "in PENSTOCK_HOME.",
+    )
+    conf_option = click.option(
+        "--conf", multiple=True, metavar="KEY=VALUE", help="Set a setting of Spark. Repeatable."
+    )
+    return path_option(conf_option(with_place))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise click.BadParameter(
+            f"{text!r} is not a setting of Spark; write it as spark.name=value",
+            param_hint="--conf",
+        )
+    return name, value
+
+
+def keep_options(command: Command) -> Command:
+    for layer in reversed(LAYERS):
+        text = f"Remove days of {layer} that are older. Default: keep all."
+        command = click.option(f"--keep-{layer}", type=duration, help=text)(command)
+    return command
+
+
+def keeping(options: Mapping[str, timedelta | None]) -> dict[str, timedelta]:
+    return {name.removeprefix("keep_"): age for name, age in options.items() if age is not None}
+
+
+@contextmanager
+def opened(
+    session: Session,
+    place: Place,
+    *,
+    create: bool = False,
+    spark: bool = True,
+    **about: str | None,
+) -> Iterator[Opened]:
+    """The lake, and its registration. What is wrong with either shows before Spark starts."""
+    with registered(session) as registry:
+        from penstock.spark.service_connection import Server
+
+        # A standby, a schema that is missing or too new, a password that is wrong.
+        Server(registry.service).close()
+        with _opening(session, place, spark=spark, create=create, about=about) as make:
+            lake = make(registry.writing)
+            registry.name = lake.about.name
+            yield Opened(lake, registry, registry.service, registry.service.address())
+
+
+@contextmanager
+def opened_to_read(session: Session, place: Place) -> Iterator[Lake]:
+    """The lake alone: no database is needed to read it."""
+    require_spark()
+    with _opening(session, place) as make:
+        yield make(None)
+
+
+@contextmanager
+def _opening(
+    session: Session,
+    place: Place,
+    *,
+    spark: bool = True,
+    create: bool = False,
+    about: Mapping[str, str | None] | None = None,
+) -> Iterator[Callable[[Any], Lake]]:
+    from penstock.lake.lake import Lake
+    from penstock.lake.storage.filesystem import local_path
+    from penstock.lake.storage.formats import PARQUET, check_format
+    from penstock.spark.error_messages import explained
+
+    def make(guard: Any, started: Any = None) -> Lake:
+        if create:
+            return Lake.open_or_create(place.path, started, guard=guard, **(about or {}))
+        return Lake.open(place.path, started, guard)
+
+    with explained(place.path):
+        check_format((about or {}).get("format") or PARQUET, place.path)
+        is_local = local_path(place.path) is not None
+        if is_local:
+            # Looked at, or made, at once: a wrong path need not wait for Spark.
+            make(None)
+        started = start_spark(session, place) if spark or not is_local else None
+        yield lambda guard: make(guard, started)
+
+
+@contextmanager
+def registered(session: Session) -> Iterator[Registry]:
+    """The database, where the lakes are known."""
+    require_spark()
+    from penstock.lake.registry import Registry
+    from penstock.spark.options import DEFAULT_SERVICE, Service
+
+    registry = Registry(Service(DEFAULT_SERVICE, locate(session.dsn)), "")
+    try:
+        yield registry
+    finally:
+        registry.close()
+
+
+def require_spark() -> None:
+    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
+        raise ConfigurationError(
+            "Spark is not installed", hint='Install it with: pip install "penstock[spark]"'
+        )
+
+
+def start_spark(session: Session, place: Place) -> Any:
+    """Quietly: what the JVM writes goes into a file, unless --debug asks to see it."""
+    from penstock.spark.session import spark_session
+
+    def start() -> Any:
+        return spark_session("penstock lake", place.conf)
+
+    if session.debug:
+        return start()
+    # What is wrong with a query is said once, by us.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    with session.screen.err.status("starting Spark"), _stderr_in_a_file():
+        return start()
+
+
+@contextmanager
+def _stderr_in_a_file() -> Iterator[None]:
+    """The JVM keeps the stderr that it was started with."""
+    log = Path(tempfile.gettempdir()) / f"penstock-spark-{os.getpid()}.log"
+    sys.stderr.flush()
+    kept = os.dup(2)
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(handle, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(handle)

@@ -1,0 +1,139 @@
+"""`penstock top`, `workers` and `activity`: the queues, who works on them, what operators did."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.command_classes import Verb
+from penstock.cli.screen import Screen, cell, duration
+from penstock.cli.session import Session, pass_session
+from penstock.client import Client
+from penstock.commands import read
+from penstock.model.access import Activity
+from penstock.model.monitoring import Heartbeat
+
+TOP_COLUMNS = ("queue", "ready", "scheduled", "leased", "dead", "oldest ready", "finished / min")
+
+
+@click.command(cls=Verb)
+@click.option("--once", is_flag=True, help="Show the numbers once and end.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.5, 3600),
+    default=2.0,
+    show_default=True,
+    help="How often to refresh.",
+)
+@pass_session
+def top(session: Session, once: bool, seconds: float) -> None:
+    """Show the busiest queues, live; Ctrl-C ends it."""
+    with session.client() as client:
+        if once or session.json or not session.screen.interactive:
+            workers, rows = _look(client)
+            document = {
+                "workers": workers,
+                "queues": [dict(zip(_FIELDS, row, strict=True)) for row in rows],
+            }
+            session.show(document, lambda screen: screen.table(TOP_COLUMNS, map(_shown, rows)))
+            return
+        with Live(console=session.screen.out, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(_picture(*_look(client), live.console.height), refresh=True)
+                time.sleep(seconds)
+
+
+_FIELDS = (
+    *("queue", "ready", "scheduled", "leased", "dead"),
+    *("oldest_ready_seconds", "finished_per_minute", "estimated"),
+)
+
+
+def _look(client: Client) -> tuple[int, list[list[Any]]]:
+    """How many workers are alive, and the queues, the longest first."""
+    rates: dict[str, float] = {}
+    for rate in client.run(read.recent()):
+        per_minute = rate.count * 60 / max(rate.seconds, 1)
+        rates[rate.queue] = rates.get(rate.queue, 0) + per_minute
+    rows: list[list[Any]] = [
+        [
+            *(stats.queue, stats.ready, stats.scheduled, stats.leased, stats.dead),
+            *(stats.oldest_ready_seconds, round(rates.get(stats.queue, 0), 1), stats.estimated),
+        ]
+        for stats in client.run(read.all_stats())
+    ]
+    rows.sort(key=lambda row: (-(row[1] + row[3]), row[0]))
+    return sum(beat.alive for beat in client.run(read.heartbeats())), rows
+
+
+def _shown(row: list[Any]) -> list[Any]:
+    queue, *counts, oldest, rate, estimated = row
+    about = "~" if estimated else ""
+    return [queue, *(f"{about}{count}" for count in counts), duration(oldest), rate]
+
+
+def _picture(workers: int, rows: list[list[Any]], height: int) -> Group:
+    ready, leased, dead = (sum(row[n] for row in rows) for n in (1, 3, 4))
+    head = f"{len(rows)} queues, {ready} ready, {leased} leased, {dead} dead, {workers} workers"
+    table = Table(header_style="bold", expand=True)
+    for number, name in enumerate(TOP_COLUMNS):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in rows[: max(1, height - 5)]:
+        table.add_row(*(Text(cell(value)) for value in _shown(row)))
+    return Group(Text(head), table)
+
+
+@click.command(cls=Verb)
+@pass_session
+def workers(session: Session) -> None:
+    """List the workers that reported within a day."""
+    with session.client() as client:
+        found = client.run(read.heartbeats())
+    session.show({"workers": found}, lambda screen: _show_workers(screen, found))
+
+
+def _show_workers(screen: Screen, found: list[Heartbeat]) -> None:
+    if not found:
+        screen.line("no worker has reported; start one with `penstock worker module:app`")
+        return
+    columns = ["worker", "state", "running", "queues", "seen", "host", "pid", "version"]
+    rows = [
+        [
+            *(beat.worker, beat.state if beat.alive else "silent", beat.running),
+            *(", ".join(beat.queues), beat.seen_at, beat.hostname, beat.pid, beat.version),
+        ]
+        for beat in found
+    ]
+    screen.table(columns, rows)
+
+
+@click.command(cls=Verb)
+@click.option("--actor", help="Only what this API key did.")
+@click.option("--target", help="Only what was done to this queue or schedule.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    help="How many acts, the latest first.",
+)
+@pass_session
+def activity(session: Session, actor: str | None, target: str | None, limit: int) -> None:
+    """List what operators did, the latest first."""
+    with session.client() as client:
+        found = client.run(read.activity(actor=actor, target=target, limit=limit))
+    session.show({"activity": found}, lambda screen: _show_activity(screen, found))
+
+
+def _show_activity(screen: Screen, found: list[Activity]) -> None:
+    if not found:
+        screen.line("no act is recorded")
+        return
+    columns = ["at", "actor", "act", "target", "details"]
+    screen.table(columns, [[a.at, a.actor, a.act, a.target, a.details] for a in found])

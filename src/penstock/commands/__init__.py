@@ -1,0 +1,1 @@
+"""Statements, their parameters and their decoders. No I/O."""

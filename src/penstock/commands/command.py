@@ -1,0 +1,89 @@
+"""A statement, its parameters, and how to read its answer: what a client runs. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+Rows: TypeAlias = Sequence[Sequence[Any]]
+
+_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[T]):
+    """One statement for psycopg (or any driver with `%(name)s` parameters) and its decoder."""
+
+    sql: str
+    params: Mapping[str, Any]
+    decode: Callable[[Rows], T]
+    # Its commit need not wait for the disk: what a crash takes back will just be done again.
+    light: bool = False
+
+    @property
+    def alone(self) -> str:
+        """The statement for where nothing else is in its transaction."""
+        return _lightly(self.sql) if self.light else self.sql
+
+    def numbered(self) -> tuple[Any, ...]:
+        """The statement with `$1` parameters, and their values, as asyncpg takes them:
+
+        `await connection.fetchval(*operations.enqueue("emails", payload).numbered())`
+        """
+        return self.numbered_text(self.sql), *(self.params[name] for name in self.names(self.sql))
+
+    @staticmethod
+    def names(sql: str) -> tuple[str, ...]:
+        """The parameters of a statement, each once."""
+        return tuple(dict.fromkeys(_PLACEHOLDER.findall(sql)))
+
+    @staticmethod
+    def numbered_text(sql: str) -> str:
+        """The statement with `$1` for the first of its `names`, and so on."""
+        names = Command.names(sql)
+        return _PLACEHOLDER.sub(lambda match: f"${names.index(match[1]) + 1}", sql)
+
+    def then(self, more: Callable[[T], U]) -> Command[U]:
+        """The same statement, with its answer read further."""
+        return Command(self.sql, self.params, lambda rows: more(self.decode(rows)), self.light)
+
+
+def call(function: str, /, columns: str = "*", **types: str) -> str:
+    """A statement that calls a function of the schema, with named and typed arguments."""
+    arguments = ", ".join(f"{name} => %({name})s::{type_}" for name, type_ in types.items())
+    return f"select {columns} from penstock.{function}({arguments})"
+
+
+@cache
+def _lightly(sql: str) -> str:
+    # As columns of a row they cost half of what they do as tables.
+    return f"""select it.*
+from (select pg_catalog.set_config('synchronous_commit', 'off', true),
+             pg_catalog.set_config('penstock.alone', 'on', true)) alone, (
+{sql}
+) it"""
+
+
+def nothing(rows: Rows) -> None:
+    return None
+
+
+def scalar(rows: Rows) -> Any:
+    """The one value of the one row."""
+    return rows[0][0]
+
+
+def utc(value: datetime | None) -> Any:
+    """Times in UTC, whatever the session's time zone. Any: as optional as it came."""
+    return None if value is None else value.astimezone(UTC)
+
+
+def utc_row(row: Sequence[Any]) -> list[Any]:
+    """The values of a row, with its times in UTC."""
+    return [utc(value) if isinstance(value, datetime) else value for value in row]

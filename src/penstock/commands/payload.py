@@ -1,0 +1,156 @@
+"""Payloads and headers as text that PostgreSQL stores unchanged, and back. No I/O.
+
+What JSON or PostgreSQL cannot hold is refused here, before a statement is sent: inside the
+caller's transaction a refusal by the server would cost the whole transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from penstock.errors import PayloadNotStorableError
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# An escaped NUL: an odd number of backslashes before u0000. An even number is a backslash in text.
+_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+# Strings are matched only to be stepped over.
+_STRING_OR_EXPONENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+\d+')
+
+
+class JsonText(str):
+    """A payload that is JSON text already: it goes to the database as it is, which checks it."""
+
+    __slots__ = ()
+
+
+def encode_payload(payload: Any) -> tuple[str | None, bytes | None]:
+    """The payload as (JSON text, None) or (None, bytes)."""
+    if isinstance(payload, JsonText):
+        return str(payload), None
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return None, bytes(payload)
+    return encode_json(payload, "payload"), None
+
+
+def encode_headers(headers: Mapping[str, Any] | None) -> str | None:
+    """The headers as the text of a JSON object; None if there are none."""
+    if headers is None:
+        return None
+    if not isinstance(headers, Mapping) or not all(isinstance(name, str) for name in headers):
+        raise PayloadNotStorableError(
+            f"headers are {headers!r:.200}, not a mapping with text keys",
+            hint="Give headers as a dict, such as {'tenant': 'a'}.",
+        )
+    return encode_json(dict(headers), "headers") if headers else None
+
+
+def encode_json(value: Any, what: str) -> str:
+    """JSON text that jsonb holds without loss; `what` names the value in errors."""
+    try:
+        text = _ENCODER.encode(value)
+        text.encode()
+    except UnicodeEncodeError as exc:
+        raise _refused(what, "it holds a lone surrogate, which is not text", _TEXT_HINT) from exc
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise _refused(what, _reason(exc), _JSON_HINT) from exc
+    return storable_json(text, what)
+
+
+def storable_json(text: str, what: str) -> str:
+    """JSON text, written so that jsonb holds it without loss; refused if it cannot."""
+    if "\\u0000" in text and _NUL.search(text):
+        raise _refused(what, "it holds the character NUL (\\u0000)", _TEXT_HINT)
+    return _STRING_OR_EXPONENT.sub(_written_out, text) if "e+" in text else text
+
+
+_JSON_HINT: Final = "Give JSON values (dict, list, str, int, float, bool, None), or bytes."
+_TEXT_HINT: Final = "PostgreSQL cannot hold it in JSON: remove it, or send the payload as bytes."
+
+
+def _refused(what: str, reason: str, hint: str) -> PayloadNotStorableError:
+    return PayloadNotStorableError(f"the {what} cannot be stored: {reason}", hint=hint)
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, RecursionError):
+        return "it is nested too deeply"
+    text = str(exc)
+    return text[:1].lower() + text[1:]
+
+
+def _written_out(match: re.Match[str]) -> str:
+    # jsonb keeps numbers as decimals: 1e+23 would come back as the integer 10**23, which is not
+    # the same number. With its digits written out and a fraction it comes back as the float.
+    token = match[0]
+    return token if token.startswith('"') else f"{float(token):.1f}"
+
+
+def decode_json(text: str | None) -> Any:
+    """Decode a JSON text as Python's json does."""
+    if text is None:
+        return None
+    try:
+        # What jsonb gives is the value and nothing around it: json.loads takes twice as long.
+        value, end = _READ(text)
+        return value if end == len(text) else json.loads(text)
+    except ValueError:
+        # Python refuses to read integers of more than 4,300 digits; SQL callers can store them.
+        return _PATIENT.decode(text)
+    except RecursionError:
+        return _decode_deep(text)
+
+
+_READ: Final = json.JSONDecoder().raw_decode
+_PATIENT: Final = json.JSONDecoder(parse_int=lambda digits: int(Decimal(digits)))
+_GAP: Final = re.compile(r"[\s,:]*")
+
+
+def _decode_deep(text: str) -> Any:
+    """What SQL callers nested deeper than Python's json goes, read without recursion.
+
+    A claim must not fail over one message that it has leased. The text comes from jsonb: it is
+    valid, and a key is told from a value by where it stands.
+    """
+    outermost: list[Any] = []
+    # Each open container, with the key that waits for its value.
+    open_containers: list[tuple[list[Any] | dict[str, Any], str | None]] = [(outermost, None)]
+    position = 0
+    while position < len(text):
+        token = text[position]
+        container, key = open_containers[-1]
+        if token in "]}":
+            open_containers.pop()
+            position = _skip(text, position + 1)
+            continue
+        value: Any
+        if token in "[{":
+            value, position = [] if token == "[" else {}, position + 1
+        else:
+            value, position = _PATIENT.raw_decode(text, position)
+        position = _skip(text, position)
+        if isinstance(container, list):
+            container.append(value)
+        elif key is None:
+            open_containers[-1] = container, value
+            continue
+        else:
+            container[key] = value
+            open_containers[-1] = container, None
+        if token in "[{":
+            open_containers.append((value, None))
+    return outermost[0]
+
+
+def _skip(text: str, position: int) -> int:
+    match = _GAP.match(text, position)
+    assert match is not None
+    return match.end()
+
+
+def decode_payload(text: str | None, raw: bytes | memoryview | None) -> Any:
+    """The JSON value, or the bytes."""
+    return decode_json(text) if raw is None else bytes(raw)

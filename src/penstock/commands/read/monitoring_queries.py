@@ -1,0 +1,96 @@
+"""Rates, waiting times, errors and workers. Each query reads a bounded sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.commands import arguments as check
+from penstock.commands.command import Command, Rows, call, scalar, utc, utc_row
+from penstock.commands.payload import decode_json
+from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, Latencies
+from penstock.model.queue import WorkerLeases
+from penstock.sql.loader import load_query
+
+_OVERDUE: Final = call("overdue", most="integer")
+_DEAD_ERRORS: Final = call("dead_errors", queue="text", sample="integer")
+SAMPLE: Final = 5_000
+
+
+def recent(seconds: float = 300, sample: int = SAMPLE) -> Command[list[FinishRate]]:
+    """What finished within the last seconds, as far as a sample of the latest reaches."""
+    params = {"seconds": seconds, "sample": sample}
+    return Command(
+        load_query("read/recent"), params, lambda rows: [FinishRate(*row) for row in rows]
+    )
+
+
+def recent_attempts(seconds: float = 300, sample: int = SAMPLE) -> Command[list[FinishRate]]:
+    """The attempts that failed within the last seconds, likewise."""
+    params = {"seconds": seconds, "sample": sample}
+    return Command(
+        load_query("read/recent_attempts"),
+        params,
+        lambda rows: [
+            FinishRate(queue, "failed", count, seconds) for queue, count, seconds in rows
+        ],
+    )
+
+
+def recent_lost_leases(seconds: float = 300, sample: int = SAMPLE) -> Command[list[FinishRate]]:
+    """The leases that expired within the last seconds, from a sample of the latest attempts."""
+    params = {"seconds": seconds, "sample": sample}
+    return Command(
+        load_query("read/recent_lost_leases"),
+        params,
+        lambda rows: [FinishRate(queue, "lost", count, seconds) for queue, count, seconds in rows],
+    )
+
+
+def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Latencies]]:
+    """How long messages waited and were worked on, of what finished within the last seconds."""
+    params = {"seconds": seconds, "sample": sample}
+    return Command(
+        load_query("read/recent_times"),
+        params,
+        lambda rows: [Latencies(queue, tuple(w), tuple(worked)) for queue, w, worked in rows],
+    )
+
+
+def counters() -> Command[tuple[int, int]]:
+    """The last id that was given out, and how often a rescan found a message."""
+    return Command(load_query("read/counters"), {}, lambda rows: (rows[0][0], rows[0][1]))
+
+
+def dead_errors(queue: str | None = None, sample: int = SAMPLE) -> Command[list[DeadError]]:
+    """What the newest dead letters died of, of one queue or of all."""
+    params = {"queue": check.optional_text("queue", queue), "sample": sample}
+
+    def decode(rows: Rows) -> list[DeadError]:
+        return [DeadError(*utc_row(row)) for row in rows]
+
+    return Command(_DEAD_ERRORS, params, decode)
+
+
+def overdue(most: int = 1000) -> Command[int]:
+    """How many waiting messages have outlived their time; counted up to `most`."""
+    return Command(_OVERDUE, {"most": most}, scalar)
+
+
+def heartbeats() -> Command[list[Heartbeat]]:
+    """The workers that were seen within a day, by name."""
+
+    def decode(rows: Rows) -> list[Heartbeat]:
+        return [Heartbeat(*utc_row([*row[:-1], decode_json(row[-1])])) for row in rows]
+
+    return Command(load_query("read/heartbeats"), {}, decode)
+
+
+def workers() -> Command[list[WorkerLeases]]:
+    """The number of leases of each worker and queue."""
+    return Command(load_query("read/workers"), {}, lambda rows: [_worker(row) for row in rows])
+
+
+def _worker(row: Sequence[Any]) -> WorkerLeases:
+    (worker, queue, leased, oldest_claimed_at, next_lease_until) = row
+    return WorkerLeases(worker, queue, leased, utc(oldest_claimed_at), utc(next_lease_until))

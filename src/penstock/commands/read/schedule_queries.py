@@ -1,0 +1,46 @@
+"""Schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.commands import arguments as check
+from penstock.commands.command import Command, Rows, utc
+from penstock.commands.payload import decode_json
+from penstock.errors import (
+    ScheduleNotFoundError,
+)
+from penstock.model.schedule import Schedule
+from penstock.sql.loader import load_query
+
+
+def schedules() -> Command[list[Schedule]]:
+    """Every schedule, by name."""
+    return Command(
+        load_query("read/schedules"), {"name": None}, lambda rows: [_schedule(row) for row in rows]
+    )
+
+
+def schedule(name: str) -> Command[Schedule]:
+    """One schedule."""
+
+    def decode(rows: Rows) -> Schedule:
+        if not rows:
+            raise ScheduleNotFoundError(
+                f"schedule {name!r} does not exist",
+                hint="Create it with create_schedule.",
+                schedule=name,
+            )
+        return _schedule(rows[0])
+
+    return Command(load_query("read/schedules"), {"name": check.text("name", name)}, decode)
+
+
+def _schedule(row: Sequence[Any]) -> Schedule:
+    (name, queue, cron, time_zone, payload, headers, *rest) = row
+    (next_fire_at, last_fire_at, id, error, created_at, updated_at) = rest[-6:]
+    fields: list[Any] = [name, queue, cron, time_zone]
+    fields += [decode_json(payload), decode_json(headers) or {}, *rest[:-6]]
+    fields += [utc(next_fire_at), utc(last_fire_at), id, error, utc(created_at), utc(updated_at)]
+    return Schedule(*fields)

@@ -1,0 +1,80 @@
+"""Verb -> Command(sql, params, decode). No I/O: a client runs them, or your own driver.
+
+The texts only call the functions of the schema; what a verb does is in sql/functions.
+"""
+
+from penstock.commands.command import Command
+from penstock.commands.write.enqueueing import enqueue, enqueue_many
+from penstock.commands.write.leases import (
+    ack,
+    ack_many,
+    claim,
+    extend,
+    extend_many,
+    nack,
+    nack_many,
+    reject,
+    reject_many,
+    snooze,
+    snooze_many,
+)
+from penstock.commands.write.messages import cancel, redrive, replay
+from penstock.commands.write.queues import (
+    create_queue,
+    drop_queue,
+    maintain,
+    pause,
+    purge,
+    resume,
+    set_queue,
+)
+from penstock.commands.write.schedules import (
+    create_schedule,
+    drop_schedule,
+    fire_schedule,
+    fire_schedules,
+    next_fires,
+    pause_schedule,
+    resume_schedule,
+    set_schedule,
+)
+
+__all__ = [  # noqa: RUF022 - grouped as the life of a message goes
+    "Command",
+    # queues
+    "create_queue",
+    "set_queue",
+    "drop_queue",
+    "pause",
+    "resume",
+    "purge",
+    "maintain",
+    # in
+    "enqueue",
+    "enqueue_many",
+    # under a lease
+    "claim",
+    "ack",
+    "ack_many",
+    "nack",
+    "nack_many",
+    "reject",
+    "reject_many",
+    "snooze",
+    "snooze_many",
+    "extend",
+    "extend_many",
+    # by id
+    "cancel",
+    "redrive",
+    "replay",
+    # by themselves
+    "create_schedule",
+    "set_schedule",
+    "drop_schedule",
+    "pause_schedule",
+    "resume_schedule",
+    "fire_schedule",
+    "fire_schedules",
+    "next_fires",
+]

@@ -1,0 +1,189 @@
+"""Enqueue, one message or many. Payloads and headers are encoded here, and refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, get_args
+
+from penstock.commands import arguments as check
+from penstock.commands.command import Command, Rows, call, scalar
+from penstock.commands.payload import encode_headers, encode_payload
+from penstock.commands.trace_context import with_trace
+from penstock.model.message import Duration, Enqueued, NewMessage, OnConflict, Unique
+
+# The parameters of `enqueue`, those of `enqueue_many` for the same, and their type.
+_FIELDS: Final = (
+    ("payload", "payloads", "jsonb"),
+    ("payload_bytes", "payloads_bytes", "bytea"),
+    ("headers", "headers", "jsonb"),
+    ("key", "keys", "text"),
+    ("priority", "priorities", "integer"),
+    ("group_key", "group_keys", "text"),
+    ("delay", "delays", "interval"),
+    ("visible_at", "visible_ats", "timestamptz"),
+    ("ttl", "ttls", "interval"),
+    ("max_attempts", "max_attempts", "integer"),
+)
+_CONFLICT: Final = {"on_conflict": "text", "unique_while": "text"}
+_ENQUEUE: Final = call(
+    "enqueue", queue="text", **{one: type_ for one, _, type_ in _FIELDS}, **_CONFLICT
+)
+_ENQUEUE_MANY: Final = call(
+    "enqueue_many", queue="text", **{many: f"{type_}[]" for _, many, type_ in _FIELDS}, **_CONFLICT
+)
+
+
+def enqueue(
+    queue: str,
+    payload: Any,
+    *,
+    key: str | None = None,
+    priority: int = 0,
+    group: str | None = None,
+    delay: Duration | None = None,
+    visible_at: datetime | None = None,
+    ttl: Duration | None = None,
+    headers: Mapping[str, Any] | None = None,
+    max_attempts: int | None = None,
+    on_conflict: OnConflict = "replace",
+    unique: Unique = "waiting",
+) -> Command[int]:
+    """One message in; its id. The trace context is that of the moment this is called."""
+    message = NewMessage(
+        payload,
+        key=key,
+        priority=priority,
+        group=group,
+        delay=delay,
+        visible_at=visible_at,
+        ttl=ttl,
+        headers=headers,
+        max_attempts=max_attempts,
+    )
+    params = {
+        "queue": check.text("queue", queue),
+        **encode(message)._asdict(),
+        **_conflict(on_conflict, unique),
+    }
+    return Command(_ENQUEUE, params, scalar)
+
+
+def enqueue_many(
+    queue: str,
+    messages: Sequence[Any],
+    *,
+    on_conflict: OnConflict = "replace",
+    unique: Unique = "waiting",
+) -> Command[list[int]]:
+    """Up to 10,000 payloads or NewMessages in, all or none; their ids in the order given."""
+    encoded = [encode(message) for message in messages]
+    params = _chunk(queue, encoded, on_conflict, unique)
+    return Command(_ENQUEUE_MANY, params, _ids)
+
+
+def enqueue_texts(queue: str, payloads: Sequence[str]) -> Command[list[int]]:
+    """Messages with nothing but a payload, which is JSON already; their ids in the order given."""
+    return Command(_ENQUEUE_MANY, {**_PLAIN, "queue": queue, "payloads": payloads}, _ids)
+
+
+def _ids(rows: Rows) -> list[int]:
+    return [row[0] for row in rows]
+
+
+def enqueue_chunk(
+    queue: str, chunk: Sequence[Encoded], on_conflict: OnConflict, unique: Unique
+) -> Command[Enqueued]:
+    """A part of a larger `enqueue_many`, already encoded."""
+    params = _chunk(queue, chunk, on_conflict, unique)
+    return Command(_ENQUEUE_MANY, params, _enqueued)
+
+
+class Encoded(NamedTuple):
+    """A message checked and encoded, by the names that SQL has for its parts."""
+
+    payload: str | None
+    payload_bytes: bytes | None
+    headers: str | None
+    key: str | None
+    priority: int
+    group_key: str | None
+    delay: Any
+    visible_at: datetime | None
+    ttl: Any
+    max_attempts: int | None
+
+    def size(self) -> int:
+        """About how many bytes it takes in memory and on the wire."""
+        return len(self.payload or "") + len(self.payload_bytes or b"") + len(self.headers or "")
+
+
+def encode(message: Any) -> Encoded:
+    """A NewMessage, or a bare payload, ready to send."""
+    if not isinstance(message, NewMessage):
+        message = NewMessage(message)
+    payload, payload_bytes = encode_payload(message.payload)
+    return Encoded(
+        payload,
+        payload_bytes,
+        encode_headers(with_trace(message.headers)),
+        check.optional_text("key", message.key),
+        check.whole("priority", message.priority),
+        check.optional_text("group", message.group),
+        check.optional_duration("delay", message.delay),
+        check.moment("visible_at", message.visible_at),
+        check.optional_duration("ttl", message.ttl),
+        check.optional_whole("max_attempts", message.max_attempts),
+    )
+
+
+def _chunk(
+    queue: str, messages: Sequence[Encoded], on_conflict: OnConflict, unique: Unique
+) -> dict[str, Any]:
+    columns = zip(*messages, strict=True) if messages else [()] * len(Encoded._fields)
+    return {
+        "queue": check.text("queue", queue),
+        **dict(zip(_ARRAYS, map(_array, _ARRAYS, columns), strict=True)),
+        **_conflict(on_conflict, unique),
+    }
+
+
+# In the order of Encoded, each with the value that stands for "not given".
+_ARRAYS: Final = {
+    "payloads": None,
+    "payloads_bytes": None,
+    "headers": None,
+    "keys": None,
+    "priorities": 0,
+    "group_keys": None,
+    "delays": None,
+    "visible_ats": None,
+    "ttls": None,
+    "max_attempts": None,
+}
+
+
+_PLAIN: Final[dict[str, Any]] = {
+    **dict.fromkeys(_ARRAYS),
+    "on_conflict": "replace",
+    "unique_while": "waiting",
+}
+
+
+def _array(name: str, values: Sequence[Any]) -> list[Any] | None:
+    """The values, or None where no message has any: most arrays are then not sent at all."""
+    absent = _ARRAYS[name]
+    if name != "payloads" and all(value == absent for value in values):
+        return None
+    return list(values)
+
+
+def _conflict(on_conflict: OnConflict, unique: Unique) -> dict[str, str]:
+    return {
+        "on_conflict": check.one_of("on_conflict", on_conflict, get_args(OnConflict)),
+        "unique_while": check.one_of("unique", unique, get_args(Unique)),
+    }
+
+
+def _enqueued(rows: Rows) -> Enqueued:
+    return Enqueued(len(rows), rows[0][0], rows[-1][0]) if rows else Enqueued(0, None, None)

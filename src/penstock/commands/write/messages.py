@@ -1,0 +1,74 @@
+"""What is done to messages by id or by filter, without a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.commands import arguments as check
+from penstock.commands.command import Command, call, scalar
+from penstock.model.message import Duration, LiveState
+
+_CANCEL: Final = call("cancel", id="bigint")
+_CANCEL_MANY: Final = call("cancel_many", ids="bigint[]")
+_REDRIVE: Final = call(
+    "redrive",
+    queue="text",
+    ids="bigint[]",
+    error_like="text",
+    older_than="interval",
+    id_from="bigint",
+    id_to="bigint",
+    max_count="integer",
+    per_second="numeric",
+    dry_run="boolean",
+)
+_REPLAY: Final = call("replay", id="bigint", queue="text")
+
+
+def cancel(id: int) -> Command[LiveState]:
+    """Take a message out, even one in work; the state it was cancelled from."""
+    return Command(_CANCEL, {"id": check.whole("id", id, check.INT8)}, scalar)
+
+
+def cancel_many(ids: Sequence[int]) -> Command[int]:
+    """Take messages out, even those in work; how many were there."""
+    return Command(
+        _CANCEL_MANY, {"ids": [check.whole("ids", id, check.INT8) for id in ids]}, scalar
+    )
+
+
+def redrive(
+    queue: str,
+    *,
+    ids: Sequence[int] | None = None,
+    error_like: str | None = None,
+    older_than: Duration | None = None,
+    id_from: int | None = None,
+    id_to: int | None = None,
+    max_count: int | None = None,
+    per_second: float | None = None,
+    dry_run: bool = False,
+) -> Command[int]:
+    """Put dead letters back into their queue; how many (with `dry_run`: how many would go)."""
+    params = {
+        "queue": check.text("queue", queue),
+        "ids": None if ids is None else [check.whole("ids", id, check.INT8) for id in ids],
+        "error_like": check.optional_text("error_like", error_like),
+        "older_than": check.optional_duration("older_than", older_than),
+        "id_from": check.optional_whole("id_from", id_from, check.INT8),
+        "id_to": check.optional_whole("id_to", id_to, check.INT8),
+        "max_count": check.optional_whole("max_count", max_count),
+        "per_second": check.optional_number("per_second", per_second),
+        "dry_run": check.truth("dry_run", dry_run),
+    }
+    return Command(_REDRIVE, params, scalar)
+
+
+def replay(id: int, queue: str | None = None) -> Command[int]:
+    """Enqueue a copy of a finished message, into its own queue or another; the copy's id."""
+    params = {
+        "id": check.whole("id", id, check.INT8),
+        "queue": check.optional_text("queue", queue),
+    }
+    return Command(_REPLAY, params, scalar)

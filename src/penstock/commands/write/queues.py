@@ -1,0 +1,85 @@
+"""Create, change, pause, purge and drop queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any, Final
+
+from penstock.commands import arguments as check
+from penstock.commands.command import Command, call, nothing, scalar
+from penstock.commands.payload import decode_json, encode_json
+from penstock.model.queue import QueueSettings
+
+_CREATE: Final = call("create_queue", name="text", settings="jsonb", exist_ok="boolean")
+_SET: Final = call("set_queue", name="text", settings="jsonb")
+_DROP: Final = call("drop_queue", name="text", force="boolean")
+_PAUSE: Final = call("pause", name="text")
+_RESUME: Final = call("resume", name="text")
+_PURGE: Final = call("purge", name="text", include_leased="boolean", max_count="bigint")
+_MAINTAIN: Final = call("maintain", "maintain::text", full_pass="boolean")
+
+
+def create_queue(
+    name: str,
+    settings: QueueSettings | None = None,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    exist_ok: bool = False,
+) -> Command[bool]:
+    """Make a queue; False if it was there (and `exist_ok`). Changes count over settings."""
+    params = {
+        "name": check.text("name", name),
+        "settings": _settings(settings, changes),
+        "exist_ok": check.truth("exist_ok", exist_ok),
+    }
+    return Command(_CREATE, params, scalar)
+
+
+def set_queue(
+    name: str, settings: QueueSettings | None = None, changes: Mapping[str, Any] | None = None
+) -> Command[None]:
+    """Change the settings given, leave the others; None puts one back to its default."""
+    params = {"name": check.text("name", name), "settings": _settings(settings, changes)}
+    return Command(_SET, params, nothing)
+
+
+def drop_queue(name: str, *, force: bool = False) -> Command[int]:
+    """Remove a queue; how many messages went with it."""
+    params = {"name": check.text("name", name), "force": check.truth("force", force)}
+    return Command(_DROP, params, scalar)
+
+
+def pause(name: str) -> Command[None]:
+    return Command(_PAUSE, {"name": check.text("name", name)}, nothing)
+
+
+def resume(name: str) -> Command[None]:
+    return Command(_RESUME, {"name": check.text("name", name)}, nothing)
+
+
+def purge(name: str, *, include_leased: bool = False, max_count: int | None = None) -> Command[int]:
+    """Delete the waiting messages of a queue, or the dead letters of `<queue>.dlq`."""
+    params = {
+        "name": check.text("name", name),
+        "include_leased": check.truth("include_leased", include_leased),
+        "max_count": check.optional_whole("max_count", max_count, check.INT8),
+    }
+    return Command(_PURGE, params, scalar)
+
+
+def maintain(*, full_pass: bool = False) -> Command[dict[str, Any]]:
+    """Do now the upkeep that claims do from time to time."""
+    params = {"full_pass": check.truth("full_pass", full_pass)}
+    return Command(_MAINTAIN, params, lambda rows: decode_json(scalar(rows)))
+
+
+def _settings(settings: QueueSettings | None, changes: Mapping[str, Any] | None) -> str:
+    if settings is not None and not isinstance(settings, QueueSettings):
+        raise check.refuse("settings", settings, "QueueSettings; single ones go by name")
+    chosen = {**(settings.as_dict() if settings else {}), **(changes or {})}
+    plain = {
+        name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+        for name, value in chosen.items()
+    }
+    return encode_json(plain, "settings")

@@ -1,0 +1,162 @@
+"""What workers and long polls need beyond the verbs: raw claims, wake-ups, heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import md5
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from penstock.commands import arguments as check
+from penstock.commands.command import Command, Rows, call, nothing, scalar
+from penstock.commands.lease_row import load_claim
+from penstock.commands.payload import encode_json
+from penstock.sql.loader import load_query
+
+Row: TypeAlias = Sequence[Any]
+
+# The longest queue name that fits into the name of a channel, which has at most 63 bytes.
+_WHOLE_NAME: Final = 54
+_NOTIFY: Final = "select pg_notify(%(channel)s::text, %(payload)s::text)"
+_CLAIM: Final = load_claim("worker/claim")
+_LOOK: Final = load_claim("worker/look")
+_DEQUEUE: Final = load_claim("worker/dequeue")
+_BEAT: Final = call("beat", worker="text", state="text", started_at="timestamptz", report="jsonb")
+_RETIRE: Final = call("retire", worker="text")
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """How many messages of a queue there is room for."""
+
+    queue: str
+    count: int
+    lease_seconds: int | None
+
+
+class Found(NamedTuple):
+    """What a look at a queue found. `known` is False where there is no such queue."""
+
+    known: bool
+    rows: list[Row]
+
+
+def wake_channel(queue: str) -> str:
+    """The channel on which enqueuers notify those who attend to a queue."""
+    short = len(queue) <= _WHOLE_NAME
+    return "penstock:" + (
+        queue if short else md5(queue.encode(), usedforsecurity=False).hexdigest()
+    )
+
+
+def claim_rows(want: Want, worker: str) -> Command[Rows]:
+    """Claim, with the rows as they come: their columns are those of `LeaseRow`."""
+    params = {
+        "queue": want.queue,
+        "count": want.count,
+        "lease_seconds": want.lease_seconds,
+        "worker": worker,
+    }
+    return Command(_CLAIM, params, lambda rows: rows, light=True)
+
+
+def ack_pairs(pairs: Sequence[tuple[int, int]]) -> Command[set[int]]:
+    """Ack leases by their (id, token), which are taken as they are; the ids that were settled.
+
+    As `ack_many`, in less time: arrays go as text, written here in a tenth of the time that psycopg
+    takes for lists; and the answer is one row, and empty where all were settled.
+    """
+    ids = [id for id, _ in pairs]
+    params = {
+        "ids": f"{{{','.join(map(str, ids))}}}",
+        "tokens": f"{{{','.join([str(token) for _, token in pairs])}}}",
+    }
+
+    def decode(rows: Rows) -> set[int]:
+        settled = scalar(rows)
+        return set(ids if settled is None else settled)
+
+    return Command(load_query("worker/ack"), params, decode)
+
+
+def look(wants: Sequence[Want], worker: str) -> Command[dict[str, Found]]:
+    """Claim from several queues in one statement."""
+    params = {
+        "queues": [want.queue for want in wants],
+        "counts": [want.count for want in wants],
+        "lease_seconds": [want.lease_seconds for want in wants],
+        "worker": worker,
+    }
+    return Command(_LOOK, params, _found, light=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWant:
+    """What the consumers of one lane wait for together."""
+
+    queue: str
+    count: int
+    lease_seconds: int | None
+    worker: str
+
+
+def dequeue(wants: Sequence[LaneWant]) -> Command[list[Found]]:
+    """Claim for several lanes in one statement, each in its place; rows as those of `claim`."""
+    params = {
+        "queues": [want.queue for want in wants],
+        "counts": [want.count for want in wants],
+        "lease_seconds": [want.lease_seconds for want in wants],
+        "workers": [want.worker for want in wants],
+    }
+
+    def decode(rows: Rows) -> list[Found]:
+        found = [Found(False, []) for _ in wants]
+        for lane, known, *lease in rows:
+            each = found[lane - 1] = Found(known, found[lane - 1].rows)
+            if lease[0] is not None:
+                each.rows.append(lease)
+        return found
+
+    return Command(_DEQUEUE, params, decode, light=True)
+
+
+def attend(queues: Sequence[str], seconds: int) -> Command[dict[str, float | None]]:
+    """Wait for messages of these queues; queue -> seconds until its next scheduled one is due.
+
+    A queue that does not exist is missing from the answer.
+    """
+    params = {"queues": list(queues), "seconds": check.whole("seconds", seconds)}
+    return Command(
+        load_query("worker/attend"), params, lambda rows: {row[0]: row[1] for row in rows}
+    )
+
+
+def notify(channel: str, payload: str) -> Command[None]:
+    """Send a notification, to test that notifications arrive."""
+    return Command(_NOTIFY, {"channel": channel, "payload": payload}, nothing)
+
+
+def beat(worker: str, state: str, started_at: datetime, report: Mapping[str, Any]) -> Command[None]:
+    """A worker is alive."""
+    params = {
+        "worker": check.text("worker", worker),
+        "state": state,
+        "started_at": check.moment("started_at", started_at),
+        "report": encode_json(dict(report), "report"),
+    }
+    return Command(_BEAT, params, nothing)
+
+
+def retire(worker: str) -> Command[bool]:
+    """A worker is gone, in good order."""
+    return Command(_RETIRE, {"worker": check.text("worker", worker)}, scalar)
+
+
+def _found(rows: Rows) -> dict[str, Found]:
+    found: dict[str, Found] = {}
+    for name, known, *lease in rows:
+        each = found.setdefault(name, Found(known, []))
+        if lease[0] is not None:
+            each.rows.append(lease)
+    return found

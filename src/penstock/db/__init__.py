@@ -1,0 +1,1 @@
+"""Connections to PostgreSQL: pools, notifications, migrations, the embedded server."""

@@ -1,0 +1,278 @@
+"""Where the statements of a client run: on its pool, or on the caller's own connection."""
+
+from __future__ import annotations
+
+from asyncio import Lock, to_thread
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, TypeAlias, TypeVar
+
+from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from penstock.commands import read
+from penstock.commands.arguments import UNSET
+from penstock.commands.command import Command
+from penstock.db import forks
+from penstock.db.async_plain_execute import execute
+from penstock.db.async_sqlalchemy import driver_connection, is_sqlalchemy
+from penstock.db.execute import async_check, async_executor
+from penstock.db.locate import locate
+from penstock.errors import (
+    ConnectionLimitError,
+    InvalidValueError,
+    PenstockError,
+    SchemaNewerError,
+    translated,
+)
+
+ASYNC: Final = True
+T = TypeVar("T")
+AnyConnection: TypeAlias = AsyncConnection[Any]
+Pool: TypeAlias = AsyncConnectionPool[AnyConnection]
+
+
+class AsyncConnections:
+    """A pool that opens at the first use; each call may pass its own connection instead."""
+
+    def __init__(
+        self,
+        dsn: str | None,
+        connection: Any,
+        *,
+        min_size: int,
+        max_size: int,
+        timeout: float,
+        prepare_threshold: int | None,
+    ) -> None:
+        self._dsn = dsn
+        self._own = connection
+        if connection is not None and not is_sqlalchemy(connection):
+            _checked(connection)
+        self._sizes = (min_size, max_size)
+        self._timeout = timeout
+        self._options: dict[str, Any] = {
+            "autocommit": True,
+            "prepare_threshold": prepare_threshold,
+            "fallback_application_name": "penstock",
+        }
+        self._closed = False
+        self._own_is_parents = False
+        self._start()
+        forks.register(self)
+
+    def _start(self) -> None:
+        self._pool: Pool | None = None
+        # Of few connections none is kept: all the others would wait for what is left.
+        _, max_size = self._sizes
+        self._alone = async_executor(self.borrow, most=max_size // 3)
+        self._lent: set[AnyConnection] = set()
+        self._opening = Lock()
+
+    def _after_fork(self) -> None:
+        """In a child process: leave the parent's connections alone, and make others."""
+        forks.abandon(self._pool, self._alone, self._lent)
+        if self._pool is not None:
+            self._pool._closed = True  # its finalizer would wait for threads of the parent
+        self._own_is_parents = self._own is not None
+        self._start()
+
+    async def run(self, command: Command[T], connection: Any = None) -> T:
+        """Run one command; alone it is a transaction, on the caller's connection part of one."""
+        if connection is None and self._own is None:
+            return await self._alone.run(command)
+        async with self.borrow(connection) as borrowed:
+            return command.decode(await execute(borrowed, command, command.sql))
+
+    @asynccontextmanager
+    async def borrow(self, connection: Any) -> AsyncIterator[AnyConnection]:
+        """The caller's connection, or one of the pool's."""
+        chosen = self._own if connection is None else connection
+        if chosen is self._own and self._own_is_parents:
+            raise PenstockError(
+                "the client's connection was opened by the parent process",
+                hint="Open a connection and make a client after the fork.",
+            )
+        if chosen is not None:
+            # Looked up for each call: a session has another connection after its commit.
+            yield _checked(await driver_connection(chosen))
+        else:
+            pool, borrowed = await self._take()
+            self._lent.add(borrowed)
+            try:
+                yield borrowed
+            finally:
+                self._lent.discard(borrowed)
+                await pool.putconn(borrowed)
+
+    @asynccontextmanager
+    async def transaction(self, connection: Any) -> AsyncIterator[AnyConnection]:
+        """All or nothing; inside the caller's transaction it is a savepoint, never a commit."""
+        async with self.borrow(connection) as borrowed, AsyncExitStack() as stack:
+            with translated():
+                if not borrowed.autocommit and _is_idle(borrowed):
+                    # The caller's transaction has yet to begin: without this, ours would be the
+                    # outermost one, and commit in the caller's name.
+                    await borrowed.execute("select 1")
+                await stack.enter_async_context(borrowed.transaction())
+            yield borrowed
+            with translated():
+                await stack.aclose()
+
+    @property
+    def lent(self) -> list[AnyConnection]:
+        """The connections of the pool that are in use."""
+        return list(self._lent)
+
+    async def open(self) -> None:
+        """Find the database and look at its schema; errors come here rather than later."""
+        if self._own is None:
+            await self._opened()
+        else:
+            async with self.borrow(None) as own:
+                await _check_schema(own)
+
+    async def close(self) -> None:
+        """Give the pool's connections back. The caller's own stay as they are."""
+        self._closed = True
+        await self._alone.close()
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def _opened(self) -> Pool:
+        if self._closed:
+            raise PenstockError(
+                "the client is closed", hint="Use it inside its `with` block, or make a new one."
+            )
+        if self._pool is not None:
+            return self._pool
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await self._make_pool()
+        return self._pool
+
+    async def _make_pool(self) -> Pool:
+        if ASYNC:
+            # Starting the embedded server takes a second: not on the event loop.
+            dsn = await to_thread(locate, self._dsn)
+        else:
+            dsn = locate(self._dsn)
+        # A host that does not answer should be an error soon; libpq by itself waits for minutes.
+        if "connect_timeout" not in conninfo_to_dict(dsn):
+            self._options["connect_timeout"] = 10
+        # A pool only says that it timed out; our own connection says why.
+        with translated():
+            probe = await AsyncConnection.connect(dsn, **self._options)
+        async with probe:
+            await _check_schema(probe)
+        min_size, max_size = self._sizes
+        pool = AsyncConnectionPool(
+            dsn,
+            kwargs=self._options,
+            min_size=min_size,
+            max_size=max_size,
+            timeout=self._timeout,
+            configure=_use_iso_dates,
+            check=async_check,
+            open=False,
+            name="penstock",
+        )
+        await pool.open()
+        return pool
+
+    async def _take(self) -> tuple[Pool, AnyConnection]:
+        pool = await self._opened()
+        try:
+            return pool, await pool.getconn()
+        except (PoolTimeout, PoolClosed) as exc:
+            _, max_size = self._sizes
+            if len(self._lent) >= max_size:
+                raise ConnectionLimitError(
+                    f"no connection came free in {self._timeout:g} s: all {max_size} are in use",
+                    hint="Raise max_size, or hold connections for shorter.",
+                ) from exc
+        pool = await self._renewed(pool)
+        with translated():
+            return pool, await pool.getconn()
+
+    async def _renewed(self, pool: Pool) -> Pool:
+        """A new pool, or the reason why there is none.
+
+        The old one tries to connect again at ever longer intervals, in the end of minutes: a
+        database that is back should be in use at once.
+        """
+        async with self._opening:
+            if self._pool is pool and not self._closed:
+                self._pool = await self._make_pool()
+                await pool.close(timeout=0)
+        return await self._opened()
+
+
+async def _use_iso_dates(connection: AnyConnection) -> None:
+    """Have times written as the driver reads them, whatever the database's default is."""
+    if not (connection.info.parameter_status("DateStyle") or "ISO").startswith("ISO"):
+        await connection.execute("set datestyle to ISO")
+
+
+async def _check_schema(connection: AnyConnection) -> None:
+    command = read.schema_version()
+    found = command.decode(await execute(connection, command, command.sql))
+    known = read.known_schema_version()
+    if found <= known:
+        return
+    # A schema that was upgraded while this version still runs serves it, if it says so.
+    oldest = read.oldest_client()
+    if oldest.decode(await execute(connection, oldest, oldest.sql)) > known:
+        raise SchemaNewerError(
+            f"the database has schema version {found}, this client knows {known}",
+            hint="Upgrade the penstock package here.",
+            found=found,
+            known=known,
+        )
+
+
+def _checked(connection: Any) -> AnyConnection:
+    if isinstance(connection, AsyncConnection):
+        return connection
+    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    raise _refused(
+        f"is a {kind}",
+        kind,
+        "SQLAlchemy: use a postgresql+psycopg:// engine. "
+        "Django: connection.connection. asyncpg: see penstock.operations.",
+    )
+
+
+def given(connection: Any) -> Any:
+    """The connection that a caller gave, or None for the pool.
+
+    None from a caller is a mistake, as with Django's `connection.connection` after `close()`: the
+    statements would not be part of the transaction that the caller means.
+    """
+    if connection is UNSET:
+        return None
+    if connection is None:
+        raise _refused(
+            "is None",
+            None,
+            "Leave `connection` out to use the client's own connections. "
+            "Django: call connection.ensure_connection() first.",
+        )
+    return connection
+
+
+def _refused(what: str, value: str | None, hint: str) -> InvalidValueError:
+    allowed = "a psycopg AsyncConnection, or a SQLAlchemy session or connection"
+    return InvalidValueError(
+        f"connection {what}; allowed: {allowed}",
+        hint=hint,
+        field="connection",
+        value=value,
+        allowed=allowed,
+    )
+
+
+def _is_idle(connection: AnyConnection) -> bool:
+    return connection.info.transaction_status == TransactionStatus.IDLE

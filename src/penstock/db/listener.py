@@ -1,0 +1,426 @@
+"""Wake-ups: consumers learn of messages within milliseconds, and cost nothing while they wait.
+
+    listener = Listener(dsn, client.run)        # one for each process, whatever it waits for
+    await listener.start()
+    with listener.subscribe("emails") as mail:
+        while not (leases := await client.claim("emails", 10)) and time_is_left():
+            await mail.wait(timeout=2)          # True: look again; False: the time is over
+
+A wake-up is a hint that a claim may find something, never a promise, and one can get lost (see
+functions/enqueue/wake.sql): look every second or two whatever happens. Where no wake-ups arrive, as
+behind a transaction-mode pooler, `healthy` is False and `wait` returns four times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
+from uuid import uuid4
+
+import psycopg
+from psycopg import AsyncConnection, sql
+
+from penstock.commands.command import Command
+from penstock.commands.write import workers
+from penstock.db.execute import Notifications, notifications
+from penstock.db.reconnecting import ReconnectingConnection
+from penstock.errors import PenstockError
+
+T = TypeVar("T")
+logger = logging.getLogger("penstock.listener")
+
+ATTEND_SECONDS: Final = 10
+"""How long enqueuers are told that a consumer waits."""
+RENEW_SECONDS: Final = 4
+"""How long before its end this is renewed, if a consumer still waits."""
+AFTER_SECONDS: Final = (
+    *(0.002, 0.002, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008),
+    *(0.012, 0.02, 0.04, 0.08),
+)
+"""After a wake-up come more looks, so long apart: up to 32 ms after it a message waits for 8 ms at
+most. Enqueuers notify at most every 10 ms, and a message whose enqueuer did not notify may become
+visible later than the one that did, by as much as its commit takes."""
+DEAF_SECONDS: Final = 0.25
+"""How long `wait` waits at most while wake-ups do not arrive."""
+DEAF: Final = (
+    "notifications do not arrive: polling instead. Behind a transaction-mode pooler this cannot be "
+    "otherwise: turn wake-ups off there, or give the worker a direct connection"
+)
+HEALTH_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 5.0
+"""How long our own notification may take before the line counts as deaf."""
+
+
+class Run(Protocol):
+    """Runs a command, as `AsyncClient.run` and `ReconnectingConnection.run` do."""
+
+    def __call__(self, command: Command[T], /) -> Awaitable[T]: ...
+
+
+class Subscription:
+    """One waiter's interest in one queue. `wait`, or be called back."""
+
+    def __init__(self, listener: Listener, queue: str, callback: Callable[[bool], None] | None):
+        self.queue = queue
+        self._listener = listener
+        self._event = asyncio.Event()
+        self._callback = callback
+        self.waiting = 0
+
+    async def wait(self, timeout: float) -> bool:
+        """Until there may be a message (True), or the timeout (False)."""
+        self.rest()
+        try:
+            async with asyncio.timeout(min(timeout, self._listener.patience)):
+                await self._event.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self._event.clear()
+            self.waiting -= 1
+
+    def rest(self) -> None:
+        """Note that a consumer waits from now on. Only then are enqueuers asked to notify."""
+        self.waiting += 1
+        self._listener.notice(self.queue)
+
+    def wake(self, notified: bool) -> None:
+        """There may be a message. Notified: an enqueuer said so, just now."""
+        if self._callback is not None:
+            self._callback(notified)
+        self._event.set()
+
+    def close(self) -> None:
+        self._listener.forget(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Channel:
+    """A channel with notifications of any other kind, each of which is handed on.
+
+    `callback` gets the payload, or None when the connection begins to listen: what was notified
+    before has not been heard.
+    """
+
+    def __init__(
+        self, listener: Listener, name: str, callback: Callable[[str | None], None]
+    ) -> None:
+        self.name = name
+        self.callback = callback
+        self.listening = False
+        self._listener = listener
+
+    def close(self) -> None:
+        self._listener.forget_channel(self)
+
+
+class _Queue:
+    """The state of a queue that has subscribers."""
+
+    def __init__(self) -> None:
+        self.subscriptions: set[Subscription] = set()
+        self.listening = False
+        self.attended_until = 0.0
+        self.due: asyncio.TimerHandle | None = None
+        self.again: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return any(each.waiting for each in self.subscriptions)
+
+    def wake(self, notified: bool = False) -> None:
+        for each in list(self.subscriptions):
+            each.wake(notified)
+
+    def wake_again(self, looks: int = 0) -> None:
+        """Wakes again and again, further apart each time; a new notification starts this over."""
+        if looks:
+            self.wake()
+        if self.again is not None:
+            self.again.cancel()
+        self.again = None
+        if looks < len(AFTER_SECONDS):
+            loop = asyncio.get_running_loop()
+            self.again = loop.call_later(AFTER_SECONDS[looks], self.wake_again, looks + 1)
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for timer in (self.due, self.again):
+            if timer is not None:
+                timer.cancel()
+
+
+class Listener:
+    """The listening connection of a process, and the consumers that wait for it.
+
+    `run` runs the few statements that go with it on another connection: a client's, or a
+    ReconnectingConnection's. With `enabled=False` nothing listens, and consumers poll.
+    """
+
+    def __init__(
+        self, dsn: str, run: Run, *, enabled: bool = True, health_seconds: float = HEALTH_SECONDS
+    ) -> None:
+        self.healthy = False
+        self.enabled = enabled
+        self._run = run
+        self._link = ReconnectingConnection(dsn, prepare_threshold=None, name="penstock listener")
+        self._health_seconds = health_seconds
+        self._queues: dict[str, _Queue] = {}
+        self._gone: set[str] = set()
+        self._by_channel: dict[str, _Queue] = {}
+        self._channels: dict[str, Channel] = {}
+        self._changed = asyncio.Event()
+        self._answer: asyncio.Future[None] | None = None
+        self._ping = f"penstock:ping:{uuid4().hex}"
+        self._check_at = 0.0
+        self._deaf = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def patience(self) -> float:
+        """How long it is sensible to wait without looking."""
+        return 60.0 if self.healthy else DEAF_SECONDS
+
+    async def start(self) -> None:
+        """Begin to listen, in the background. While the database is unavailable, retry."""
+        if self.enabled and self._task is None:
+            self._task = asyncio.create_task(self._listen(), name="penstock listener")
+
+    async def stop(self) -> None:
+        """Stop listening, and close the connection."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        self.healthy = False
+        for queue in self._queues.values():
+            queue.close()
+        await self._link.close()
+
+    def subscribe(self, queue: str, callback: Callable[[bool], None] | None = None) -> Subscription:
+        """Take an interest in a queue; `callback` is called at each wake-up."""
+        subscription = Subscription(self, queue, callback)
+        known = self._queues.get(queue)
+        if known is None:
+            known = self._queues[queue] = _Queue()
+            self._by_channel[workers.wake_channel(queue)] = known
+            self._gone.discard(queue)
+        known.subscriptions.add(subscription)
+        return subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        known = self._queues.get(subscription.queue)
+        if known is None:
+            return
+        known.subscriptions.discard(subscription)
+        if not known.subscriptions:
+            known.close()
+            del self._queues[subscription.queue]
+            del self._by_channel[workers.wake_channel(subscription.queue)]
+            self._gone.add(subscription.queue)
+            self._changed.set()
+
+    def listen(self, name: str, callback: Callable[[str | None], None]) -> Channel:
+        """Hand on the notifications of a channel, which has one listener in a process."""
+        channel = self._channels[name] = Channel(self, name, callback)
+        self._changed.set()
+        return channel
+
+    def forget_channel(self, channel: Channel) -> None:
+        """Hand on no more. The connection may go on listening."""
+        self._channels.pop(channel.name, None)
+
+    def notice(self, queue: str) -> None:
+        """A consumer begins to wait for a queue: make sure that its enqueuers know."""
+        if monotonic() > self._queues[queue].attended_until - RENEW_SECONDS:
+            self._changed.set()
+
+    async def _listen(self) -> None:
+        pause = 0.1
+        while True:
+            try:
+                connection = await self._link.connected()
+                await self._serve(connection)
+            except (PenstockError, psycopg.Error) as error:
+                logger.warning("wake-ups are interrupted: %s", error)
+            if self.healthy:
+                pause = 0.1
+            self._lost()
+            await self._link.close()
+            # Random, so that the processes of a fleet do not all come back at once.
+            await asyncio.sleep(pause * random.uniform(0.5, 1))
+            pause = min(pause * 2, 60.0 if self._deaf else 5.0)
+
+    def _lost(self) -> None:
+        self.healthy = False
+        for queue in self._queues.values():
+            queue.listening = False
+            queue.attended_until = 0.0
+            queue.wake()
+        for channel in self._channels.values():
+            channel.listening = False
+
+    async def _serve(self, connection: AsyncConnection[Any]) -> None:
+        """Listen until the connection breaks, or turns out to be deaf."""
+        notes = notifications(connection, self._notified, self._closed)
+        await connection.execute(_listen_to([self._ping]))
+        was_deaf = self._deaf
+        await self._check(connection, notes)
+        if self._deaf:
+            if not was_deaf:
+                logger.warning(DEAF)
+            return
+        self.healthy = True
+        while True:
+            await self._subscribe(connection)
+            await self._attend()
+            timeout = self._next_duty() - monotonic()
+            if timeout > 0:
+                await self._idle(connection, notes, timeout)
+            if monotonic() >= self._check_at:
+                await self._check(connection, notes)
+                if self._deaf:
+                    raise psycopg.OperationalError("notifications no longer arrive")
+
+    def _next_duty(self) -> float:
+        times = [q.attended_until - RENEW_SECONDS for q in self._queues.values() if q.waiting]
+        return min([self._check_at, *times])
+
+    async def _subscribe(self, connection: AsyncConnection[Any]) -> None:
+        """LISTEN to new queues, and UNLISTEN those without subscribers."""
+        new = [name for name, queue in self._queues.items() if not queue.listening]
+        gone, self._gone = self._gone, set()
+        if gone:
+            await connection.execute(_listen_to(map(workers.wake_channel, gone), "unlisten"))
+        if new:
+            await connection.execute(_listen_to(map(workers.wake_channel, new)))
+            for name in new:
+                if name in self._queues:
+                    self._queues[name].listening = True
+        for channel in [each for each in self._channels.values() if not each.listening]:
+            await connection.execute(_listen_to([channel.name]))
+            channel.listening = True
+            channel.callback(None)
+
+    async def _attend(self) -> None:
+        """Tell enqueuers that a consumer waits, and tell them again before that expires."""
+        now = monotonic()
+        heard = {n: q for n, q in self._queues.items() if q.waiting and q.listening}
+        if not any(now > queue.attended_until - RENEW_SECONDS for queue in heard.values()):
+            return
+        # With those that are due go those that soon will be: one statement for all, from then on.
+        names = [n for n, q in heard.items() if now > q.attended_until - 2 * RENEW_SECONDS]
+        due = await self._run(workers.attend(names, ATTEND_SECONDS))
+        for name in names:
+            if (queue := self._queues.get(name)) is None:
+                continue
+            lapsed = now > queue.attended_until
+            # A queue that does not exist is asked for again, as often as any other.
+            queue.attended_until = now + ATTEND_SECONDS
+            self._look_when_due(queue, due.get(name))
+            if lapsed:
+                # Whatever was enqueued until now came without a wake-up.
+                queue.wake()
+
+    def _look_when_due(self, queue: _Queue, seconds: float | None) -> None:
+        if queue.due is not None:
+            queue.due.cancel()
+        queue.due = None
+        if seconds is not None and seconds < ATTEND_SECONDS:
+            loop = asyncio.get_running_loop()
+            queue.due = loop.call_later(seconds + 0.001, self._came_due, queue)
+
+    def _came_due(self, queue: _Queue) -> None:
+        queue.due = None
+        self._ask_again(queue)
+        queue.wake()
+
+    async def _idle(
+        self, connection: AsyncConnection[Any], notes: Notifications, timeout: float
+    ) -> None:
+        """Wait for notifications."""
+        try:
+            async with notes.watch(), asyncio.timeout(timeout):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._changed.clear()
+        _check_not_closed(connection)
+
+    def _closed(self) -> None:
+        self._changed.set()
+        self._answered()
+
+    def _notified(self, channel: str, payload: str) -> None:
+        if channel == self._ping:
+            self._answered()
+            return
+        if channel in self._channels:
+            self._channels[channel].callback(payload)
+            return
+        queue = self._by_channel.get(channel)
+        if queue is None:
+            return
+        if payload == "scheduled":
+            self._ask_again(queue)
+        else:
+            queue.wake(notified=True)
+        queue.wake_again()
+
+    def _ask_again(self, queue: _Queue) -> None:
+        """Something else may be due now before what we know of."""
+        queue.attended_until = min(queue.attended_until, monotonic() + RENEW_SECONDS)
+        self._changed.set()
+
+    async def _check(self, connection: AsyncConnection[Any], notes: Notifications) -> None:
+        """Does a notification sent on another connection arrive here?"""
+        self._answer = asyncio.get_running_loop().create_future()
+        sent = heard = False
+        try:
+            async with notes.watch(), asyncio.timeout(ANSWER_SECONDS):
+                await self._run(workers.notify(self._ping, ""))
+                sent = True
+                await self._answer
+                heard = True
+        except TimeoutError:
+            if not sent:
+                raise psycopg.OperationalError("the database does not answer") from None
+        finally:
+            self._answer = None
+        _check_not_closed(connection)
+        self._deaf = not heard
+        self._check_at = monotonic() + self._health_seconds
+
+    def _answered(self) -> None:
+        """Our own notification came, or none will come any more."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)
+
+
+def _check_not_closed(connection: AsyncConnection[Any]) -> None:
+    if connection.closed:
+        raise psycopg.OperationalError("the listening connection was closed")
+
+
+def _listen_to(channels: Iterable[str], verb: str = "listen") -> sql.Composed:
+    statements = [sql.SQL(verb + " {}").format(sql.Identifier(name)) for name in channels]
+    return sql.SQL("; ").join(statements)

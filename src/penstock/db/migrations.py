@@ -1,0 +1,414 @@
+"""Brings schema `penstock` into a database, and says where it stands.
+
+Migrations (`sql/migrations/NNNN_name.sql`) run once each, in order, each in one transaction with
+its row in the ledger: whatever interrupts `up`, the next `up` continues from there. Functions and
+views (`sql/generated`) are replaced after them, in one transaction, whenever their text differs
+from what the database has. The contracts that were asked for follow, each in its own schema. Roles
+may be created later than the schema: `up` makes the grants that are missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, Final
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from penstock.errors import MigrationError, SchemaNewerError
+
+# Any number will do, as long as every version of Penstock has the same: "penstock" in ASCII.
+LOCK: Final = 0x70656E73746F636B
+CODE_NAME: Final = "functions and views"
+GRANTS_NAME: Final = "roles and grants"
+ENCODING: Final = "UTF8"
+CONTRACTS: Final = ("pgmq",)
+"""Other people's interfaces that are installed on request."""
+_CODE_FILES: Final = ("functions", "views", "mdb_queue")
+# What a migration says if clients of earlier versions go on working: see sql/README.md.
+_CLIENTS_FROM: Final = re.compile(r"^-- Clients from version (\d+) on work with it\.$", re.M)
+_FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step. The functions and views together are the last one, with the target's version."""
+
+    version: int
+    name: str
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationStatus:
+    """`current` is None where there is no schema; `pending` is what `up` would do; `contracts`
+    are those that are installed here on request."""
+
+    current: int | None
+    target: int
+    pending: list[Migration]
+    contracts: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    migration: Migration
+    sql: str
+
+
+class _Plan:
+    """What the files say: the steps to this version of the schema."""
+
+    def __init__(self, directory: Traversable | None = None) -> None:
+        self._directory = directory if directory is not None else files("penstock") / "sql"
+
+    @cached_property
+    def migrations(self) -> list[_Step]:
+        steps = [self._migration(file) for file in _sql_files(self._directory / "migrations")]
+        versions = [step.migration.version for step in steps]
+        if versions != list(range(1, len(steps) + 1)):
+            raise MigrationError(f"the migration files must be numbered 1, 2, 3..., not {versions}")
+        return steps
+
+    def _migration(self, file: Traversable) -> _Step:
+        match = _FILE_NAME.fullmatch(file.name)
+        if match is None:
+            raise MigrationError(f"{file.name} is not named like 0001_what_it_does.sql")
+        text = file.read_text("utf-8")
+        return _Step(Migration(int(match[1]), match[2], _checksum(text)), text)
+
+    @cached_property
+    def code(self) -> _Step:
+        text = "\n".join([*map(self._generated, _CODE_FILES), self._roles("roles")])
+        return _Step(Migration(self.target, CODE_NAME, _checksum(text)), text)
+
+    def grants(self, contracts: Iterable[str]) -> _Step:
+        """The roles and their grants again, with those of the contracts that are installed."""
+        folders = ["roles", *(f"contracts/{name}" for name in contracts)]
+        text = "\n".join(map(self._roles, folders))
+        return _Step(Migration(self.target, GRANTS_NAME, _checksum(text)), text)
+
+    def contract(self, name: str) -> _Step:
+        """A contract. It is replaced with the functions, as it depends on them."""
+        text = self._generated(name) + _REVOKE_SQL
+        checksum = _checksum(self.code.sql + text)
+        return _Step(Migration(self.target, f"contract {name}", checksum), text)
+
+    def _generated(self, name: str) -> str:
+        file = self._directory / "generated" / f"{name}.sql"
+        return file.read_text("utf-8") if file.is_file() else ""
+
+    def _roles(self, folder: str) -> str:
+        found = _sql_files(self._directory.joinpath(*folder.split("/")))
+        return "\n".join(file.read_text("utf-8") for file in found if "_roles" in file.name)
+
+    @property
+    def target(self) -> int:
+        return len(self.migrations)
+
+    @property
+    def ledger(self) -> str:
+        return (files("penstock") / "sql" / "schema" / "ledger.sql").read_text("utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What the database says: the steps that it has behind it."""
+
+    migrations: list[Migration]
+    code: Migration | None
+    contracts: dict[str, Migration]
+
+    @property
+    def version(self) -> int | None:
+        return self.migrations[-1].version if self.migrations else None
+
+
+class Migrator:
+    """Works on the caller's connection; `directory` stands in for the package's own SQL files.
+
+    `contracts` are to be installed too; those that are installed already are kept up to date.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        directory: Traversable | None = None,
+        contracts: Iterable[str] = (),
+    ) -> None:
+        self._connection = connection
+        self._plan = _Plan(directory)
+        self._wanted = _checked(contracts)
+
+    def status(self) -> MigrationStatus:
+        with self._connection.transaction():
+            ledger = self._read_ledger()
+            pending = [step.migration for step in self._pending(ledger)]
+            if not pending and self._lacks_grants():
+                pending = [self._plan.grants(ledger.contracts).migration]
+        return MigrationStatus(ledger.version, self._plan.target, pending, sorted(ledger.contracts))
+
+    def up(self) -> list[Migration]:
+        """Applies what is missing, and returns it. Several processes may do so at once."""
+        applied = []
+        while step := self._step():
+            applied.append(step)
+        if grants := self._grant():
+            applied.append(grants)
+        return applied
+
+    @staticmethod
+    def sql(directory: Traversable | None = None, contracts: Iterable[str] = ()) -> str:
+        """The whole schema as a script for psql: all of it, or nothing if the schema is there."""
+        return _script(_Plan(directory), _checked(contracts))
+
+    def _step(self) -> Migration | None:
+        """Does the first pending step, or says that there is none."""
+        with self._locked():
+            ledger = self._read_ledger()
+            self._check_release(ledger)
+            if (ledger.version or 0) > self._plan.target:
+                raise SchemaNewerError(
+                    f"the database has schema version {ledger.version}, "
+                    f"this Penstock knows versions up to {self._plan.target}",
+                    hint="Upgrade Penstock; the database was left as it is.",
+                )
+            step = next(self._pending(ledger), None)
+            if step is not None:
+                self._apply(step, record=_record(step, self._plan))
+            return step.migration if step else None
+
+    def _grant(self) -> Migration | None:
+        """Makes the roles and grants that are missing. Grants that are there are left alone: to
+        repeat one has every session plan its statements again."""
+        with self._locked():
+            if not self._lacks_grants():
+                return None
+            step = self._plan.grants(self._read_ledger().contracts)
+            self._apply(step)
+            return step.migration
+
+    def _lacks_grants(self) -> bool:
+        """Is there something that this user could put right? Not every user may create roles."""
+        if self._value("select to_regprocedure('penstock.check_grants()') is null"):
+            return False
+        return self._value(
+            "select exists (select from penstock.check_grants() g where g.problem is not null or "
+            "(select r.rolsuper or r.rolcreaterole from pg_roles r where r.rolname = current_user))"
+        )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One transaction, alone among all migrators of this database."""
+        outermost = self._connection.info.transaction_status == TransactionStatus.IDLE
+        with self._connection.transaction():
+            if outermost:
+                # A snapshot from before the wait for the lock would show a ledger out of date.
+                self._run("set transaction isolation level read committed")
+            self._run(_LOCK_SQL)
+            if not self._has("migration"):
+                self._check_encoding()
+                self._run(self._plan.ledger)
+            yield
+
+    def _check_encoding(self) -> None:
+        """Before anything is created: any text may be a key or a payload, and must fit."""
+        if not self._value(f"select getdatabaseencoding() = '{ENCODING}'"):
+            encoding = self._connection.info.parameter_status("server_encoding")
+            raise MigrationError(
+                f"database {self._connection.info.dbname} has the encoding {encoding}, "
+                f"Penstock needs {ENCODING}",
+                hint=f"Nothing was created. {_ENCODING_HINT}",
+            )
+
+    def _apply(self, step: _Step, record: str | None = None) -> None:
+        try:
+            self._run(_SESSION_SQL + step.sql)
+        except psycopg.Error as error:
+            if self._connection.broken:
+                raise
+            raise MigrationError(
+                f"migration {step.migration.version} ({step.migration.name}) failed: {error}",
+                hint="It was rolled back as a whole. The migrations before it were applied.",
+            ) from error
+        if record is not None:
+            self._run(record)
+
+    def _pending(self, ledger: _Ledger) -> Iterator[_Step]:
+        self._check_past(ledger)
+        done = {migration.version for migration in ledger.migrations}
+        missing = [step for step in self._plan.migrations if step.migration.version not in done]
+        yield from missing
+        # The version counts as well: a migration may have dropped what the same text brings back.
+        newer = (ledger.version or 0) > self._plan.target
+        if missing or (ledger.code != self._plan.code.migration and not newer):
+            yield self._plan.code
+        for name in sorted({*self._wanted, *ledger.contracts}):
+            step = self._plan.contract(name)
+            if not newer and ledger.contracts.get(name) != step.migration:
+                yield step
+
+    def _check_release(self, ledger: _Ledger) -> None:
+        """No migration leads here from the schemas of development, before the first release."""
+        first = next(iter(self._plan.migrations), None)
+        applied = next(iter(ledger.migrations), None)
+        if first and applied and first.migration.name != applied.name:
+            raise MigrationError(
+                f"this database has a schema from before the first release: its migration 1 is "
+                f"{applied.name!r}, not {first.migration.name!r}",
+                hint="Nothing was changed. Save what you need, then run: drop schema penstock, "
+                "mdb_queue cascade (and pgmq, if it is installed); then penstock migrate up.",
+            )
+
+    def _check_past(self, ledger: _Ledger) -> None:
+        self._check_release(ledger)
+        known = {step.migration.version: step.migration for step in self._plan.migrations}
+        for applied in ledger.migrations:
+            ours = known.get(applied.version)
+            if ours is not None and ours.checksum != applied.checksum:
+                raise MigrationError(
+                    f"migration {applied.version} ({applied.name}) was applied to this database "
+                    f"with another text than this Penstock has",
+                    hint="Applied migrations are never edited: install the Penstock that applied "
+                    "it, or put its file back as it was and make the change in a new one.",
+                )
+
+    def _read_ledger(self) -> _Ledger:
+        if not self._has("migration"):
+            self._check_encoding()
+            return _Ledger([], None, {})
+        rows = self._run("select version, name, checksum from penstock.migration order by version")
+        code = self._run("select version, checksum from penstock.migration_code").fetchone()
+        return _Ledger(
+            [Migration(*row) for row in rows],
+            Migration(code[0], CODE_NAME, code[1]) if code else None,
+            self._read_contracts(),
+        )
+
+    def _read_contracts(self) -> dict[str, Migration]:
+        if not self._has("migration_contract"):
+            return {}
+        # A contract whose schema was dropped is not wanted any more.
+        rows = self._run(
+            "select name, version, checksum from penstock.migration_contract "
+            "where to_regnamespace(name) is not null"
+        )
+        return {
+            name: Migration(version, f"contract {name}", checksum)
+            for name, version, checksum in rows
+        }
+
+    def _has(self, table: str) -> bool:
+        return self._value(f"select to_regclass('penstock.{table}') is not null")
+
+    def _value(self, query: str) -> bool:
+        row = self._run(query).fetchone()
+        return bool(row and row[0])
+
+    def _run(self, sql: str) -> psycopg.Cursor[tuple[Any, ...]]:
+        # The caller's own row factory must not change these rows. As bytes and without
+        # parameters, a whole file goes out in one piece and its % signs mean nothing.
+        return self._connection.cursor(row_factory=tuple_row).execute(sql.encode(), prepare=False)
+
+
+_LOCK_SQL: Final = f"select pg_advisory_xact_lock({LOCK})"
+# An unqualified name in a file fails at once, instead of landing wherever the user's path points.
+_SESSION_SQL: Final = (
+    "set local client_min_messages = warning; set local search_path = pg_catalog, pg_temp;\n"
+)
+
+
+_ENCODING_HINT: Final = (
+    f"Make another database for it: create database NAME encoding '{ENCODING}' template template0"
+)
+# The same as Migrator._check_encoding, for psql.
+_ENCODING_SQL: Final = f"""do $encoding$
+begin
+  if getdatabaseencoding() <> '{ENCODING}' then
+    raise exception 'database % has the encoding %, Penstock needs {ENCODING}',
+        current_database(), getdatabaseencoding()
+      using hint = 'Nothing was created. {_ENCODING_HINT.replace("'", "''")}';
+  end if;
+end $encoding$;"""
+
+
+# A contract may bring functions into our own schema. PostgreSQL lets all roles execute new ones.
+_REVOKE_SQL: Final = "revoke all on all functions in schema penstock from public;\n"
+
+
+@cache
+def schema_target() -> int:
+    """The version of the schema that this Penstock brings."""
+    return _Plan().target
+
+
+def _record(step: _Step, plan: _Plan) -> str:
+    migration = step.migration
+    if migration.name.startswith("contract "):
+        return (
+            "insert into penstock.migration_contract (name, checksum, version) values "
+            f"('{migration.name.removeprefix('contract ')}', '{migration.checksum}', "
+            f"{migration.version}) on conflict (name) do update set checksum = excluded.checksum, "
+            "version = excluded.version, applied_at = excluded.applied_at"
+        )
+    if step is not plan.code:
+        clients_from = _CLIENTS_FROM.search(step.sql)
+        return (
+            "insert into penstock.migration (version, name, checksum, clients_from) values "
+            f"({migration.version}, '{migration.name}', '{migration.checksum}', "
+            f"{clients_from[1] if clients_from else 'null'})"
+        )
+    return (
+        "insert into penstock.migration_code (checksum, version) values "
+        f"('{migration.checksum}', {migration.version}) "
+        "on conflict (only_row) do update set checksum = excluded.checksum, "
+        "version = excluded.version, applied_at = excluded.applied_at"
+    )
+
+
+def _checked(contracts: Iterable[str]) -> list[str]:
+    wanted = list(contracts)
+    for name in wanted:
+        if name not in CONTRACTS:
+            raise MigrationError(
+                f"there is no contract {name!r}", hint=f"There are: {', '.join(CONTRACTS)}."
+            )
+    return wanted
+
+
+def _script(plan: _Plan, contracts: list[str]) -> str:
+    parts = [
+        "-- Schema penstock, whole. Run it with psql; `penstock migrate` takes over from there.",
+        "\\set ON_ERROR_STOP on",
+        "begin;",
+        f"{_LOCK_SQL};",
+        _ENCODING_SQL,
+        plan.ledger,
+        _SESSION_SQL,
+    ]
+    for step in [*plan.migrations, plan.code, *map(plan.contract, contracts)]:
+        title = f"-- {step.migration.version} {step.migration.name}"
+        parts += [title, step.sql, f"{_record(step, plan)};"]
+    return "\n".join([*parts, "commit;", ""])
+
+
+def _sql_files(folder: Traversable) -> list[Traversable]:
+    if not folder.is_dir():
+        return []
+    return sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".sql")),
+        key=lambda file: file.name,
+    )
+
+
+def _checksum(text: str) -> str:
+    # The line ends that a checkout chose are no change.
+    return hashlib.sha256(text.replace("\r\n", "\n").encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Keeps a lake small and correct: compaction, retention and verification."""

@@ -1,0 +1,230 @@
+"""Moves damaged files aside and restores their rows.
+
+Bronze comes from PostgreSQL as far as it still has the rows, and from silver otherwise. Silver and
+gold are recomputed. Killed anywhere, the next repair finds the rest: a damaged file leaves the
+ledger only in the step that adds what replaces it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from penstock.lake import columns, silver
+from penstock.lake.bronze import still_in_postgres
+from penstock.lake.damage import Damage, find_damage
+from penstock.lake.lake import Lake
+from penstock.lake.layout import GOLD, QUARANTINE, SILVER, TABLES, LakeTable
+from penstock.lake.maintenance.rebuild import rebuild
+from penstock.lake.refresh import STAGES, Pair, Stage, refresh
+from penstock.lake.storage.data_files import write_frame
+from penstock.lake.storage.filesystem import LocalStorage
+from penstock.lake.storage.ledger import DataFile, Entry, State
+
+# So many ids are listed; more are only counted.
+LISTED_IDS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Rows that are nowhere any more.
+
+    `ids` are their messages. It is empty where the file cannot say; they are then `rows` of the
+    messages from `id_min` to `id_max`.
+    """
+
+    table: str
+    day: str
+    queue: str | None
+    rows: int
+    ids: tuple[int, ...]
+    id_min: int | None
+    id_max: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """`refetched` rows came from PostgreSQL, `restored` rows from silver."""
+
+    damaged: list[Damage]
+    quarantine: str | None
+    refetched: int
+    restored: int
+    rebuilt_days: tuple[str, ...]
+    lost: list[Lost]
+
+
+def repair(lake: Lake, dsn: str) -> Repaired:
+    damaged = find_damage(lake)
+    if not damaged:
+        return Repaired([], None, 0, 0, (), [])
+    state = lake.state()
+    quarantine = f"{QUARANTINE}/{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+    work = _Repair(lake, state, dsn, quarantine, {damage.path for damage in damaged})
+    for path in sorted(work.damaged):
+        if lake.storage.exists(path):
+            lake.storage.move(path, f"{quarantine}/{path}")
+    refetched = restored = 0
+    lost: list[Lost] = []
+    for stage in STAGES:
+        found = work.bronze(stage)
+        refetched, restored, lost = refetched + found[0], restored + found[1], [*lost, *found[2]]
+    derived = {damage.day for damage in damaged if TABLES[damage.table].layer != "bronze"}
+    if derived:
+        rebuild(lake, (*SILVER, *GOLD), derived, work.damaged)
+    while refresh(lake):
+        pass
+    return Repaired(damaged, quarantine, refetched, restored, tuple(sorted(derived)), lost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    lake: Lake
+    state: State
+    dsn: str
+    quarantine: str
+    damaged: set[str]
+
+    def bronze(self, stage: Stage) -> tuple[int, int, list[Lost]]:
+        """Puts rows of damaged files back into bronze: how many from where, and what is lost.
+
+        Silver of a day that bronze no longer keeps comes back this way too.
+        """
+        first = self.state.floors.get("bronze", "")
+        gone = [
+            *self._files(stage, stage.bronze.path, damaged=True),
+            *(f for f in self._files(stage, stage.silver.path, damaged=True) if f.day < first),
+        ]
+        if not gone:
+            return 0, 0, []
+        pairs = {(file.day, file.queue) for file in gone}
+        known = self._known(stage, pairs)
+        # Rows of an earlier beginning do not stand for those of this one, which verify compares.
+        current = known.where(sf.col("epoch") == self.state.epoch)
+        fetched = silver.unknown(
+            _within(still_in_postgres(self.lake, self.state, stage.bronze, self.dsn), pairs),
+            current,
+            stage.key,
+        ).persist()
+        derived = [
+            file
+            for file in self._files(stage, stage.silver.path, damaged=False)
+            if (file.day, file.queue) in pairs and file.day >= first
+        ]
+        older = self.lake.frame(stage.silver, derived).withColumn("xid", sf.lit(None).cast("long"))
+        older = older.select(*columns.names(stage.bronze))
+        older = silver.unknown(silver.unknown(older, known, stage.key), fetched, stage.key)
+        staging = self.lake.new_staging()
+        added = write_frame(self.lake, fetched.unionByName(older), stage.bronze, staging)
+        fetched.unpersist()
+        back = self.lake.read(stage.bronze, [file.path for file in added], staging)
+        ((refetched, rows),) = back.select(sf.count("xid"), sf.count("*")).collect()
+        there = known.drop("epoch").unionByName(back.select(*stage.key, "day", "queue"))
+        lost = self._lost(stage, gone, there, added)
+        self.lake.ledger.commit(
+            Entry(
+                kind="repair",
+                staging=staging,
+                add=tuple(replace(file, refetched=True) for file in added),
+                remove=tuple(f.path for f in gone if f.table == stage.bronze.path),
+            )
+        )
+        return refetched, rows - refetched, lost
+
+    def _files(self, stage: Stage, table: str, *, damaged: bool) -> list[DataFile]:
+        return [f for f in self.state.of(TABLES[table]) if (f.path in self.damaged) == damaged]
+
+    def _known(self, stage: Stage, pairs: Collection[Pair]) -> DataFrame:
+        """The keys of the rows that are still there: in bronze, and in silver without bronze."""
+        first = self.state.floors.get("bronze", "")
+        frame = self._keys(stage, stage.bronze, [], -1)
+        for table in (stage.bronze, stage.silver):
+            files = [
+                file
+                for file in self._files(stage, table.path, damaged=False)
+                if (file.day, file.queue) in pairs and (table == stage.bronze or file.day < first)
+            ]
+            for epoch in sorted({file.epoch for file in files}):
+                same = [file for file in files if file.epoch == epoch]
+                now = self.state.epoch if table == stage.silver else epoch
+                frame = frame.unionByName(self._keys(stage, table, same, now))
+        return frame
+
+    def _keys(
+        self, stage: Stage, table: LakeTable, files: Sequence[DataFile], epoch: int
+    ) -> DataFrame:
+        rows = self.lake.frame(table, files)
+        return rows.select(*stage.key, "day", "queue", sf.lit(epoch).alias("epoch"))
+
+    def _lost(
+        self, stage: Stage, gone: Sequence[DataFile], there: DataFrame, added: Sequence[DataFile]
+    ) -> list[Lost]:
+        by_pair: dict[Pair, list[DataFile]] = defaultdict(list)
+        for file in gone:
+            by_pair[file.day, file.queue].append(file)
+        lost = []
+        for (day, queue), files in sorted(by_pair.items(), key=lambda item: str(item[0])):
+            back = sum(f.rows for f in added if (f.day, f.queue) == (day, queue))
+            missing = sum(file.rows for file in files) - back
+            if missing <= 0:
+                continue
+            rows = there.where((sf.col("day") == day) & (sf.col("queue") == queue))
+            if found := self._lost_of(stage, files, rows, missing):
+                lost.append(found)
+        return lost
+
+    def _lost_of(
+        self, stage: Stage, files: Sequence[DataFile], there: DataFrame, missing: int
+    ) -> Lost | None:
+        """What these files of one day and queue had and nothing has now.
+
+        A file with a damaged column may still say which messages it had. Otherwise its range of
+        ids does, if exactly as many of them are missing.
+        """
+        id_column = stage.bronze.id_column or ""
+        low = min((f.id_min for f in files if f.id_min is not None), default=None)
+        high = max((f.id_max for f in files if f.id_max is not None), default=None)
+        first = files[0]
+        place = (stage.bronze.path, first.day, first.queue)
+        salvaged = [self._salvaged_ids(file, id_column) for file in files]
+        if all(ids is not None for ids in salvaged):
+            present = {row[0] for row in there.select(id_column).distinct().collect()}
+            ids = sorted({id for each in salvaged for id in each or ()} - present)
+            return Lost(*place, len(ids), tuple(ids[:LISTED_IDS]), low, high) if ids else None
+        ids = []
+        if low is not None and high is not None and high - low < LISTED_IDS:
+            everywhere = [f for f in self.state.of(stage.bronze) if f.path not in self.damaged]
+            known = self.lake.frame(stage.bronze, everywhere).select(id_column)
+            known = known.unionByName(there.select(id_column))
+            near = known.where(sf.col(id_column).between(low, high)).distinct().collect()
+            ids = sorted(set(range(low, high + 1)) - {row[0] for row in near})
+            if not ids:
+                return None
+        exact = len(ids) == missing
+        return Lost(*place, missing, tuple(ids) if exact else (), low, high)
+
+    def _salvaged_ids(self, file: DataFile, column: str) -> list[Any] | None:
+        """The ids in a damaged file, if that column of it can still be read."""
+        if not isinstance(self.lake.storage, LocalStorage):
+            return None
+        place = self.lake.storage.directory / self.quarantine / file.path
+        try:
+            found = pq.ParquetFile(place).read(columns=[column])[column].to_pylist()
+        except Exception:  # whatever a reader makes of arbitrary bytes
+            return None
+        plausible = len(found) == file.rows and all(
+            isinstance(id, int) and (file.id_min or 0) <= id <= (file.id_max or id) for id in found
+        )
+        return found if plausible else None
+
+
+def _within(rows: DataFrame, pairs: Collection[Pair]) -> DataFrame:
+    names = [f"{day}/{queue}" for day, queue in pairs]
+    return rows.where(sf.concat_ws("/", sf.col("day").cast("string"), "queue").isin(names))

@@ -1,0 +1,39 @@
+"""SHA-256 of data files, so that a changed byte is found even where it still decodes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.lake.storage.filesystem import Storage
+
+
+def file_checksum(place: Path) -> str:
+    with place.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def spark_checksums(
+    spark: SparkSession, storage: Storage, below: str, paths: Sequence[str]
+) -> dict[str, str]:
+    """By path, for files that only Spark reaches. All of them must exist below the directory."""
+    if not paths:
+        return {}
+    prefix = f"{below}/" if below else ""
+    addresses = [storage.address(f"{prefix}{path}") for path in paths]
+    rows = (
+        spark.read.format("binaryFile")
+        .load(addresses)
+        .select("path", sf.sha2("content", 256).alias("sha256"))
+        .collect()
+    )
+    # The address may be spelled in another way than ours; names of files are unique.
+    by_name = {row["path"].rpartition("/")[2]: row["sha256"] for row in rows}
+    return {path: by_name[path.rpartition("/")[2]] for path in paths}

@@ -1,0 +1,279 @@
+"""What is in a lake, step by step: the one place that decides it.
+
+Each step (landing a batch, refreshing silver and gold, compacting) writes its files aside, and
+then one ledger entry that names them, what they replace, and how far the source was read. An entry
+is there whole or not at all, and its number can be taken only once: so a step has happened or has
+not, for every table it touches, wherever a process or the machine was killed. Moving the files to
+their places comes after; it can be repeated, and the next writer does so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from penstock.errors import LakeConflictError, LakeError
+from penstock.lake.layout import LEDGER, LakeTable, partition_values
+from penstock.lake.storage.filesystem import Storage
+
+CHECKPOINT_EVERY: Final = 20
+_DIGITS: Final = 20
+_CHECKPOINT: Final = ".checkpoint.json"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of a table. The ranges are of its ids and its times (in microseconds).
+
+    `version` is the step that added it; `epoch` is the number of `begin` steps before it. `sha256`
+    is None in files that were written before checksums were kept.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    id_min: int | None = None
+    id_max: int | None = None
+    at_min: int | None = None
+    at_max: int | None = None
+    version: int = 0
+    epoch: int = 0
+    sha256: str | None = None
+    # Whether `repair` fetched its rows again: silver may have them already.
+    refetched: bool = False
+
+    @property
+    def table(self) -> str:
+        return "/".join(self.path.split("/")[:2])
+
+    @property
+    def day(self) -> str:
+        return partition_values(self.path)["day"]
+
+    @property
+    def queue(self) -> str | None:
+        return partition_values(self.path).get("queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One step. `expects` and `offsets` are how far the source was read before and after it."""
+
+    kind: str
+    staging: str
+    add: tuple[DataFile, ...] = ()
+    remove: tuple[str, ...] = ()
+    expects: dict[str, Any] | None = None
+    offsets: dict[str, Any] | None = None
+    consumed: tuple[str, ...] = ()
+    floors: dict[str, str] = field(default_factory=dict)
+    at: str = ""
+    version: int = 0
+    # What is to be known of the step after its entry is gone.
+    record: dict[str, Any] | None = None
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Entry:
+        found = json.loads(text)
+        found["add"] = tuple(DataFile(**file) for file in found["add"])
+        found["remove"], found["consumed"] = tuple(found["remove"]), tuple(found["consumed"])
+        return cls(**found)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All entries up to one, added up. `pending` are the bronze files that silver lacks."""
+
+    version: int = 0
+    files: dict[str, DataFile] = field(default_factory=dict)
+    offsets: dict[str, Any] = field(default_factory=dict)
+    pending: frozenset[str] = frozenset()
+    # By layer, the first day that is still kept.
+    floors: dict[str, str] = field(default_factory=dict)
+    landed_rows: int = 0
+    epoch: int = 0
+    head: Entry | None = None
+    # What `forget` erased: when, how many rows, and the checksum of the condition.
+    erasures: tuple[dict[str, Any], ...] = ()
+
+    def of(self, table: LakeTable) -> list[DataFile]:
+        return [file for file in self.files.values() if file.table == table.path]
+
+    def pending_of(self, table: LakeTable) -> list[DataFile]:
+        return [self.files[path] for path in sorted(self.pending) if self._is(path, table)]
+
+    @staticmethod
+    def _is(path: str, table: LakeTable) -> bool:
+        return path.startswith(f"{table.path}/")
+
+    def after(self, entry: Entry) -> State:
+        files = dict(self.files)
+        for path in entry.remove:
+            del files[path]
+        landing = entry.kind == "land"
+        # Rows that `repair` fetched again belong to the same log as those that landed.
+        from_log = entry.kind in ("land", "repair")
+        added = {
+            file.path: replace(
+                file, version=entry.version, epoch=self.epoch if from_log else file.epoch
+            )
+            for file in entry.add
+        }
+        pending = self.pending - set(entry.consumed) - set(entry.remove)
+        if from_log:
+            pending |= added.keys()
+        return State(
+            version=entry.version,
+            files=files | added,
+            offsets=self.offsets if entry.offsets is None else entry.offsets,
+            pending=frozenset(pending),
+            floors=self.floors | entry.floors,
+            landed_rows=self.landed_rows + landing * sum(file.rows for file in entry.add),
+            epoch=self.epoch + (entry.kind == "begin"),
+            head=entry,
+            erasures=self.erasures
+            if entry.record is None
+            else (*self.erasures, {"at": entry.at, **entry.record}),
+        )
+
+    def refuses(self, entry: Entry) -> str | None:
+        """Why the step cannot happen after all: others were faster."""
+        if entry.expects is not None and entry.expects != self.offsets:
+            return "another run has landed the same messages meanwhile"
+        gone = set(entry.remove) - self.files.keys() or set(entry.consumed) - self.pending
+        if gone:
+            return f"another run has replaced {len(gone)} of the files that this one read"
+        return None
+
+    def as_json(self) -> str:
+        found = {
+            "version": self.version,
+            "files": [asdict(file) for file in self.files.values()],
+            "offsets": self.offsets,
+            "pending": sorted(self.pending),
+            "floors": self.floors,
+            "landed_rows": self.landed_rows,
+            "epoch": self.epoch,
+            "head": None if self.head is None else asdict(self.head),
+            "erasures": self.erasures,
+        }
+        return json.dumps(found, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> State:
+        found = json.loads(text)
+        files = [DataFile(**file) for file in found["files"]]
+        head = found["head"]
+        return cls(
+            version=found["version"],
+            files={file.path: file for file in files},
+            offsets=found["offsets"],
+            pending=frozenset(found["pending"]),
+            floors=found["floors"],
+            landed_rows=found["landed_rows"],
+            epoch=found["epoch"],
+            head=None if head is None else Entry.from_json(json.dumps(head)),
+            erasures=tuple(found.get("erasures", ())),
+        )
+
+
+Publish = Callable[[Entry], None]
+Guard = Callable[[], AbstractContextManager[None]]
+
+
+class Ledger:
+    """The entries, as files. `publish` brings an entry's files to their places."""
+
+    def __init__(self, storage: Storage, publish: Publish, guard: Guard = nullcontext) -> None:
+        self._storage = storage
+        self._publish = publish
+        self._guard = guard
+        self._state = State()
+        self._published = -1
+
+    def state(self) -> State:
+        """As of now."""
+        names = self._storage.names(LEDGER)
+        newest = max(_versions(names), default=0)
+        if newest > self._state.version:
+            self._state = self._read(names, newest)
+        return self._state
+
+    def settle(self) -> State:
+        """The state, with what the last step left to be moved at its place."""
+        state = self.state()
+        if state.head is not None and state.version != self._published:
+            self._publish(state.head)
+            self._published = state.version
+        return state
+
+    def commit(self, entry: Entry) -> State:
+        """Makes the step happen, after whatever other steps came first; or says why it cannot."""
+        while True:
+            with self._guard():
+                state = self.settle()
+                if reason := state.refuses(entry):
+                    raise LakeConflictError(
+                        reason,
+                        hint="Nothing was changed. Let one run at a time work on a lake.",
+                    )
+                entry = replace(entry, version=state.version + 1, at=_now())
+                written = self._storage.write_new(_name(entry.version), entry.as_json())
+            if written:
+                break
+        state = self.settle()
+        if entry.version % CHECKPOINT_EVERY == 0:
+            self._checkpoint(state)
+        return state
+
+    def _read(self, names: Iterable[str], newest: int) -> State:
+        checkpoints = [v for v in _versions(names, _CHECKPOINT) if v <= newest]
+        start = max(checkpoints, default=0)
+        state = self._state if self._state.version >= start else self._read_checkpoint(start)
+        for version in range(state.version + 1, newest + 1):
+            text = self._storage.read(_name(version))
+            if text is None:
+                raise LakeError(
+                    f"the ledger of the lake at {self._storage.root} lacks entry {version}",
+                    hint="Files of the lake were removed by hand: put its _ledger back.",
+                )
+            state = state.after(Entry.from_json(text))
+        return state
+
+    def _read_checkpoint(self, version: int) -> State:
+        text = self._storage.read(_name(version, _CHECKPOINT)) if version else None
+        return State.from_json(text) if text else State()
+
+    def _checkpoint(self, state: State) -> None:
+        """Adds up, and removes what two checkpoints ago had added up."""
+        self._storage.write_new(_name(state.version, _CHECKPOINT), state.as_json())
+        names = self._storage.names(LEDGER)
+        kept = sorted(_versions(names, _CHECKPOINT))[-2:]
+        for version in _versions(names):
+            if version < kept[0]:
+                self._storage.remove(_name(version))
+        for version in _versions(names, _CHECKPOINT):
+            if version < kept[0]:
+                self._storage.remove(_name(version, _CHECKPOINT))
+
+
+def _name(version: int, ending: str = ".json") -> str:
+    return f"{LEDGER}/{version:0{_DIGITS}d}{ending}"
+
+
+def _versions(names: Iterable[str], ending: str = ".json") -> Iterator[int]:
+    for name in names:
+        number = name[:_DIGITS]
+        if name[_DIGITS:] == ending and number.isdigit():
+            yield int(number)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

@@ -1,0 +1,1 @@
+"""Messages, queues, schedules and services as callers see them, all frozen."""

@@ -1,0 +1,99 @@
+"""API keys and the activity log of the HTTP server. Imports no other module of Penstock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+Scope: TypeAlias = Literal["read", "enqueue", "consume", "operate", "admin"]
+SCOPES: Final[tuple[str, ...]] = get_args(Scope)
+INTERNAL: Final = "penstock."
+"""How the names of the server's own queues begin."""
+# What a scope brings with it.
+_INCLUDED: Final = {
+    "read": ("read",),
+    "enqueue": ("enqueue",),
+    "consume": ("consume",),
+    "operate": ("operate", "read"),
+    "admin": SCOPES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A scope on the queues whose names match a pattern: `*` and `?` as in a shell."""
+
+    scope: Scope
+    pattern: str = "*"
+
+    def __str__(self) -> str:
+        return self.scope if self.pattern == "*" else f"{self.scope}:{self.pattern}"
+
+    def covers(self, scope: str, queue: str | None) -> bool:
+        """Whether the grant allows a scope on a queue. None stands for any queue: the result
+        is filtered.
+        """
+        included = scope in _INCLUDED[self.scope]
+        return included and (queue is None or self.pattern == "*" or self._matches(queue))
+
+    def _matches(self, queue: str) -> bool:
+        # Dead letters belong to their queue.
+        return fnmatchcase(queue.removesuffix(".dlq"), self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """An API key as operators see it, without its secret."""
+
+    id: str
+    name: str
+    grants: tuple[Grant, ...]
+    created_at: datetime
+    created_by: str | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    revoked_by: str | None
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHash:
+    """A live key as the server needs it."""
+
+    id: str
+    name: str
+    secret_hash: str
+    grants: tuple[Grant, ...]
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One action of an operator."""
+
+    id: int
+    at: datetime
+    actor: str
+    act: str
+    target: str | None
+    details: Mapping[str, Any] = field(hash=False)
+    request_id: str | None
+    address: str | None
+
+
+def parse_grants(texts: Sequence[str]) -> tuple[Grant, ...]:
+    """Parse `scope` or `scope:pattern` texts. Raises ValueError with the reason."""
+    return tuple(_parse(text) for text in texts)
+
+
+def _parse(text: str) -> Grant:
+    scope, colon, pattern = text.partition(":")
+    if scope not in SCOPES or (colon and not pattern):
+        raise ValueError(
+            f"{text!r} is not a scope; allowed: {', '.join(SCOPES)}, each alone or with a "
+            "pattern for queues, such as enqueue:orders-*"
+        )
+    return Grant(scope, pattern or "*")  # type: ignore[arg-type]  # one of SCOPES, as checked

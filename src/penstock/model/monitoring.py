@@ -1,0 +1,99 @@
+"""Metrics of queues, workers and the database. Imports no other module of Penstock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRate:
+    """The number of messages of a queue that reached a state within a number of seconds."""
+
+    queue: str
+    state: str
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Seconds until the first claim and in work, at `QUANTILES` of the finished messages of a
+    queue.
+    """
+
+    queue: str
+    waited: tuple[float, ...]
+    worked: tuple[float, ...]
+
+
+QUANTILES: Final = (0.5, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadError:
+    """An error that dead letters of a queue have in common."""
+
+    queue: str
+    error: str | None
+    count: int
+    first_id: int
+    last_id: int
+    first_dead_at: datetime
+    last_dead_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A worker process, as it last reported."""
+
+    worker: str
+    state: str
+    alive: bool
+    started_at: datetime
+    seen_at: datetime
+    hostname: str | None
+    pid: int | None
+    version: str | None
+    running: int
+    queues: dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class HorizonHolder:
+    """What keeps PostgreSQL from removing old rows: a session, prepared transaction, slot or
+    standby.
+    """
+
+    kind: str
+    pid: int | None
+    username: str | None
+    application: str | None
+    state: str | None
+    xids: int
+    age_seconds: float | None
+    query_start: datetime | None
+    name: str | None
+    query: str | None = None  # the statement that runs, or ran last
+    begun: str | None = None  # tells its transaction from the next one of the session
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a connection of Penstock: of a client, worker, server or Spark job."""
+        return (self.application or "").startswith("penstock")
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        if self.is_ours:
+            return "Nothing: it is a connection of Penstock, and its transaction ends by itself."
+        if self.kind == "session":
+            return f"Let it commit, or end it: select pg_terminate_backend({self.pid});"
+        if self.kind == "prepared transaction":
+            return f"Finish it: commit prepared '{self.name}'; or rollback prepared '{self.name}';"
+        if self.kind == "replication slot" and not self.pid:
+            return f"If it is no longer needed: select pg_drop_replication_slot('{self.name}');"
+        if self.kind == "replication slot":
+            return "Let its consumer catch up."
+        return "Look for a long query on the standby, or turn hot_standby_feedback off there."

@@ -1,0 +1,168 @@
+"""The reapers, and the record of what was done."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from penstock.commands import read
+from penstock.commands.write import create_queue, create_schedule, drop_schedule, set_schedule
+from penstock.commands.write.idempotency import forget_expired
+from penstock.errors import ScheduleNotFoundError
+from penstock.server import fields as f
+from penstock.server.auth.visible_activity import visible_activity
+from penstock.server.background import expire
+from penstock.server.control.runner import QUEUE, TASK_SETTINGS
+from penstock.server.transport.routing import Call, Endpoints
+
+endpoint: Final = Endpoints("admin")
+SCHEDULE: Final = "penstock.delete-reaper"
+
+
+class Expired(Struct):
+    """How many messages expired just now."""
+
+    expired: int
+
+
+class Deleted(Struct):
+    """How many expired messages were deleted for good."""
+
+    deleted: int
+
+
+class NewSchedule(Struct, forbid_unknown_fields=True):
+    """A cron rule, in UTC; empty: never."""
+
+    schedule: Annotated[
+        str,
+        Meta(
+            max_length=200,
+            description="minute, hour, day of month, month, day of week",
+            extra_json_schema={
+                "anyOf": [{"const": ""}, {"format": "cron"}],
+                "examples": ["0 3 * * *", "@daily", ""],
+            },
+        ),
+    ]
+
+
+class ReaperSchedule(Struct, kw_only=True):
+    """When the delete reaper runs; an empty schedule is never."""
+
+    schedule: str
+    last_run_at: datetime | None
+    next_run_at: datetime | None
+
+
+class Act(Struct, kw_only=True):
+    """One act of an operator."""
+
+    id: str
+    at: datetime
+    actor: str
+    act: str
+    target: str | None
+    details: dict[str, Any]
+    request_id: str | None
+    address: str | None
+
+
+class Acts(Struct):
+    items: list[Act]
+    next: str | None
+
+
+class FindActs(Struct, forbid_unknown_fields=True, kw_only=True):
+    actor: f.Filter | None = None
+    target: f.Filter | None = None
+    cursor: f.Id | None = None
+    limit: f.Limit = 100
+
+
+@endpoint("POST", "/api/admin/expiry-reaper/run", answers={200: Expired})
+async def run_expiry_reaper(call: Call) -> Expired:
+    """End the messages whose time to live is over. It also runs by itself, every minute."""
+    count = await expire(call.context.database)
+    await call.note("run expiry reaper", None, expired=count)
+    return Expired(count)
+
+
+@endpoint("POST", "/api/admin/delete-reaper/run", answers={200: Deleted})
+async def run_delete_reaper(call: Call) -> Deleted:
+    """Delete expired messages for good."""
+    count = await call.act(forget_expired(), "run delete reaper", None)
+    return Deleted(count)
+
+
+@endpoint("GET", "/api/admin/delete-reaper/schedule", answers={200: ReaperSchedule})
+async def show_delete_schedule(call: Call) -> ReaperSchedule:
+    """When the delete reaper runs by itself."""
+    return await _schedule(call)
+
+
+async def _schedule(call: Call) -> ReaperSchedule:
+    try:
+        found = await call.run(read.schedule(SCHEDULE))
+    except ScheduleNotFoundError:
+        return ReaperSchedule(schedule="", last_run_at=None, next_run_at=None)
+    return ReaperSchedule(
+        schedule=found.cron, last_run_at=found.last_fire_at, next_run_at=found.next_fire_at
+    )
+
+
+@endpoint(
+    "PUT",
+    "/api/admin/delete-reaper/schedule",
+    body=NewSchedule,
+    answers={200: ReaperSchedule},
+)
+async def put_delete_schedule(call: Call) -> ReaperSchedule:
+    """Have the delete reaper run by a cron rule, whichever server it falls to; or never."""
+    rule = call.body.schedule.strip()
+    if rule:
+        await call.run(create_queue(QUEUE, changes=TASK_SETTINGS, exist_ok=True))
+        payload = {"chore": "delete-reaper"}
+        made = create_schedule(SCHEDULE, QUEUE, rule, payload, {"key": SCHEDULE}, exist_ok=True)
+        if not await call.act(made, "schedule delete reaper", None, schedule=rule):
+            change = set_schedule(SCHEDULE, {"cron": rule})
+            await call.act(change, "schedule delete reaper", None, schedule=rule)
+    else:
+        with suppress(ScheduleNotFoundError):
+            await call.act(drop_schedule(SCHEDULE), "schedule delete reaper", None, schedule="")
+    return await _schedule(call)
+
+
+@endpoint("GET", "/api/admin/activity", query=FindActs, answers={200: Acts})
+async def list_activity(call: Call) -> Acts:
+    """What operators did to the queues that the key may operate, newest first.
+
+    A page may hold fewer than `limit`, where others acted on other queues: go on while `next` is
+    there.
+    """
+    query: FindActs = call.query
+    command = read.activity(
+        actor=query.actor,
+        target=query.target,
+        before=int(query.cursor) if query.cursor else None,
+        limit=query.limit,
+    )
+    found = await call.run(command)
+    more = str(found[-1].id) if len(found) == query.limit else None
+    items = [
+        Act(
+            id=str(each.id),
+            at=each.at,
+            actor=each.actor,
+            act=each.act,
+            target=each.target,
+            details=dict(each.details),
+            request_id=each.request_id,
+            address=each.address,
+        )
+        for each in visible_activity(call.principal, found)
+    ]
+    return Acts(items, more)

@@ -1,0 +1,159 @@
+"""Single enqueues, claims and acks of many callers, gathered into batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import NamedTuple, Protocol
+
+import psycopg
+
+from penstock.client.batching import Batcher
+from penstock.commands.command import Command
+from penstock.commands.payload import JsonText
+from penstock.commands.write import ack, ack_many, enqueue_many, snooze_many
+from penstock.commands.write.enqueueing import enqueue_texts
+from penstock.errors import (
+    DatabaseUnavailableError,
+    LeaseLostError,
+    PenstockError,
+    QueueNotFoundError,
+)
+from penstock.model.message import NewMessage, OnConflict, Unique
+from penstock.server.api import documents as d
+from penstock.server.api.rendering import claim_documents
+from penstock.server.database import Database
+
+MAX_CLAIM = 1000
+
+
+class Kind(NamedTuple):
+    """Messages that one statement can enqueue."""
+
+    topic: str
+    on_conflict: OnConflict
+    unique: Unique
+    # Nothing but small JSON texts. Among others they would lose the engine's short way.
+    plain: bool
+
+
+class Want(NamedTuple):
+    """Claims that one statement can serve."""
+
+    topic: str
+    lease_seconds: int | None
+    worker: str
+
+
+class Caller(Protocol):
+    """Whoever waits for an answer."""
+
+    @property
+    def is_gone(self) -> bool: ...
+
+
+class Claim(NamedTuple):
+    """How many messages a caller wants."""
+
+    wanted: int
+    caller: Caller
+
+
+class Batches:
+    """What one server process gathers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.enqueues: Batcher[Kind, NewMessage | JsonText, int] = Batcher(
+            self._enqueue, gather=True
+        )
+        self.claims: Batcher[Want, Claim, list[d.Message]] = Batcher(
+            self._claim,
+            weight=lambda claim: claim.wanted,
+            max_weight=MAX_CLAIM,
+            undo=self._undo,
+            gather=True,
+        )
+        self.acks: Batcher[None, tuple[int, int], None] = Batcher(
+            self._ack, touches=lambda lease: {lease[0]}, gather=True
+        )
+        self._giving_back: set[asyncio.Task[None]] = set()
+
+    async def _enqueue(
+        self, kind: Kind, messages: Sequence[NewMessage | JsonText]
+    ) -> Sequence[int | Exception]:
+        try:
+            return await self._database.run(_command(kind, messages))
+        except (DatabaseUnavailableError, QueueNotFoundError):  # of all of them
+            raise
+        except (PenstockError, psycopg.Error) as error:
+            if len(messages) == 1:
+                return [error]
+        # All or none: so none. Each alone, to find out whose fault it was.
+        answers: list[int | Exception] = []
+        for message in messages:
+            try:
+                [id] = await self._database.run(_command(kind, [message]))
+                answers.append(id)
+            except DatabaseUnavailableError:
+                raise
+            except (PenstockError, psycopg.Error) as error:
+                answers.append(error)
+        return answers
+
+    def give_back(self, messages: Iterable[d.Message]) -> None:
+        """Put messages that reached nobody back into their queue, in the background."""
+        task = asyncio.create_task(give_back(self._database, messages))
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def close(self) -> None:
+        """Wait until everything is given back."""
+        await asyncio.gather(*self._giving_back)
+
+    async def _claim(self, want: Want, claims: Sequence[Claim]) -> Sequence[list[d.Message]]:
+        counts = [0 if claim.caller.is_gone else claim.wanted for claim in claims]
+        if not any(counts):
+            return [[] for _ in claims]
+        command = claim_documents(want.topic, sum(counts), want.lease_seconds, want.worker)
+        found = await self._database.run(command)
+        shares = []
+        for count in counts:  # in the order in which they came
+            shares.append(found[:count])
+            found = found[count:]
+        return shares
+
+    async def _ack(self, _: None, leases: Sequence[tuple[int, int]]) -> Sequence[Exception | None]:
+        if len(leases) == 1:
+            await self._database.run(ack(leases[0]))
+            return [None]
+        settled = await self._database.run(ack_many(leases))
+        return [None if id in settled else _lost(id) for id, _ in leases]
+
+    async def _undo(self, answers: Sequence[list[d.Message]]) -> None:
+        await give_back(self._database, chain.from_iterable(answers))
+
+
+async def give_back(database: Database, messages: Iterable[d.Message]) -> None:
+    """Back to the queue, with no attempt counted: nobody saw them."""
+    leases = [(int(m.id), int(str(m.lease_token))) for m in messages]
+    if leases:
+        with suppress(PenstockError, psycopg.Error):
+            await database.run(snooze_many(leases))
+
+
+def _command(kind: Kind, messages: Sequence[NewMessage | JsonText]) -> Command[list[int]]:
+    if kind.plain:
+        return enqueue_texts(kind.topic, [str(message) for message in messages])
+    return enqueue_many(kind.topic, messages, on_conflict=kind.on_conflict, unique=kind.unique)
+
+
+def _lost(id: int) -> LeaseLostError:
+    return LeaseLostError(
+        f"the lease on message {id} is lost: it expired, or the message was settled or cancelled",
+        hint="Nothing was changed. Stop work on this message. Extend leases in time, "
+        "or dequeue with a longer visibility_timeout_seconds.",
+        id=id,
+    )

@@ -1,0 +1,206 @@
+"""Messages out: dequeue, and what only the holder of a lease may do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from time import perf_counter
+from typing import Final
+
+from penstock.commands import read, write
+from penstock.db.async_connections import AnyConnection
+from penstock.errors import LeaseLostError, QueueNotFoundError
+from penstock.model.message import SettledState
+from penstock.server.api import documents as d
+from penstock.server.api.batches import Claim, Want
+from penstock.server.api.long_polls import LaneKey
+from penstock.server.api.rendering import STATUS, status_of
+from penstock.server.api.topic_creation import is_strict
+from penstock.server.fields import Status
+from penstock.server.transport.routing import Call, Endpoints, Pending
+
+endpoint: Final = Endpoints("messages")
+
+
+@endpoint(
+    "POST",
+    "/api/messages/dequeue",
+    body=d.Dequeue,
+    answers={200: d.Messages},
+    problems=(404,),
+)
+def dequeue_messages(call: Call) -> Awaitable[d.Messages] | Pending:
+    """Claim messages under a lease; with `wait_seconds`, as soon as there is one.
+
+    A topic that does not exist is empty, unless the call has `Prefer: handling=strict`.
+    """
+    body: d.Dequeue = call.body
+    call.require("consume", body.topic)
+    worker = body.worker or call.principal.name
+    if body.wait_seconds:
+        return _wait(call, body, worker)
+    want = Want(body.topic, body.visibility_timeout_seconds, worker)
+    claims = call.context.batches.claims
+    return Pending(
+        claims.put(want, Claim(body.count, call), call.caller), _delivered, _without_topic
+    )
+
+
+def _delivered(call: Call, found: list[d.Message]) -> d.Messages:
+    if call.is_gone:
+        call.context.batches.give_back(found)
+        return d.Messages([])
+    call.context.metrics.moved("delivered", len(found))
+    return d.Messages(found)
+
+
+async def _without_topic(call: Call, error: QueueNotFoundError) -> d.Messages:
+    if is_strict(call):
+        raise error
+    return d.Messages([])
+
+
+async def _wait(call: Call, body: d.Dequeue, worker: str) -> d.Messages:
+    """Until there is a message, the time is over, or the caller has gone."""
+    gone = asyncio.ensure_future(_disconnected(call))
+    began = perf_counter()
+    call.context.metrics.waits(1)
+    try:
+        found = await call.context.long_polls.wait(
+            LaneKey(body.topic, body.visibility_timeout_seconds, worker),
+            body.count,
+            body.wait_seconds,
+            is_strict(call),
+            gone,
+        )
+        return _delivered(call, found)
+    finally:
+        call.context.metrics.waits(-1)
+        call.exchange.waited = perf_counter() - began
+        gone.cancel()
+
+
+async def _disconnected(call: Call) -> None:
+    """Returns when the caller has gone: the body is read, so nothing else can come."""
+    while (await call.receive())["type"] != "http.disconnect":
+        pass
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/ack",
+    body=d.Held,
+    answers={200: d.Settled},
+    problems=(404, 409),
+)
+def ack_message(call: Call) -> Awaitable[d.Settled] | Pending:
+    """Done: the message is finished. 409 if the lease is no longer held."""
+    if not call.principal.unlimited("consume"):
+        return _ack_checked(call)
+    lease = message_id(call), int(call.body.lease_token)
+    return Pending(call.context.batches.acks.put(None, lease, call.caller), _acked)
+
+
+async def _ack_checked(call: Call) -> d.Settled:
+    lease = await _held(call, call.body)
+    await call.context.batches.acks.submit(None, lease, call.caller)
+    return _acked(call)
+
+
+def _acked(call: Call, _: None = None) -> d.Settled:
+    call.context.metrics.moved("settled", 1)
+    return d.Settled(id=call.path["id"], status="deleted", state="done")
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/nack",
+    body=d.Nack,
+    answers={200: d.Settled},
+    problems=(404, 409),
+)
+async def nack_message(call: Call) -> d.Settled:
+    """Give it back with an error: it is tried again, or becomes a dead letter."""
+    body: d.Nack = call.body
+    lease = await _held(call, body)
+    state = await call.run(write.nack(lease, body.error, body.delay_seconds))
+    return await _settled(call, state)
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/reject",
+    body=d.Reject,
+    answers={200: d.Settled},
+    problems=(404, 409),
+)
+async def reject_message(call: Call) -> d.Settled:
+    """Straight to the dead letters: no further attempt would help."""
+    body: d.Reject = call.body
+    lease = await _held(call, body)
+    return await _settled(call, await call.run(write.reject(lease, body.error)))
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/snooze",
+    body=d.Snooze,
+    answers={200: d.Settled},
+    problems=(404, 409),
+)
+async def snooze_message(call: Call) -> d.Settled:
+    """Put it back for later, without counting the attempt."""
+    body: d.Snooze = call.body
+    lease = await _held(call, body)
+    return await _settled(call, await call.run(write.snooze(lease, body.delay_seconds)))
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/extend",
+    body=d.Extend,
+    answers={200: d.Extended},
+    problems=(404, 409),
+)
+async def extend_message(call: Call) -> d.Extended:
+    """Hold it longer, from now on."""
+    body: d.Extend = call.body
+    lease = await _held(call, body)
+    until = await call.run(write.extend(lease, body.visibility_timeout_seconds))
+    return d.Extended(call.path["id"], until)
+
+
+async def _held(call: Call, body: d.Held) -> tuple[int, int]:
+    """The lease of a call; its queue must be one that the key may consume."""
+    lease = message_id(call), int(body.lease_token)
+    await require_queues(call, [lease[0]])
+    return lease
+
+
+def message_id(call: Call) -> int:
+    """Ids are text here: one that is no number is the id of no message."""
+    text = call.path["id"]
+    known = text.isascii() and text.isdigit() and len(text) <= 18
+    return int(text) if known else 0
+
+
+async def require_queues(
+    call: Call, ids: Sequence[int], connection: AnyConnection | None = None
+) -> None:
+    """A key for some queues settles messages of these only; one for all needs no look."""
+    if call.principal.unlimited("consume"):
+        return
+    found = await call.context.database.run(read.queues_of(ids), connection)
+    for id in ids:
+        if id not in found:
+            raise LeaseLostError(f"the lease on message {id} is lost", id=id)
+        call.require_of(f"message {id}", "consume", found[id])
+
+
+async def _settled(call: Call, state: SettledState) -> d.Settled:
+    call.context.metrics.moved("settled", 1)
+    status: Status = STATUS[state]
+    if state == "dead":
+        # Whether it went to the dead letters, or its queue has none.
+        status = status_of(await call.run(read.message(message_id(call))))
+    return d.Settled(id=call.path["id"], status=status, state=state)

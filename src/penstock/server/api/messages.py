@@ -1,0 +1,127 @@
+"""Messages looked at, and what operators do to one: list, show, requeue, replay, cancel."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from penstock.commands import read, write
+from penstock.errors import MessageNotFoundError
+from penstock.model.message import Message
+from penstock.server.api import documents as d
+from penstock.server.api.leases import message_id
+from penstock.server.api.rendering import FINISHED, LIVE, document
+from penstock.server.transport.problems import HttpError
+from penstock.server.transport.routing import Call, Endpoints
+
+endpoint: Final = Endpoints("messages")
+
+
+@endpoint("GET", "/api/messages", query=d.Find, answers={200: d.Page})
+async def list_messages(call: Call) -> d.Page:
+    """Messages by id: those that are not finished, or those of one status."""
+    query: d.Find = call.query
+    finished = query.status in FINISHED
+    states = (FINISHED if finished else LIVE).get(query.status) if query.status else None
+    now = datetime.now(UTC)
+    found = await call.run(
+        read.page(
+            finished=finished,
+            queues=await _queues(call, query.topic),
+            states=states,
+            key=query.key,
+            error=query.error,
+            enqueued_before=_ago(now, query.older_than_seconds),
+            enqueued_after=_ago(now, query.younger_than_seconds),
+            after=int(query.cursor) if query.cursor else None,
+            limit=query.limit,
+            internal=call.principal.is_admin,
+        )
+    )
+    more = str(found[-1].id) if len(found) == query.limit else None
+    return d.Page([document(message) for message in found], more)
+
+
+@endpoint("GET", "/api/messages/{id}", answers={200: d.Message}, problems=(404,))
+async def show_message(call: Call) -> d.Message:
+    """One message, live or finished, with its attempts."""
+    found = await _message(call)
+    call.require_of(f"message {found.id}", "read", found.queue)
+    return document(found, with_attempts=True)
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/requeue",
+    answers={200: d.Settled},
+    problems=(404, 409, 429),
+)
+async def requeue_message(call: Call) -> d.Settled:
+    """Put a dead letter back into its topic, with its retries before it."""
+    found = await _message(call)
+    call.require_of(f"message {found.id}", "operate", found.queue)
+    if found.state != "dead" or found.original_queue is None:
+        raise HttpError(
+            409,
+            "NotADeadLetter",
+            f"message {found.id} is {found.state}, not a dead letter",
+            hint="Finished messages are enqueued again by `replay`.",
+            id=found.id,
+            state=found.state,
+        )
+    command = write.redrive(found.original_queue, ids=[found.id])
+    count = await call.act(command, "requeue", found.original_queue, id=str(found.id))
+    if not count:
+        raise MessageNotFoundError(f"message {found.id} is being settled by another", id=found.id)
+    return d.Settled(id=str(found.id), status="pending", state="ready")
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/replay",
+    body=d.Replay,
+    answers={201: d.Enqueued},
+    problems=(404, 409, 429),
+)
+async def replay_message(call: Call) -> d.Enqueued:
+    """Enqueue a copy of a finished message."""
+    found = await _message(call)
+    body: d.Replay = call.body
+    call.require_of(f"message {found.id}", "operate", found.queue)
+    call.require("operate", body.topic or found.queue)
+    command = write.replay(found.id, body.topic)
+    made = await call.act(command, "replay", body.topic or found.queue, id=str(found.id))
+    return d.Enqueued(str(made))
+
+
+@endpoint(
+    "POST",
+    "/api/messages/{id}/cancel",
+    answers={200: d.Settled},
+    problems=(404,),
+)
+async def cancel_message(call: Call) -> d.Settled:
+    """Take a message out, even one in work."""
+    found = await _message(call)
+    call.require_of(f"message {found.id}", "operate", found.queue)
+    await call.act(write.cancel(found.id), "cancel", found.queue, id=str(found.id))
+    return d.Settled(id=str(found.id), status="deleted", state="cancelled")
+
+
+async def _message(call: Call) -> Message:
+    return await call.run(read.message(message_id(call)))
+
+
+async def _queues(call: Call, topic: str | None) -> list[str] | None:
+    """The queues to look into; None is all."""
+    if topic is not None:
+        call.require("read", topic)
+        return [topic]
+    if call.principal.unlimited("read"):
+        return None
+    names = call.principal.only("read", (q.name for q in await call.run(read.queues())))
+    return [each for name in names for each in (name, f"{name}.dlq")]
+
+
+def _ago(now: datetime, seconds: int | None) -> datetime | None:
+    return None if seconds is None else now - timedelta(seconds=seconds)

@@ -1,0 +1,151 @@
+"""Messages of the queue in the words of the data plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from msgspec import UNSET, Raw
+
+from penstock.commands.command import Command, utc
+from penstock.commands.lease_row import LeaseRow
+from penstock.commands.payload import encode_json
+from penstock.commands.write import claim
+from penstock.model import message as ours
+from penstock.model.message import State
+from penstock.server.api import documents as d
+from penstock.server.fields import Status
+
+STATUS: Final[dict[State, Status]] = {
+    "scheduled": "pending",
+    "ready": "pending",
+    "leased": "processing",
+    "done": "deleted",
+    "dead": "failed",
+    "expired": "expired",
+    "cancelled": "deleted",
+    "superseded": "deleted",
+}
+# The states behind each status, among live messages and among finished ones. A dead letter is
+# pending, in its `.dlq`; one whose queue has none is failed.
+LIVE: Final[dict[Status, list[State]]] = {
+    "pending": ["scheduled", "ready", "dead"],
+    "processing": ["leased"],
+}
+FINISHED: Final[dict[Status, list[State]]] = {
+    "deleted": ["done", "cancelled", "superseded"],
+    "failed": ["dead"],
+    "expired": ["expired"],
+}
+_NO_HEADERS: Final = Raw(b"{}")
+
+
+def claim_documents(
+    queue: str, count: int, lease_seconds: int | None, worker: str
+) -> Command[list[d.Message]]:
+    """Claim, with payloads left as the text that the database gave: nothing is parsed here."""
+    command = claim(
+        queue,
+        count,
+        lease_seconds=None if lease_seconds is None else timedelta(seconds=lease_seconds),
+        worker=worker,
+    )
+    return Command(
+        command.sql,
+        command.params,
+        lambda rows: [claimed(row, worker) for row in rows],
+        light=command.light,
+    )
+
+
+def claimed(row: Sequence[Any], worker: str) -> d.Message:
+    """A row of `claim`, as the data plane shows it."""
+    lease = LeaseRow(*row)
+    dead = lease.original_queue is not None
+    return d.Message(
+        id=str(lease.id),
+        topic=lease.queue,
+        payload=UNSET if lease.payload_bytes is None else bytes(lease.payload_bytes),
+        json=UNSET if lease.payload is None else Raw(lease.payload.encode()),
+        metadata=_NO_HEADERS if lease.headers is None else Raw(lease.headers.encode()),
+        key=lease.key,
+        status="processing",
+        state="leased",
+        retry_count=0 if dead else lease.attempt - 1,
+        max_retries=0 if dead else lease.max_attempts - 1,
+        last_error=lease.last_error,
+        visibility_timeout=utc(lease.lease_until),
+        expires_at=utc(lease.expires_at),
+        original_topic=lease.original_queue,
+        dlq_moved_at=None,
+        created_at=utc(lease.enqueued_at),
+        updated_at=utc(lease.enqueued_at),
+        priority=lease.priority,
+        group=lease.group_key,
+        attempt=lease.attempt,
+        max_attempts=lease.max_attempts,
+        worker=worker,
+        lease_token=str(lease.token),
+    )
+
+
+def document(message: ours.Message, *, with_attempts: bool = False) -> d.Message:
+    """A message that was read, not claimed."""
+    is_bytes = isinstance(message.payload, bytes)
+    dead_letter = message.dead_at is not None and message.finished_at is None
+    latest = (message.finished_at, message.dead_at, message.claimed_at, message.enqueued_at)
+    return d.Message(
+        id=str(message.id),
+        topic=message.queue,
+        payload=message.payload if is_bytes else UNSET,
+        json=UNSET if is_bytes else Raw(encode_json(message.payload, "payload").encode()),
+        metadata=dict(message.headers),
+        key=message.key,
+        status=status_of(message),
+        state=message.state,
+        retry_count=0 if dead_letter else _failed_attempts(message),
+        max_retries=0 if dead_letter else _less_one(message.max_attempts),
+        last_error=message.last_error,
+        visibility_timeout=message.lease_until,
+        expires_at=message.expires_at,
+        original_topic=message.original_queue,
+        dlq_moved_at=message.dead_at if dead_letter else None,
+        created_at=message.enqueued_at,
+        updated_at=next(at for at in latest if at is not None),
+        priority=message.priority,
+        group=message.group,
+        attempt=message.attempt,
+        max_attempts=message.max_attempts,
+        visible_at=message.visible_at,
+        first_claimed_at=message.first_claimed_at,
+        claimed_at=message.claimed_at,
+        finished_at=message.finished_at,
+        worker=message.worker,
+        attempts=[_attempt(each) for each in message.attempts] if with_attempts else UNSET,
+    )
+
+
+def status_of(message: ours.Message) -> Status:
+    if message.state == "dead" and message.finished_at is None:
+        return "pending"
+    return STATUS[message.state]
+
+
+def _failed_attempts(message: ours.Message) -> int:
+    """The attempt that goes on, and the one that did it, did not fail."""
+    return message.attempt - (1 if message.state in ("leased", "done") else 0)
+
+
+def _less_one(count: int | None) -> int | None:
+    return None if count is None else count - 1
+
+
+def _attempt(attempt: ours.Attempt) -> d.Attempt:
+    return d.Attempt(
+        attempt=attempt.attempt,
+        worker=attempt.worker,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        error=attempt.error,
+    )

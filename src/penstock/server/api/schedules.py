@@ -1,0 +1,241 @@
+"""Schedules: cron rules that enqueue by themselves, into topics."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from penstock.commands import read, write
+from penstock.commands.command import Command
+from penstock.db.async_connections import AnyConnection
+from penstock.model import schedule
+from penstock.model.access import Scope
+from penstock.server import fields as f
+from penstock.server.api import documents as d
+from penstock.server.transport.routing import Call, Endpoints
+
+endpoint: Final = Endpoints("schedules")
+Cron = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        description="minute, hour, day of month, month, day of week; or @daily and its kin",
+        extra_json_schema={"format": "cron", "examples": ["0 3 * * *", "@daily"]},
+    ),
+]
+TimeZone = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=100,
+        description="an IANA time zone; UTC unless given",
+        extra_json_schema={"format": "time-zone", "examples": ["UTC", "Europe/Berlin"]},
+    ),
+]
+Missed = Literal["once", "all", "skip"]
+MissedAfter = Annotated[
+    int, Meta(ge=1, le=86_400, description="with `skip`: how late a fire may be, in seconds")
+]
+
+
+class ScheduleOptions(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a schedule enqueues and how. An option that is null is back to its default."""
+
+    json: Any | UnsetType = UNSET
+    time_zone: TimeZone | UnsetType | None = UNSET
+    metadata: f.Metadata | UnsetType | None = UNSET
+    key: f.Key | UnsetType | None = UNSET
+    priority: f.Priority | UnsetType | None = UNSET
+    group: f.Group | UnsetType | None = UNSET
+    ttl_seconds: f.Ttl | UnsetType | None = UNSET
+    max_retries: f.MaxRetries | UnsetType | None = UNSET
+    missed: Missed | UnsetType | None = UNSET
+    missed_after_seconds: MissedAfter | UnsetType | None = UNSET
+    paused: bool | UnsetType | None = UNSET
+
+
+class CreateSchedule(ScheduleOptions, forbid_unknown_fields=True, kw_only=True):
+    """A schedule to make."""
+
+    name: f.Name
+    topic: f.Name
+    cron: Cron
+
+
+class ChangeSchedule(ScheduleOptions, forbid_unknown_fields=True, kw_only=True):
+    """The settings to change."""
+
+    topic: f.Name | UnsetType = UNSET
+    cron: Cron | UnsetType = UNSET
+
+
+class Schedule(Struct, kw_only=True):
+    """A schedule: what it enqueues, and when it did and will."""
+
+    name: str
+    topic: str
+    cron: str
+    time_zone: str
+    json: Any
+    metadata: dict[str, Any]
+    key: str | None
+    priority: int
+    group: str | None
+    ttl_seconds: int | None
+    max_retries: int | None
+    missed: Missed
+    missed_after_seconds: int
+    paused: bool
+    next_fire_at: datetime | None
+    last_fire_at: datetime | None
+    last_message_id: str | None
+    last_error: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class Schedules(Struct):
+    items: list[Schedule]
+    next: None = None
+
+
+@endpoint("GET", "/api/schedules", answers={200: Schedules})
+async def list_schedules(call: Call) -> Schedules:
+    """The schedules of the topics that the key may read."""
+    found = await call.run(read.schedules())
+    return Schedules([_document(each) for each in found if call.principal.may("read", each.queue)])
+
+
+@endpoint(
+    "POST", "/api/schedules", body=CreateSchedule, answers={201: Schedule}, problems=(404, 409)
+)
+async def create_schedule(call: Call) -> Schedule:
+    """Make a schedule; 409 if there is one of this name."""
+    body: CreateSchedule = call.body
+    call.require("operate", body.topic)
+    payload = None if body.json is UNSET else body.json
+    options = _settings(body)
+    options.pop("payload", None)
+    command = write.create_schedule(body.name, body.topic, body.cron, payload, options)
+    return await _act(call, command, "create schedule", body.name)
+
+
+@endpoint("GET", "/api/schedules/{schedule}", answers={200: Schedule}, problems=(404,))
+async def show_schedule(call: Call) -> Schedule:
+    """One schedule."""
+    return _document(await covered_schedule(call, "read", call.path["schedule"]))
+
+
+@endpoint(
+    "PATCH",
+    "/api/schedules/{schedule}",
+    body=ChangeSchedule,
+    answers={200: Schedule},
+    problems=(404,),
+)
+async def change_schedule(call: Call) -> Schedule:
+    """Change the settings given, leave the others."""
+    body: ChangeSchedule = call.body
+    name = await _name(call)
+    changes = _settings(body)
+    if body.topic is not UNSET:
+        call.require("operate", body.topic)
+        changes["queue"] = body.topic
+    if body.cron is not UNSET:
+        changes["cron"] = body.cron
+    command = write.set_schedule(name, changes)  # type: ignore[arg-type]  # checked above
+    return await _act(call, command, "set schedule", name)
+
+
+@endpoint("DELETE", "/api/schedules/{schedule}", answers={200: Schedule}, problems=(404,))
+async def delete_schedule(call: Call) -> Schedule:
+    """Remove a schedule; the messages that it enqueued stay."""
+    found = await covered_schedule(call, "operate", call.path["schedule"])
+    command = write.drop_schedule(found.name)
+    await call.act(command, "drop schedule", found.name, queue=found.queue)
+    return _document(found)
+
+
+@endpoint("POST", "/api/schedules/{schedule}/pause", answers={200: Schedule}, problems=(404,))
+async def pause_schedule(call: Call) -> Schedule:
+    """Do not fire until it is resumed."""
+    name = await _name(call)
+    return await _act(call, write.pause_schedule(name), "pause schedule", name)
+
+
+@endpoint("POST", "/api/schedules/{schedule}/resume", answers={200: Schedule}, problems=(404,))
+async def resume_schedule(call: Call) -> Schedule:
+    """Fire again, from the next time on."""
+    name = await _name(call)
+    return await _act(call, write.resume_schedule(name), "resume schedule", name)
+
+
+@endpoint(
+    "POST", "/api/schedules/{schedule}/fire", answers={201: d.Enqueued}, problems=(404, 409, 429)
+)
+async def fire_schedule(call: Call) -> d.Enqueued:
+    """Enqueue its message now. When it fires next stays as it is."""
+    found = await covered_schedule(call, "operate", call.path["schedule"])
+    command = write.fire_schedule(found.name)
+    id = await call.act(command, "fire schedule", found.name, queue=found.queue)
+    return d.Enqueued(str(id))
+
+
+async def covered_schedule(
+    call: Call, scope: Scope, name: str, connection: AnyConnection | None = None
+) -> schedule.Schedule:
+    """The schedule as it is now, if the key covers the queue that it enqueues into."""
+    found = await call.context.database.run(read.schedule(name), connection)
+    call.require_of(f"schedule {name!r}", scope, found.queue)
+    return found
+
+
+async def _name(call: Call) -> str:
+    return (await covered_schedule(call, "operate", call.path["schedule"])).name
+
+
+async def _act(call: Call, command: Command[Any], act: str, name: str) -> Schedule:
+    """Change a schedule, check where it enqueues from now on, and note it; or do nothing."""
+    database = call.context.database
+    async with database.transaction() as connection:
+        await database.run(command, connection)
+        changed = await covered_schedule(call, "operate", name, connection)
+        note = call.context.activity(call.principal, call.exchange, act, name, queue=changed.queue)
+        await database.run(note, connection)
+    return _document(changed)
+
+
+_RENAMED: Final = {"json": "payload", "metadata": "headers", "max_retries": "max_attempts"}
+
+
+def _settings(body: ScheduleOptions) -> dict[str, Any]:
+    """The options given, as the queue names them."""
+    found: dict[str, Any] = {}
+    for name in ScheduleOptions.__struct_fields__:
+        value = getattr(body, name)
+        if value is UNSET:
+            continue
+        if name == "max_retries" and value is not None:
+            value += 1
+        found[_RENAMED.get(name, name)] = value
+    return found
+
+
+def _document(found: schedule.Schedule) -> Schedule:
+    given = {
+        name: getattr(found, name)
+        for name in Schedule.__struct_fields__
+        if hasattr(found, name) and name != "last_message_id"
+    }
+    id = found.last_message_id
+    return Schedule(
+        topic=found.queue,
+        json=found.payload,
+        metadata=dict(found.headers),
+        max_retries=None if found.max_attempts is None else found.max_attempts - 1,
+        last_message_id=None if id is None else str(id),
+        **given,
+    )

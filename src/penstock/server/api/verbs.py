@@ -1,0 +1,153 @@
+"""`POST /api/verbs`: what `penstock.http` speaks. Part of Penstock, and not a promise to others.
+
+Commands of the client by the names of their verbs, all in one transaction. The statements are the
+server's own; only arguments come from outside, each checked for its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from penstock.commands import read
+from penstock.commands.command import Command, Rows
+from penstock.commands.http_verbs import PROTOCOL, Verb, pack, unpack_arguments, verbs
+from penstock.commands.write import snooze_many
+from penstock.db.async_connections import AnyConnection
+from penstock.server.api.leases import require_queues
+from penstock.server.api.schedules import covered_schedule
+from penstock.server.auth.permissions import need_of_verb
+from penstock.server.transport.idempotency import once
+from penstock.server.transport.problems import HttpError
+from penstock.server.transport.routing import Call, Endpoints
+
+endpoint: Final = Endpoints("verbs")
+MAX_CALLS: Final = 1000
+
+
+class VerbCall(Struct, forbid_unknown_fields=True):
+    verb: str
+    arguments: dict[str, Any]
+
+
+class VerbCalls(Struct, forbid_unknown_fields=True):
+    calls: list[VerbCall]
+
+
+class Answer(Struct):
+    rows: list[list[Any]]
+
+
+class Answers(Struct):
+    answers: list[Answer]
+
+
+@endpoint("POST", "/api/verbs", body=VerbCalls, answers={200: Answers}, hidden=True)
+async def run_verbs(call: Call) -> Any:
+    """Run verbs, all in one transaction."""
+    _check_protocol(call)
+    calls: list[VerbCall] = call.body.calls
+    if not 1 <= len(calls) <= MAX_CALLS:
+        raise HttpError(422, "InvalidValueError", "calls are too few or too many",
+                        field="calls", allowed=f"1 to {MAX_CALLS}")  # fmt: skip
+    prepared = [_prepare(call, each) for each in calls]
+
+    async def work(connection: AnyConnection | None) -> Answers:
+        return Answers([await _run(call, *each, connection) for each in prepared])
+
+    if len(prepared) == 1 and not is_act(prepared[0][0]):
+        return await once(call, 200, work)
+    if call.header("idempotency-key") is not None:
+        return await once(call, 200, work)
+    async with call.context.database.transaction() as connection:
+        return await work(connection)
+
+
+def is_act(verb: Verb) -> bool:
+    """Whether it is an operator's, and goes on record."""
+    return need_of_verb(verb.name).scope == "operate"
+
+
+def _check_protocol(call: Call) -> None:
+    spoken = call.header("penstock-protocol")
+    if spoken != PROTOCOL:
+        raise HttpError(
+            400,
+            "OtherProtocol",
+            f"the client speaks protocol {spoken!r:.50}, the server {PROTOCOL!r}",
+            hint="Use the same version of Penstock on both sides.",
+        )
+
+
+def _prepare(call: Call, each: VerbCall) -> tuple[Verb, Command[Rows]]:
+    """The statement with its arguments, if the key has the scope and covers the queues in them."""
+    verb = verbs().get(each.verb)
+    if verb is None:
+        raise HttpError(404, "UnknownVerb", f"there is no verb {each.verb!r:.100}")
+    arguments = unpack_arguments(verb, each.arguments)
+    need = need_of_verb(verb.name)
+    need.admit(call.principal, {})
+    if need.scope is not None and need.target in ("body", "own"):
+        queue = arguments.get(need.name)
+        if isinstance(queue, str):
+            call.require(need.scope, queue)
+        elif need.target == "body":
+            call.principal.require_all(need.scope)
+    return verb, Command(verb.sql, arguments, lambda rows: rows)
+
+
+async def _run(
+    call: Call, verb: Verb, command: Command[Rows], connection: AnyConnection | None
+) -> Answer:
+    """Run it, unless the message or schedule that it names is of a queue that the key lacks."""
+    database = call.context.database
+    queue = await _checked_queue(call, verb, command.params, connection)
+    rows = await database.run(command, connection)
+    # With a key, the caller may come again for the answer.
+    is_lost = call.is_gone and call.header("idempotency-key") is None
+    if verb.name == "claim" and rows and is_lost:
+        leases = [(row[0], row[1]) for row in rows]
+        await database.run(snooze_many(leases), connection)
+    if verb.name in _SETS_SCHEDULE:
+        # What counts is where the schedule enqueues from now on; if it may not, all is undone.
+        await covered_schedule(call, "operate", command.params["name"], connection)
+    if verb.name in _QUEUE_COLUMN:
+        rows = [row for row in rows if call.principal.may("read", row[_QUEUE_COLUMN[verb.name]])]
+    if is_act(verb) and connection is not None:
+        target = command.params.get(need_of_verb(verb.name).name)
+        target = None if target is None else str(target)
+        note = call.context.activity(call.principal, call.exchange, verb.name, target, queue=queue)
+        await database.run(note, connection)
+    return Answer([[pack(value) for value in row] for row in rows])
+
+
+_SETS_SCHEDULE: Final = ("create_schedule", "set_schedule")
+# The answers that are cut to the caller's queues, and where in a row the queue is.
+_QUEUE_COLUMN: Final = {"queues": 0, "workers": 1, "schedules": 1}
+
+
+async def _checked_queue(
+    call: Call, verb: Verb, arguments: Mapping[str, Any], connection: AnyConnection | None
+) -> str | None:
+    """The queue of the message or schedule that a call names, which the key has to cover."""
+    need = need_of_verb(verb.name)
+    if need.target == "lease":
+        await require_queues(call, _ids(arguments[need.name]), connection)
+    elif need.target == "message" and need.scope is not None:
+        found = await call.context.database.run(read.message(arguments[need.name] or 0), connection)
+        call.require_of(f"message {found.id}", need.scope, found.queue)
+        if isinstance(arguments.get("queue"), str):
+            call.require(need.scope, arguments["queue"])
+        return found.queue
+    elif need.target == "schedule":
+        name = arguments[need.name] or ""
+        return (await covered_schedule(call, "operate", name, connection)).queue
+    return None
+
+
+def _ids(found: Any) -> list[int]:
+    """The ids of the messages that a call names."""
+    ids = found if isinstance(found, list) else [found]
+    return [id for id in ids if id is not None]

@@ -1,0 +1,1 @@
+"""Authentication, API keys, signed tokens, and the permissions that every route needs."""

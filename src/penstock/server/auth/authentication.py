@@ -1,0 +1,350 @@
+"""Who is calling: API keys by Basic or Bearer, and signed sessions for the pages.
+
+A proof is remembered for as long as the key lives: by a keyed digest, never the secret itself.
+Failures are counted for the key that was tried, and for the caller's address if there is no such
+key. A caller with too many is told to wait. The right secret is always let in: to check it costs a
+microsecond, so that nobody can lock out the holder of a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from penstock.commands import read
+from penstock.commands.write.keys import end_token, server_secret
+from penstock.errors import AuthenticationError, PermissionDeniedError
+from penstock.model.access import INTERNAL, Grant, KeyHash, Scope
+from penstock.server.auth import tokens
+from penstock.server.auth.api_keys import is_slow, key_id, matches
+from penstock.server.database import Database
+from penstock.server.transport.problems import HttpError
+
+RELOAD_SECONDS: Final = 5.0
+# Wrong credentials have the keys read again, in case one is new, but not more often than this.
+AGAIN_SECONDS: Final = 0.1
+FAILURES_SECONDS: Final = 60.0
+_REMEMBERED: Final = 10_000
+_ANSWERS: Final = 1000
+_HOW: Final = "Send `Authorization: Bearer <key>`, or the key's name and the key by Basic."
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The holder of a key, known by its name."""
+
+    key_id: str
+    name: str
+    grants: tuple[Grant, ...]
+    # What was found out before: a caller asks about the same few queues again and again.
+    _answers: dict[tuple[Scope, str | None], bool] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def may(self, scope: Scope, queue: str | None = None) -> bool:
+        """Whether the scope was granted for the queue; without a queue, for any queue at all.
+
+        Internal queues are for admins of all queues.
+        """
+        known = self._answers.get((scope, queue))
+        if known is not None:
+            return known
+        if len(self._answers) >= _ANSWERS:
+            self._answers.clear()
+        if queue is not None and queue.startswith(INTERNAL):
+            answer = self.is_admin
+        else:
+            answer = any(grant.covers(scope, queue) for grant in self.grants)
+        self._answers[scope, queue] = answer
+        return answer
+
+    def require(self, scope: Scope, queue: str | None = None) -> None:
+        """PermissionDeniedError unless this scope was granted, for this queue."""
+        if self.may(scope, queue):
+            return
+        if queue is not None and queue.startswith(INTERNAL):
+            raise self._denied("admin", "all queues, which internal queues need", queue)
+        raise self._denied(scope, None if queue is None else f"queue {queue!r}", queue)
+
+    def require_of(self, what: str, scope: Scope, queue: str) -> None:
+        """The same for something in a queue that the caller did not name, such as `message 5`.
+
+        The refusal does not name the queue either: ids can be guessed, one after the other.
+        """
+        if self.may(scope, queue):
+            return
+        if self.unlimited(scope):
+            raise self._denied("admin", "all queues, which internal queues need", None)
+        raise self._denied(scope, f"the queue of {what}", None)
+
+    def require_all(self, scope: Scope) -> None:
+        """PermissionDeniedError unless this scope was granted for all queues."""
+        if not self.unlimited(scope):
+            raise self._denied(scope, "all queues", None)
+
+    def _denied(self, scope: Scope, where: str | None, queue: str | None) -> PermissionDeniedError:
+        pattern = f":{queue}" if queue is not None and not queue.startswith(INTERNAL) else ""
+        return PermissionDeniedError(
+            f"API key {self.name!r} lacks the {scope!r} scope" + (f" for {where}" if where else ""),
+            hint=f"Use a key that has it: `penstock key create NAME --scope {scope}{pattern}`.",
+            scope=scope,
+            queue=queue,
+        )
+
+    def unlimited(self, scope: Scope) -> bool:
+        """Whether the scope was granted on all queues. Internal queues are not among them."""
+        return any(grant.pattern == "*" and grant.covers(scope, None) for grant in self.grants)
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether everything is allowed, internal queues included."""
+        return self.unlimited("admin")
+
+    def only(self, scope: Scope, queues: Iterable[str]) -> list[str]:
+        """Those of the queues on which the scope was granted."""
+        return [queue for queue in queues if self.may(scope, queue)]
+
+
+class Failures:
+    """How often each key or address failed within the last minute, up to the limit."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._times: dict[str, list[float]] = {}
+
+    def add(self, who: str) -> int:
+        """Count one more; how many seconds to wait if that is too many, else 0."""
+        now = time.monotonic()
+        lately = [at for at in self._times.get(who, ()) if at > now - FAILURES_SECONDS]
+        if len(lately) >= self._most:
+            return int(lately[0] + FAILURES_SECONDS - now) + 1
+        if len(self._times) >= _REMEMBERED:
+            self._forget(now)
+        self._times[who] = [*lately, now]
+        return 0
+
+    def _forget(self, now: float) -> None:
+        """Those of more than a minute ago; and half of the others, if there are that many.
+
+        An IPv6 network has addresses without end: they must not fill the memory.
+        """
+        recent = [(w, t) for w, t in self._times.items() if t[-1] > now - FAILURES_SECONDS]
+        if len(recent) >= _REMEMBERED:
+            recent = sorted(recent, key=lambda each: each[1][-1])[_REMEMBERED // 2 :]
+        self._times = dict(recent)
+
+
+class Authenticator:
+    """Recognises the holders of keys and of sessions."""
+
+    def __init__(self, database: Database, failures: int) -> None:
+        self._database = database
+        self._by_id: dict[str, KeyHash] = {}
+        self._by_name: dict[str, KeyHash] = {}
+        # Sessions that were signed out and links that were used.
+        self._ended: set[str] = set()
+        self._loaded_at = -1e9
+        self._changes = 0
+        self._loading = asyncio.Lock()
+        self._read_at = -1e9
+        self._reading_again: asyncio.Task[None] | None = None
+        # Proofs by keyed digest: a leak of this process's memory would not give secrets away.
+        self._digest_key = secrets.token_bytes(32)
+        self._proven: dict[bytes, tuple[KeyHash, Principal]] = {}
+        self._hashing = asyncio.Semaphore(2)
+        self._failures = Failures(failures)
+        self._secret: bytes | None = None
+
+    def forget(self) -> None:
+        """Read the keys again at the next call: one was made or revoked."""
+        self._loaded_at = -1e9
+        self._changes += 1
+
+    def known(self, authorization: bytes) -> Principal | None:
+        """The holder of credentials that are proven, without a wait; else None: `authenticate`."""
+        if time.monotonic() - self._loaded_at >= RELOAD_SECONDS:
+            return None
+        return self._proven_holder(self._digest(authorization))
+
+    async def authenticate(self, authorization: str | None, address: str) -> Principal:
+        """The holder of the credentials; AuthenticationError if there is none."""
+        if authorization is None:
+            raise AuthenticationError("no credentials were given", hint=_HOW)
+        await self._load()
+        digest = self._digest(authorization.encode("latin-1", "backslashreplace"))
+        proven = self._proven_holder(digest)
+        if proven is not None:
+            return proven
+        user, secret = _credentials(authorization)
+        key = self._find(user, secret)
+        found = None if key is None else await self._prove(digest, key, secret)
+        if found is None and key_id(secret) is not None:
+            # The key may be new, or have been made again under its name.
+            before = key
+            await self._read_again()
+            key = self._find(user, secret)
+            if key is not None and key is not before:
+                found = await self._prove(digest, key, secret)
+        if found is None:
+            raise self._refusal(f"address {address}" if key is None else f"key {key.id}")
+        return found
+
+    def _refusal(self, who: str) -> Exception:
+        if wait := self._failures.add(who):
+            return HttpError(
+                429,
+                "TooManyFailures",
+                "too many wrong credentials were sent, for this key or from this address",
+                hint=f"Wait {wait} s, or send the right ones.",
+                headers={"Retry-After": str(wait)},
+            )
+        return AuthenticationError("these credentials are not known", hint=_HOW)
+
+    def _digest(self, authorization: bytes) -> bytes:
+        return hashlib.blake2b(authorization, key=self._digest_key, digest_size=32).digest()
+
+    def _proven_holder(self, digest: bytes) -> Principal | None:
+        proven = self._proven.get(digest)
+        if proven is None:
+            return None
+        key, principal = proven
+        return principal if self._by_id.get(key.id) is key and _is_live(key) else None
+
+    async def _prove(self, digest: bytes, key: KeyHash, secret: str) -> Principal | None:
+        """The holder, if the secret is the key's: it is remembered."""
+        if not is_slow(key.secret_hash):
+            right = matches(secret, key.secret_hash)
+        else:
+            async with self._hashing:
+                # Hundreds of connections may come with one key at once: it is hashed once.
+                if proven := self._proven_holder(digest):
+                    return proven
+                right = await asyncio.to_thread(matches, secret, key.secret_hash)
+        if not right:
+            return None
+        if len(self._proven) >= _REMEMBERED:
+            self._proven.clear()
+        principal = Principal(key.id, key.name, key.grants)
+        self._proven[digest] = key, principal
+        return principal
+
+    def _find(self, user: str | None, secret: str) -> KeyHash | None:
+        """The live key that the credentials name."""
+        key = self._by_name.get(user) if user else self._by_id.get(key_id(secret) or "")
+        return key if key is not None and _is_live(key) else None
+
+    async def _load(self) -> None:
+        if time.monotonic() - self._loaded_at < RELOAD_SECONDS:
+            return
+        async with self._loading:
+            if time.monotonic() - self._loaded_at < RELOAD_SECONDS:
+                return
+            before = self._changes
+            self._read_at = time.monotonic()
+            found = await self._database.run(read.key_hashes())
+            ended = await self._database.run(read.ended_tokens())
+            # One that is as it was stays the same object: its proofs hold.
+            found = [key if (was := self._by_id.get(key.id)) != key else was for key in found]
+            self._by_id = {key.id: key for key in found}
+            self._by_name = {key.name: key for key in found}
+            # What was asked before a change may not know of it.
+            if before == self._changes:
+                self._ended = ended
+                self._loaded_at = time.monotonic()
+            else:
+                self._ended |= ended
+
+    async def _read_again(self) -> None:
+        """Read the keys after this call has begun. Callers of the same moment share one read."""
+        if self._reading_again is None:
+            self._reading_again = asyncio.create_task(self._read_soon())
+        await asyncio.shield(self._reading_again)
+
+    async def _read_soon(self) -> None:
+        await asyncio.sleep(self._read_at + AGAIN_SECONDS - time.monotonic())
+        # Later callers need a read that begins after this moment.
+        self._reading_again = None
+        self.forget()
+        await self._load()
+
+    # Sessions: a cookie that says which key was shown, signed; it ends with the key, or by signing
+    # out, which every server on the database knows within RELOAD_SECONDS.
+
+    async def open_session(self, principal: Principal) -> str:
+        """The value of a session cookie."""
+        return tokens.issue(
+            await self._signing_secret(), "session", principal.key_id, tokens.SESSION_SECONDS
+        )
+
+    async def session(self, cookie: str | None) -> Principal | None:
+        """The holder of a session; None if there is none, or no longer."""
+        if not cookie:
+            return None
+        await self._load()
+        return self._holder(tokens.read(await self._signing_secret(), "session", cookie))
+
+    async def end_session(self, cookie: str | None) -> None:
+        """Sign out: the cookie is worth nothing from now on, wherever it was copied to."""
+        claims = tokens.read(await self._signing_secret(), "session", cookie or "")
+        if claims is not None:
+            await self._end(claims)
+
+    async def use_link(self, link: str) -> Principal | None:
+        """The holder of a sign-in link; None if it has expired or was used before."""
+        await self._load()
+        claims = tokens.read(await self._signing_secret(), "link", link)
+        holder = self._holder(claims)
+        if claims is None or holder is None or not await self._end(claims):
+            return None
+        return holder
+
+    def _holder(self, claims: tokens.Claims | None) -> Principal | None:
+        if claims is None or claims.id in self._ended:
+            return None
+        key = self._by_id.get(claims.key_id)
+        return Principal(key.id, key.name, key.grants) if key and _is_live(key) else None
+
+    async def _end(self, claims: tokens.Claims) -> bool:
+        """Whether this was the first time."""
+        first = await self._database.run(end_token(claims.id))
+        self._changes += 1
+        self._ended.add(claims.id)
+        return first
+
+    async def csrf_token(self, cookie: str) -> str:
+        """What the forms of a session carry."""
+        return tokens.sign(await self._signing_secret(), "csrf", cookie).hex()
+
+    async def _signing_secret(self) -> bytes:
+        """All servers on this database share it."""
+        if self._secret is None:
+            proposed = server_secret(secrets.token_bytes(32))
+            self._secret = await self._database.run(proposed)
+        return self._secret
+
+
+def _credentials(authorization: str) -> tuple[str | None, str]:
+    """(user, secret); the user is None for Bearer, the secret empty if it cannot be read."""
+    kind, _, rest = authorization.strip().partition(" ")
+    if kind.lower() == "bearer":
+        return None, rest.strip()
+    if kind.lower() != "basic":
+        return None, ""
+    try:
+        text = base64.b64decode(rest.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None, ""
+    user, colon, secret = text.partition(":")
+    return (user, secret) if colon else (None, "")
+
+
+def _is_live(key: KeyHash) -> bool:
+    return key.expires_at is None or key.expires_at > datetime.now(UTC)

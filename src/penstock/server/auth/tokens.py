@@ -1,0 +1,69 @@
+"""Signed tokens: sessions of the pages, and sign-in links. Whoever has the servers' common secret
+can issue and read them. No web framework here: the command line prints links too.
+
+`<claims>.<signature>`: which key it stands for, until when, and an id by which it can be ended.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
+
+from penstock.commands.command import Command
+from penstock.commands.write.keys import server_secret
+from penstock.server.auth.api_keys import key_id
+
+Kind = Literal["session", "link", "csrf"]
+SESSION_SECONDS: Final = 12 * 3600
+LINK_SECONDS: Final = 15 * 60
+
+
+class Claims(NamedTuple):
+    """What a token says."""
+
+    id: str
+    key_id: str
+    until: int
+
+
+def issue(secret: bytes, kind: Kind, key_id: str, seconds: int) -> str:
+    """A token that stands for a key, for so long."""
+    claims = Claims(secrets.token_urlsafe(16), key_id, int(time.time()) + seconds)
+    body = _b64(json.dumps(claims).encode())
+    return f"{body}.{_b64(sign(secret, kind, body))}"
+
+
+def read(secret: bytes, kind: Kind, token: str) -> Claims | None:
+    """What a token of this kind says; None if it is not ours, or has expired."""
+    body, _, signature = token.partition(".")
+    try:
+        if not hmac.compare_digest(_unb64(signature), sign(secret, kind, body)):
+            return None
+        claims = Claims(*json.loads(_unb64(body)))
+    except (ValueError, TypeError):
+        return None
+    return claims if claims.until > time.time() else None
+
+
+def sign(secret: bytes, kind: Kind, body: str) -> bytes:
+    return hmac.digest(secret, f"{kind} {body}".encode(errors="surrogatepass"), hashlib.sha256)
+
+
+def sign_in_path(run: Callable[[Command[bytes]], Any], key: str) -> str:
+    """Where the holder of a key signs in: once, and soon."""
+    secret = run(server_secret(secrets.token_bytes(32)))
+    return f"/login?link={issue(secret, 'link', key_id(key) or '', LINK_SECONDS)}"
+
+
+def _b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _unb64(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,0 +1,49 @@
+"""Which acts of operators the holder of a key may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.model.access import Activity
+from penstock.server.auth.authentication import Principal
+
+# Acts whose target is a queue, by their names on pages and in the API, and as verbs.
+_ON_QUEUES: Final = frozenset(
+    {
+        "create queue",
+        "set queue",
+        "reset queue",
+        "drop queue",
+        "pause",
+        "resume",
+        "purge",
+        "redrive",
+        "requeue",
+        "replay",
+        "cancel",
+        "create_queue",
+        "set_queue",
+        "drop_queue",
+    }
+)
+
+
+def visible_activity(principal: Principal, found: Iterable[Activity]) -> list[Activity]:
+    """A key for some queues sees what was done to those."""
+    if principal.is_admin:
+        return list(found)
+    return [each for each in found if _may_see(principal, each)]
+
+
+def _may_see(principal: Principal, act: Activity) -> bool:
+    queue = queue_of(act)
+    if queue is None:
+        return principal.unlimited("operate")
+    return principal.may("operate", queue)
+
+
+def queue_of(act: Activity) -> str | None:
+    """The queue that was acted on; None if it was something else, or several."""
+    queue = act.details.get("queue") or (act.target if act.act in _ON_QUEUES else None)
+    return queue if isinstance(queue, str) else None

@@ -1,0 +1,81 @@
+"""What a server does unasked, now and then: expiry, schedules that are due, tidying up.
+
+Several servers may all do it: each step locks what it works on, or skips what another has locked.
+Nothing depends on it; it only makes things sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from time import monotonic
+from typing import Final
+
+import psycopg
+
+from penstock.commands.write import fire_schedules, maintain
+from penstock.commands.write.idempotency import tidy_server
+from penstock.errors import DatabaseUnavailableError, PenstockError
+from penstock.server.database import Database
+
+log: Final = logging.getLogger("penstock.server")
+EXPIRY_SECONDS: Final = 60.0
+SCHEDULE_SECONDS: Final = 30.0
+TIDY_SECONDS: Final = 3600.0
+
+
+class Background:
+    """The timer. `run_once` does what is due."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._task: asyncio.Task[None] | None = None
+        self._expire_at = monotonic() + EXPIRY_SECONDS * random.random()
+        self._tidy_at = monotonic() + TIDY_SECONDS * random.random()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._work(), name="penstock upkeep")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def run_once(self) -> float:
+        """Do what is due; how many seconds until the next look."""
+        fired = await self._database.run(fire_schedules())
+        if monotonic() >= self._expire_at:
+            self._expire_at = monotonic() + EXPIRY_SECONDS
+            await expire(self._database)
+        if monotonic() >= self._tidy_at:
+            self._tidy_at = monotonic() + TIDY_SECONDS
+            await self._database.run(tidy_server())
+        if fired.next_in_seconds is None:
+            return SCHEDULE_SECONDS
+        return min(max(fired.next_in_seconds, 0.1), SCHEDULE_SECONDS)
+
+    async def _work(self) -> None:
+        pause = 1.0
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                pause = await self.run_once()
+            except DatabaseUnavailableError:
+                pause = 5.0
+            except (PenstockError, psycopg.Error) as error:
+                log.warning("upkeep failed: %s", error)
+                pause = SCHEDULE_SECONDS
+
+
+async def expire(database: Database) -> int:
+    """End the messages whose time to live is over, in bounded pieces; how many."""
+    total = 0
+    while True:
+        done = await database.run(maintain())
+        expired = int(done["expired"])
+        total += expired
+        if not expired:
+            return total

@@ -1,0 +1,1 @@
+"""Metrics, health, and the snapshots and rate history that the pages share."""

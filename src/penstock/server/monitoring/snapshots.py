@@ -1,0 +1,138 @@
+"""What all the pages of a server look at: one picture of the queues, taken at most every two
+seconds, however many people look, and not at all while nobody does.
+
+Each part of it has an age of its own at which it is read again. All of them together are some two
+queries a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from penstock.commands import read
+from penstock.commands.command import Command
+from penstock.commands.read import analytics
+from penstock.commands.read.analytics import LakeGlance
+from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, HorizonHolder
+from penstock.model.queue import Queue, QueueStats, WorkerLeases
+from penstock.model.schedule import Schedule
+from penstock.server.database import Database
+
+LOOK_SECONDS: Final = 2.0
+AT_ONCE: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One question, and how old its answer may become: in seconds, and in times what it took."""
+
+    ask: Callable[[], Command[Any]]
+    seconds: float
+    times_its_cost: float = 0
+
+
+PARTS: Final[dict[str, Part]] = {
+    "stats": Part(read.all_stats, LOOK_SECONDS),
+    # For findings: an estimate must not raise an alarm. Asked only where `stats` are estimates.
+    "exact": Part(read.exact_stats, 10, times_its_cost=20),
+    "queues": Part(read.queues, 5),
+    "finished": Part(read.recent, 5),
+    "failed": Part(read.recent_attempts, 5),
+    "heartbeats": Part(read.heartbeats, 5),
+    "leases": Part(read.workers, 5),
+    "errors": Part(read.dead_errors, 10),
+    "horizon": Part(read.horizon, 10),
+    "schedules": Part(read.schedules, 10),
+    "lakes": Part(analytics.lakes, 10),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The picture, and when it was taken."""
+
+    number: int
+    at: datetime
+    stats: list[QueueStats] = field(default_factory=list)
+    exact: list[QueueStats] = field(default_factory=list)
+    queues: list[Queue] = field(default_factory=list)
+    finished: list[FinishRate] = field(default_factory=list)
+    failed: list[FinishRate] = field(default_factory=list)
+    heartbeats: list[Heartbeat] = field(default_factory=list)
+    leases: list[WorkerLeases] = field(default_factory=list)
+    errors: list[DeadError] = field(default_factory=list)
+    horizon: list[HorizonHolder] = field(default_factory=list)
+    schedules: list[Schedule] = field(default_factory=list)
+    lakes: list[LakeGlance] = field(default_factory=list)
+
+
+class SnapshotCache:
+    """Takes the picture when it is asked for and the last one is too old."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._answers: dict[str, Any] = {}
+        self._read_at: dict[str, float] = {}
+        self._cost: dict[str, float] = {}
+        self._changes = 0
+        self._looking = asyncio.Lock()
+        # Some at once: who waits for the whole picture waits half as long.
+        self._asking = asyncio.Semaphore(AT_ONCE)
+        self._snapshot: Snapshot | None = None
+        self._number = 0
+
+    def forget(self) -> None:
+        """Read everything again at the next look: somebody has changed something."""
+        self._read_at.clear()
+        self._changes += 1
+
+    async def look(self, *parts: str) -> Snapshot:
+        """The picture, at most as old as each part may be; those who ask at once share it.
+
+        With `parts`, only these are sure to be fresh: a page asks for what it shows.
+        """
+        wanted = parts or tuple(PARTS)
+        if self._snapshot is None or self._stale(wanted):
+            async with self._looking:
+                # All that is wanted may be fresh and no picture taken: another part had failed.
+                stale = self._stale(wanted)
+                if stale or self._snapshot is None:
+                    await self._read(stale)
+        assert self._snapshot is not None
+        return self._snapshot
+
+    def _stale(self, wanted: Sequence[str]) -> list[str]:
+        now = time.monotonic()
+        return [
+            name
+            for name in wanted
+            # A little early is not too early: else a look that comes each 2 s sees every other.
+            if now - self._read_at.get(name, -1e9) >= self._seconds(name) - 0.1
+        ]
+
+    def _seconds(self, name: str) -> float:
+        part = PARTS[name]
+        return max(part.seconds, part.times_its_cost * self._cost.get(name, 0))
+
+    async def _read(self, names: Sequence[str]) -> None:
+        await asyncio.gather(*(self._ask(name) for name in names if name != "exact"))
+        if not any(stats.estimated for stats in self._answers.get("stats", ())):
+            self._answers["exact"] = self._answers.get("stats", [])
+        elif "exact" in names:
+            await self._ask("exact")
+        self._number += 1
+        self._snapshot = Snapshot(self._number, datetime.now(UTC), **self._answers)
+
+    async def _ask(self, name: str) -> None:
+        async with self._asking:
+            before, begun = self._changes, time.monotonic()
+            self._answers[name] = await self._database.run(PARTS[name].ask())
+            self._cost[name] = time.monotonic() - begun
+            # What was asked before a change may not know of it: the next look asks again.
+            if before == self._changes:
+                self._read_at[name] = time.monotonic()

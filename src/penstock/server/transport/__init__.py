@@ -1,0 +1,1 @@
+"""HTTP: the uvicorn protocol, dispatch, routing, request bodies, errors and the supervisor."""

@@ -1,0 +1,57 @@
+"""One request and its answer, as the log and the metrics tell of them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from itertools import count
+from typing import Final
+
+from starlette.types import Scope
+
+from penstock.server.transport.proxies import Network, caller_address
+
+log: Final = logging.getLogger("penstock.server")
+# Ids of requests tell them apart, and nothing else: where they come from is chance enough.
+_process: Final = secrets.token_hex(6)
+_number: Final = count(1)
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_NO_GZIP: Final = re.compile(rb"gzip\s*;\s*q=0(\.0*)?\s*(,|$)")
+
+
+class Exchange:
+    """From the first look at a request to the last byte of its answer."""
+
+    __slots__ = (
+        "actor",
+        "address",
+        "gzip",
+        "headers",
+        "request_id",
+        "route",
+        "sent",
+        "started",
+        "status",
+        "waited",
+    )
+
+    def __init__(self, scope: Scope, trusted: Sequence[Network] = ()) -> None:
+        self.started = time.perf_counter()
+        # By name; of several with one name, the first.
+        self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        asked = self.headers.get(b"x-request-id")
+        if asked is not None and _REQUEST_ID.fullmatch(asked):
+            self.request_id = asked.decode("ascii")
+        else:
+            self.request_id = f"{_process}-{next(_number):x}"
+        accepted = self.headers.get(b"accept-encoding", b"")
+        self.gzip = b"gzip" in accepted and not _NO_GZIP.search(accepted)
+        self.address = caller_address(scope, trusted)
+        self.route = ""
+        self.actor: str | None = None
+        self.status = 0
+        self.sent = 0
+        self.waited = 0.0

@@ -1,0 +1,63 @@
+"""`Idempotency-Key`: a POST that is sent again is answered again, and done once.
+
+The answer is kept for a day, written in the transaction of what was done. A second call with the
+same key waits for the first one's end. Refusals are not kept: the call may be sent again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from penstock.commands.write.idempotency import keep_answer, recall_answer
+from penstock.db.async_connections import AnyConnection
+from penstock.server.transport.problems import HttpError
+from penstock.server.transport.routing import Call, Reply
+
+HEADER: Final = "idempotency-key"
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+Work = Callable[[AnyConnection | None], Awaitable[Any]]
+
+
+async def once(call: Call, status: int, work: Work) -> Any:
+    """What `work` answers; or what it answered the first time. It runs on the connection given."""
+    key = call.header(HEADER)
+    if key is None:
+        return await work(None)
+    if not _KEY.fullmatch(key):
+        raise HttpError(
+            400,
+            "MalformedHeader",
+            "the Idempotency-Key is not 1 to 255 visible ASCII characters",
+            field="Idempotency-Key",
+        )
+    actor, print_ = call.principal.name, _fingerprint(call)
+    database = call.context.database
+    async with database.transaction() as connection:
+        known = await database.run(recall_answer(actor, key, print_), connection)
+        if known is not None:
+            return _again(*known, print_)
+        body = msgspec.json.encode(await work(connection))
+        await database.run(keep_answer(actor, key, status, body), connection)
+    return Reply(body, status)
+
+
+def _again(fingerprint: bytes, status: int, body: bytes, asked: bytes) -> Reply:
+    if fingerprint != asked:
+        raise HttpError(
+            422,
+            "IdempotencyKeyReused",
+            "this Idempotency-Key was used for another call",
+            hint="Give each call a key of its own.",
+            field="Idempotency-Key",
+        )
+    return Reply(body, status, {"Idempotency-Replayed": "true"})
+
+
+def _fingerprint(call: Call) -> bytes:
+    parts = (call.scope["method"].encode(), call.scope["path"].encode(), call.raw)
+    return hashlib.sha256(b"\0".join(parts)).digest()

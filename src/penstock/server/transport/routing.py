@@ -1,0 +1,382 @@
+"""Endpoints: what a route takes, answers and demands, declared once, for the router and for
+OpenAPI alike. What keys it admits is declared in `permissions`.
+
+    @endpoint("POST", "/api/things/{name}", body=NewThing, answers={201: Thing})
+    async def make_thing(call: Call) -> Thing:
+        '''Make a thing.'''
+
+A handler returns what is to be encoded, or a Reply with its own status and headers. What it raises
+becomes a problem: PenstockErrors by their table, HttpErrors as they say.
+
+The handler of a frequent request need not be a coroutine function. It may return a `Pending`: the
+one future that it waits for, and what to answer then. Such a request needs no task where the
+transport has all of it (see `dispatch`). Everywhere else, `Endpoint.answer` awaits the future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.types import Receive
+from starlette.types import Scope as AsgiScope
+
+from penstock.commands.write import Command
+from penstock.errors import DatabaseUnavailableError, LeaseLostError, QueueNotFoundError
+from penstock.model.access import Scope
+from penstock.server.auth.authentication import Principal
+from penstock.server.auth.permissions import need_of
+from penstock.server.context import Context
+from penstock.server.transport.exchange import Exchange, log
+from penstock.server.transport.integral_floats import Shape
+from penstock.server.transport.problems import MEDIA_TYPE, HttpError, describe
+from penstock.server.transport.protocol import channels, is_gone
+from penstock.server.transport.validation import invalid
+
+T = TypeVar("T")
+Handler = Callable[["Call"], "Awaitable[Any] | Pending"]
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Reply:
+    """An answer that is not the usual one. Not frozen: there is one for each request, and frozen
+    ones take three times as long to make."""
+
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = "application/json"
+
+
+class Call:
+    """One request, read and checked, as a handler gets it."""
+
+    __slots__ = (
+        "body",
+        "context",
+        "exchange",
+        "path",
+        "principal",
+        "query",
+        "raw",
+        "receive",
+        "scope",
+    )
+
+    def __init__(
+        self, context: Context, scope: AsgiScope, receive: Receive, principal: Principal
+    ) -> None:
+        self.context = context
+        self.receive = receive
+        self.scope = scope
+        self.exchange: Exchange = scope["exchange"]
+        self.principal = principal
+        self.path: Mapping[str, str] = scope["path_params"]
+        self.query: Any = None
+        self.body: Any = None
+        self.raw = b""
+
+    @property
+    def caller(self) -> Hashable:
+        """Who calls: one connection, as long as it lasts."""
+        return self.scope["client"]  # type: ignore[no-any-return]  # ASGI says a host and a port
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the caller has closed its connection: nobody will read the answer."""
+        return is_gone(self.scope)
+
+    def header(self, name: str) -> str | None:
+        return header(self.scope, name)
+
+    async def run(self, command: Command[T]) -> T:
+        return await self.context.database.run(command)
+
+    async def act(self, command: Command[T], act: str, target: str | None, **details: Any) -> T:
+        """Run what an operator asks for, and note it, in one transaction."""
+        note = self.context.activity(self.principal, self.exchange, act, target, **details)
+        async with self.context.database.transaction() as connection:
+            done = await self.context.database.run(command, connection)
+            await self.context.database.run(note, connection)
+        return done
+
+    async def note(self, act: str, target: str | None, **details: Any) -> None:
+        """Note an act that was more than one command."""
+        await self.run(self.context.activity(self.principal, self.exchange, act, target, **details))
+
+    def require(self, scope: Scope, queue: str) -> None:
+        self.principal.require(scope, queue)
+
+    def require_of(self, what: str, scope: Scope, queue: str) -> None:
+        self.principal.require_of(what, scope, queue)
+
+
+class Pending(NamedTuple):
+    """A request under way: the future that it waits for, and what makes an answer of its result.
+
+    `without_queue` answers instead where the future ends with QueueNotFoundError.
+    """
+
+    future: asyncio.Future[Any]
+    finish: Callable[[Call, Any], Any]
+    without_queue: Callable[[Call, QueueNotFoundError], Awaitable[Any]] | None = None
+
+
+class Endpoint:
+    """One method of one path."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        tag: str,
+        body: Any = None,
+        query: Any = None,
+        answers: Mapping[int, Any],
+        problems: tuple[int, ...] = (),
+        body_schema: Mapping[str, Any] | None = None,
+        media_type: str = "application/json",
+        hidden: bool = False,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.handler = handler
+        self.need = need_of(method, path)
+        self.tag = tag
+        self.body = body
+        self.query = query
+        self.answers = answers
+        self.problems = problems
+        self.body_schema = body_schema
+        self.media_type = media_type
+        self.hidden = hidden
+        # A coroutine function has nothing to begin with before its task runs.
+        self.may_begin = body is not None and not iscoroutinefunction(handler)
+        self.status = next(iter(answers))
+        self._decoder = None if body is None else msgspec.json.Decoder(body)
+        self._shape: Shape | None = None
+
+    @property
+    def name(self) -> str:
+        return self.handler.__name__
+
+    async def answer(self, context: Context, scope: AsgiScope, receive: Receive) -> Reply:
+        """The reply, also to what goes wrong."""
+        exchange: Exchange = scope["exchange"]
+        exchange.route = self.path
+        try:
+            return await self._answer(context, scope, receive)
+        except Exception as error:
+            return self.refusal(context, error, exchange)
+
+    def begin(self, context: Context, scope: AsgiScope) -> tuple[Call, Pending] | None:
+        """Begin a request without a task, where all of its body is there.
+
+        None, or an error, means that nothing was begun. The handler comes last: after it, the
+        request is under way, and its body counts as held.
+        """
+        scope["exchange"].route = self.path
+        principal = self._known(context, scope)
+        if principal is None or scope["query_string"] or self._decoder is None:
+            return None
+        check_json(scope)
+        raw = context.bodies.look(scope)
+        if raw is None:
+            return None
+        pending = None
+        try:
+            call = Call(context, scope, channels(scope)[0], principal)
+            call.raw = raw
+            call.body = self._decoder.decode(raw)
+            begun = self.handler(call)
+            if isinstance(begun, Pending):
+                pending = begun
+            elif isinstance(begun, Coroutine):
+                begun.close()
+        finally:
+            if pending is None:
+                context.bodies.leave(raw)
+        return None if pending is None else (call, pending)
+
+    def refusal(self, context: Context, error: BaseException, exchange: Exchange) -> Reply:
+        if isinstance(error, LeaseLostError):
+            context.metrics.moved("lost", 1)
+        return problem_reply(error, exchange)
+
+    async def _answer(self, context: Context, scope: AsgiScope, receive: Receive) -> Reply:
+        call = Call(
+            context,
+            scope,
+            receive,
+            self._known(context, scope) or await self._principal(context, scope),
+        )
+        if self.query is not None:
+            call.query = _query(self.query, scope["query_string"])
+        elif scope["query_string"]:
+            _query(_NoQuery, scope["query_string"])
+        if self._decoder is None:
+            return self.reply(await self._handled(call))
+        check_json(scope)
+        async with context.bodies.read(scope, receive) as raw:
+            call.raw = raw
+            call.body = self._decoded(self._decoder, raw)
+            return self.reply(await self._handled(call))
+
+    async def _handled(self, call: Call) -> Any:
+        begun = self.handler(call)
+        if not isinstance(begun, Pending):
+            return await begun
+        try:
+            return begun.finish(call, await begun.future)
+        except QueueNotFoundError as error:
+            if begun.without_queue is None:
+                raise
+            return await begun.without_queue(call, error)
+
+    def _known(self, context: Context, scope: AsgiScope) -> Principal | None:
+        """Who calls, where that is known without a wait."""
+        if self.need.is_open:
+            return ANYBODY
+        exchange: Exchange = scope["exchange"]
+        authorization = exchange.headers.get(b"authorization")
+        found = None if authorization is None else context.auth.known(authorization)
+        return None if found is None else self._admitted(found, scope)
+
+    async def _principal(self, context: Context, scope: AsgiScope) -> Principal:
+        exchange: Exchange = scope["exchange"]
+        found = await context.auth.authenticate(header(scope, "authorization"), exchange.address)
+        return self._admitted(found, scope)
+
+    def _admitted(self, found: Principal, scope: AsgiScope) -> Principal:
+        scope["exchange"].actor = found.name
+        self.need.admit(found, scope["path_params"])
+        return found
+
+    def _decoded(self, decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
+        try:
+            try:
+                return decoder.decode(raw)
+            except msgspec.ValidationError as error:
+                if "got `float`" not in str(error):
+                    raise
+            if self._shape is None:
+                self._shape = Shape(self.body)
+            return decoder.decode(self._shape.rewritten(raw))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise invalid(error, "body", raw) from None
+
+    def reply(self, answer: Any) -> Reply:
+        return answer if isinstance(answer, Reply) else Reply(answer, self.status)
+
+
+ANYBODY: Final = Principal("", "anybody", ())
+
+
+class _NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class Endpoints:
+    """The endpoints of one part of the interface, in the order in which they are matched."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.all: list[Endpoint] = []
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        *,
+        answers: Mapping[int, Any],
+        **more: Any,
+    ) -> Callable[[Handler], Handler]:
+        def register(handler: Handler) -> Handler:
+            self.all.append(Endpoint(method, path, handler, tag=self.tag, answers=answers, **more))
+            return handler
+
+        return register
+
+
+def other_method(allowed: Mapping[str, Endpoint], scope: AsgiScope) -> Reply:
+    """To a path that is there, but not for this method."""
+    names = ", ".join(allowed)
+    error = HttpError(
+        405,
+        "MethodNotAllowed",
+        f"{scope['method']} is not for this path",
+        hint=f"Allowed: {names}.",
+        headers={"Allow": names},
+    )
+    return problem_reply(error, scope["exchange"])
+
+
+def problem_reply(error: BaseException, exchange: Exchange) -> Reply:
+    problem, headers = describe(error)
+    problem.request_id = exchange.request_id
+    if problem.status == 500:
+        log.error("request %s failed", exchange.request_id, exc_info=error)
+    elif problem.status == 503 and not isinstance(error, HttpError | DatabaseUnavailableError):
+        log.warning("request %s was not done: %s", exchange.request_id, error)
+    if problem.status == 401:
+        headers["WWW-Authenticate"] = 'Basic realm="penstock", charset="UTF-8", Bearer'
+    return Reply(problem, problem.status, headers, MEDIA_TYPE)
+
+
+def encoded(reply: Reply) -> bytes:
+    """Its body, ready to send."""
+    return reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+
+
+def headers_of(reply: Reply, length: int) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"content-type", reply.media_type.encode()),
+        (b"content-length", b"%d" % length),
+        *((name.lower().encode(), value.encode()) for name, value in reply.headers.items()),
+    ]
+
+
+def header(scope: AsgiScope, name: str) -> str | None:
+    """The value of a header by its name in lower case; of several, the first."""
+    exchange: Exchange = scope["exchange"]
+    found = exchange.headers.get(name.encode())
+    return None if found is None else found.decode("latin-1")
+
+
+def check_json(scope: AsgiScope) -> None:
+    exchange: Exchange = scope["exchange"]
+    if exchange.headers.get(b"content-type") == b"application/json":
+        return
+    kind = (header(scope, "content-type") or "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise HttpError(
+            415,
+            "UnsupportedMediaType",
+            f"the body's Content-Type is {kind!r:.100}",
+            hint="Send JSON, with `Content-Type: application/json`.",
+        )
+
+
+def _query(kind: Any, text: bytes) -> Any:
+    try:
+        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict")
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise HttpError(400, "MalformedQuery", "a parameter is given more than once")
+        query = msgspec.convert(found, kind, strict=False)
+    except UnicodeDecodeError:
+        raise HttpError(400, "MalformedQuery", "the query is not UTF-8, percent-encoded") from None
+    except msgspec.ValidationError as error:
+        raise invalid(error, "query") from None
+    for name in found:
+        if getattr(query, name) is None:  # msgspec takes the word null for nothing
+            raise HttpError(400, "MalformedQuery", f"{name} is {found[name]!r:.100}", field=name)
+    return query

@@ -1,0 +1,72 @@
+"""What was done, in a sentence, from its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.model.access import Activity
+from penstock.server.ui.formats import count
+
+Tell = Callable[[str, dict[str, Any]], str]
+
+
+def _counted(verb: str, what: str = "messages") -> Tell:
+    return lambda target, details: f"{verb} {count(details.get('count'))} {what} of {target}"
+
+
+def _plain(verb: str) -> Tell:
+    return lambda target, details: f"{verb} {target}"
+
+
+def _message(verb: str) -> Tell:
+    return lambda target, details: f"{verb} message {details.get('id', '')} of {target}"
+
+
+_SENTENCES: Final[dict[str, Tell]] = {
+    "create queue": _plain("Created queue"),
+    "set queue": _plain("Changed the settings of"),
+    "reset queue": _plain("Put all settings back to their defaults of"),
+    "drop queue": _plain("Dropped queue"),
+    "pause": _plain("Paused"),
+    "resume": _plain("Resumed"),
+    "purge": _counted("Purged"),
+    "redrive": _counted("Redrove", "dead letters"),
+    "requeue": _message("Requeued"),
+    "replay": lambda target, details: (
+        f"Replayed message {details.get('id', '')} into {target}"
+        + (f", as message {details['copy']}" if "copy" in details else "")
+    ),
+    "cancel": lambda target, details: (
+        f"Cancelled {count(details['count'])} messages"
+        if "count" in details
+        else f"Cancelled message {details.get('id', '')} of {target}"
+    ),
+    "end session": lambda target, details: (
+        f"Ended session {details.get('pid', '')} of {details.get('application') or 'no name'}"
+    ),
+    "maintain": lambda target, details: "Ran a maintenance pass",
+    "run expiry reaper": lambda target, details: (
+        f"Ran the expiry reaper: {count(details.get('expired'))} expired"
+    ),
+    "run delete reaper": lambda target, details: (
+        f"Ran the delete reaper: {count(details.get('count'))} deleted"
+    ),
+    "create schedule": _plain("Created schedule"),
+    "set schedule": _plain("Changed schedule"),
+    "pause schedule": _plain("Paused schedule"),
+    "resume schedule": _plain("Resumed schedule"),
+    "fire schedule": lambda target, details: (
+        f"Fired schedule {target}, as message {details.get('id', '')}"
+    ),
+    "drop schedule": _plain("Dropped schedule"),
+}
+
+
+def describe(activity: Activity) -> str:
+    """`Purged 12 messages of emails`; an act that is not known here by its own name."""
+    known = _SENTENCES.get(activity.act)
+    target = activity.target or ""
+    if known is None:
+        return f"{activity.act} {target}".strip().capitalize()
+    return known(target, dict(activity.details)).strip()

@@ -1,0 +1,276 @@
+"""What operators do to queues."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.commands import read, write
+from penstock.errors import QueueNotFoundError
+from penstock.model.queue import QueueStats
+from penstock.server.ui.actions import Act, Deed, Field, Question
+from penstock.server.ui.diagnosis import queue_path
+from penstock.server.ui.formats import count, duration
+from penstock.server.ui.forms import decimal_of, limit_field, limit_of, whole_of
+from penstock.server.ui.visits import Visit, refused
+
+COUNTED: Final = 10_000
+
+
+class QueueAct(Act):
+    """One that is about a queue that is there."""
+
+    def name(self, visit: Visit) -> str:
+        return visit.path["name"]
+
+
+class Pause(QueueAct):
+    path = "/queues/{name}/pause"
+
+    async def ask(self, visit: Visit) -> Question:
+        name = self.name(visit)
+        stats = await visit.run(read.stats(name))
+        return Question(
+            title=f"Pause {name}",
+            button="Pause",
+            back=queue_path(name),
+            text=["No message of it is handed out until it is resumed. Enqueue goes on."],
+            count=stats.ready,
+            unit="messages are ready and would wait",
+            facts={"In work, not touched": count(stats.leased)},
+        )
+
+    async def do(self, visit: Visit) -> Deed:
+        name = self.name(visit)
+        return Deed(command=write.pause(name), act="pause", target=name, to=queue_path(name))
+
+
+class Resume(QueueAct):
+    path = "/queues/{name}/resume"
+
+    async def ask(self, visit: Visit) -> Question:
+        name = self.name(visit)
+        stats = await visit.run(read.stats(name))
+        oldest = stats.oldest_ready_seconds
+        return Question(
+            title=f"Resume {name}",
+            button="Resume",
+            back=queue_path(name),
+            text=["Its messages are handed out again, at once."],
+            count=stats.ready,
+            unit="messages are ready",
+            facts={} if oldest is None else {"The oldest waits for": duration(oldest)},
+        )
+
+    async def do(self, visit: Visit) -> Deed:
+        name = self.name(visit)
+        return Deed(command=write.resume(name), act="resume", target=name, to=queue_path(name))
+
+
+class Purge(QueueAct):
+    path = "/queues/{name}/purge"
+    suffix = ""
+
+    async def ask(self, visit: Visit) -> Question:
+        name = self.name(visit)
+        settings = (await visit.run(read.queue(name))).settings
+        after = _after_purge(settings.keep_history)
+        return self.question(visit, name, await visit.run(read.stats(name)), after)
+
+    def question(self, visit: Visit, name: str, stats: QueueStats, after: str) -> Question:
+        about = "about " if stats.estimated else ""
+        return Question(
+            title=f"Purge {name}",
+            button="Purge",
+            back=queue_path(name),
+            text=["Messages that wait are cancelled, and not delivered.", after],
+            count=stats.ready + stats.scheduled,
+            unit="messages wait",
+            facts={
+                "Ready": about + count(stats.ready),
+                "Scheduled": about + count(stats.scheduled),
+                "In work, not touched": count(stats.leased),
+            },
+            fields=[limit_field(visit)],
+            danger=True,
+        )
+
+    async def do(self, visit: Visit) -> Deed:
+        name, limit = self.name(visit), limit_of(visit)
+        return Deed(
+            command=write.purge(name + self.suffix, max_count=limit),
+            act="purge",
+            target=name + self.suffix,
+            to=queue_path(name),
+            details={"limit": limit},
+            answer_is="count",
+        )
+
+
+class PurgeDead(Purge):
+    path = "/queues/{name}/purge-dead"
+    suffix = ".dlq"
+
+    def question(self, visit: Visit, name: str, stats: QueueStats, after: str) -> Question:
+        return Question(
+            title=f"Purge the dead letters of {name}",
+            button="Purge dead letters",
+            back=queue_path(name),
+            text=["They are cancelled.", after],
+            count=stats.dead,
+            unit="dead letters",
+            fields=[limit_field(visit)],
+            danger=True,
+        )
+
+
+def _after_purge(keep_history: int) -> str:
+    if keep_history == 0:
+        return "This cannot be undone: the queue keeps no history, so the messages are gone."
+    days = "a day" if keep_history == 1 else f"{count(keep_history)} days"
+    return f"Each of them can be replayed from history for {days}."
+
+
+class Drop(QueueAct):
+    path = "/queues/{name}/drop"
+
+    async def ask(self, visit: Visit) -> Question:
+        name = self.name(visit)
+        stats = await visit.run(read.stats(name))
+        held = stats.ready + stats.scheduled + stats.leased + stats.dead
+        return Question(
+            title=f"Drop {name}",
+            button="Drop the queue",
+            back=queue_path(name),
+            text=[
+                "The queue, its settings and its schedules are removed, with every message "
+                "that it holds. History stays until it is too old."
+            ],
+            count=held,
+            unit="messages would be lost",
+            fields=[
+                Field(
+                    name="confirm",
+                    label=f"Type the name of the queue: {name}",
+                    value=visit.asked("confirm") or "",
+                    required=True,
+                )
+            ],
+            danger=True,
+        )
+
+    async def do(self, visit: Visit) -> Deed:
+        name = self.name(visit)
+        if visit.asked("confirm") != name:
+            raise refused("confirm", visit.asked("confirm") or "", name)
+        return Deed(
+            command=write.drop_queue(name, force=True),
+            act="drop queue",
+            target=name,
+            to="/queues",
+            answer_is="count",
+        )
+
+
+class Redrive(QueueAct):
+    """By filter: an error, a range of ids, single ids. The filter is in the address."""
+
+    path = "/queues/{name}/redrive"
+
+    async def ask(self, visit: Visit) -> Question:
+        name = self.name(visit)
+        filter = redrive_filter(visit)
+        dry = write.redrive(name, **filter, max_count=COUNTED, dry_run=True)
+        found = await visit.run(dry)
+        rate = visit.asked("per_second") or ""
+        room = await self._room(visit, name)
+        return Question(
+            title=f"Redrive dead letters of {name}",
+            button="Redrive",
+            back=f"/dead-letters?queue={name}",
+            text=["They are put back into their queue, and start again at their first attempt."],
+            count=found,
+            unit="dead letters match" + (", or more" if found == COUNTED else ""),
+            facts=redrive_facts(visit) | room,
+            fields=[
+                *(
+                    Field(name=name, kind="hidden", value=value)
+                    for name in ("error_like", "id_from", "id_to", "id")
+                    for value in visit.asked_all(name)
+                ),
+                limit_field(visit),
+                Field(
+                    name="per_second",
+                    label="Messages per second",
+                    kind="number",
+                    value=rate,
+                    hint="Empty: all at once. A rate protects the service that they failed on.",
+                ),
+            ],
+        )
+
+    async def _room(self, visit: Visit, name: str) -> dict[str, str]:
+        """What fits into a queue with a limit: only so many are redriven."""
+        limit = (await visit.run(read.queue(name))).settings.max_depth
+        if limit is None:
+            return {}
+        stats = await visit.run(read.stats(name))
+        free = max(0, limit - stats.ready - stats.scheduled - stats.leased)
+        return {"Room in the queue": f"{count(free)} of {count(limit)}; no more are redriven"}
+
+    async def do(self, visit: Visit) -> Deed:
+        name, limit = self.name(visit), limit_of(visit)
+        filter = redrive_filter(visit)
+        per_second = _rate(visit)
+        return Deed(
+            command=write.redrive(name, **filter, max_count=limit, per_second=per_second),
+            act="redrive",
+            target=name,
+            to=queue_path(name),
+            details={**filter, "limit": limit, "per_second": per_second},
+            answer_is="count",
+        )
+
+
+def redrive_filter(visit: Visit) -> dict[str, Any]:
+    ids = [_id("id", text) for text in visit.asked_all("id")]
+    return {
+        "error_like": visit.asked("error_like"),
+        "id_from": _id("id_from", visit.asked("id_from")),
+        "id_to": _id("id_to", visit.asked("id_to")),
+        "ids": ids or None,
+    }
+
+
+def redrive_facts(visit: Visit) -> dict[str, str]:
+    facts = {}
+    if error := visit.asked("error_like"):
+        facts["Error like"] = error
+    if visit.asked("id_from") or visit.asked("id_to"):
+        facts["Ids"] = f"{visit.asked('id_from') or 'first'} to {visit.asked('id_to') or 'last'}"
+    if ids := visit.asked_all("id"):
+        facts["Chosen"] = ", ".join(ids[:20]) + (" ..." if len(ids) > 20 else "")
+    return facts or {"Filter": "none: all of them"}
+
+
+def _id(field: str, text: str | None) -> int | None:
+    return whole_of(field, text, "the id of a message")
+
+
+def _rate(visit: Visit) -> float | None:
+    rate = decimal_of(visit, "per_second", None)
+    if rate is not None and not 0 < rate <= 1_000_000:
+        raise refused(
+            "per_second", visit.asked("per_second") or "", "a number above 0, up to 1000000"
+        )
+    return rate
+
+
+async def check_there(visit: Visit, name: str) -> None:
+    """QueueNotFoundError, unless there is a queue of this name."""
+    try:
+        await visit.run(read.queue(name))
+    except QueueNotFoundError as error:
+        raise refused("queue", name, "a queue that exists") from error
+
+
+ACTS: Final = (Pause(), Resume(), Purge(), PurgeDead(), Redrive(), Drop())

@@ -1,0 +1,146 @@
+"""What to do about each kind of finding. docs/how-to/runbooks.md has the same text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Runbook:
+    """A kind of finding: its name for one and for many, what it means, and what to do."""
+
+    title: str
+    many: str  # of several findings; {} is their number
+    advice: str  # the first step, in one line
+    meaning: str
+    steps: tuple[str, ...]
+
+
+RUNBOOKS: Final[dict[str, Runbook]] = {
+    "no-worker": Runbook(
+        "A queue has no worker",
+        "{} queues have no worker",
+        "Start a worker for it.",
+        "Messages have been ready for more than a minute, no consumer holds a lease on the queue, "
+        "and no message was finished in the last five minutes.",
+        (
+            "Look at Workers: is the process that handles this queue there, and not silent?",
+            "Start or restart it. Its log says why it stopped.",
+            "If no process should handle the queue, purge it and stop its producers.",
+        ),
+    ),
+    "full": Runbook(
+        "A queue is full or nearly full",
+        "{} queues are full or nearly full",
+        "Claim faster, or raise the limit.",
+        "The waiting and leased messages have reached the queue's max_depth, or 90 % of it. A full "
+        "queue refuses enqueue.",
+        (
+            "See whether its workers keep up. If they do not, start more of them.",
+            "Raise the limit under Settings if the database has room.",
+            "Look for a producer that enqueues more than usual.",
+        ),
+    ),
+    "behind": Runbook(
+        "A queue is falling behind",
+        "{} queues are falling behind",
+        "Start more workers.",
+        "Workers finish messages, but the oldest one has been ready for more than ten minutes.",
+        (
+            "Compare the times of work with those of yesterday under Analytics.",
+            "Start more workers, or raise their concurrency.",
+            "Check that max_in_flight and throughput_limit are not what holds them back.",
+        ),
+    ),
+    "failing": Runbook(
+        "Most attempts on a queue fail",
+        "Most attempts on {} queues fail",
+        "Read the latest errors.",
+        "More attempts failed than succeeded in the last five minutes.",
+        (
+            "Open a message of the queue and read its last error.",
+            "If a service that the handlers need is down, pause the queue until it is back.",
+            "If a release broke the handler, roll it back, then redrive the dead letters.",
+        ),
+    ),
+    "paused": Runbook(
+        "A queue is paused and messages wait",
+        "{} queues are paused and messages wait",
+        "Resume it when the reason is gone.",
+        "An operator paused the queue. Messages are enqueued but not handed out.",
+        (
+            "Activity says who paused it, and when.",
+            "Resume it when the reason for the pause is gone.",
+        ),
+    ),
+    "dead-letters": Runbook(
+        "A queue has dead letters",
+        "{} queues have dead letters",
+        "Fix the cause, then redrive them.",
+        "Messages have failed as often as they may. They stay until they are redriven or purged.",
+        (
+            "Dead letters shows them by cause, with examples.",
+            "Fix the cause. Then redrive one kind, at a rate that the service can bear.",
+            "Purge those that are no longer needed.",
+        ),
+    ),
+    "silent-worker": Runbook(
+        "A worker is silent",
+        "{} workers are silent",
+        "Look for the process on its host.",
+        "A worker has not reported for 30 seconds, and did not sign off. Its messages are handed "
+        "out again when their leases expire.",
+        (
+            "Look for the process on the host that Workers names. Was it killed, or is it stuck?",
+            "Restart it. It disappears from the list after a day if it is gone for good.",
+        ),
+    ),
+    "schedule": Runbook(
+        "A schedule does not fire",
+        "{} schedules do not fire",
+        "Read its error under Schedules.",
+        "A schedule could not enqueue its message, or is due for more than two minutes.",
+        (
+            "If it has an error, remove the cause: a full queue, or a payload that is too large.",
+            "If it is only late, no worker, server or claim is there to fire it. Start one.",
+            "Fire it by hand if its message is needed now.",
+        ),
+    ),
+    "horizon": Runbook(
+        "A transaction pins the horizon",
+        "{} transactions pin the horizon",
+        "End the session under System.",
+        "PostgreSQL cannot remove old row versions while the oldest transaction is open. Penstock "
+        "stays fast, but the tables of the application grow.",
+        (
+            "System shows the session, its application and how long it has been open.",
+            "Let it commit, or end it.",
+            "Set idle_in_transaction_session_timeout to prevent the next one.",
+        ),
+    ),
+    "lake": Runbook(
+        "A lake is behind",
+        "{} lakes are behind",
+        "Run penstock lake run.",
+        "Finished messages have not been landed for more than an hour. History is kept until then.",
+        (
+            "Run `penstock lake run`, and read its output.",
+            "If the lake is no longer used, unregister it, so that history can be removed.",
+        ),
+    ),
+}
+
+
+def as_markdown() -> str:
+    """The page of the documentation."""
+    lines = [
+        "# Runbooks",
+        "",
+        "What each finding on the overview means, and what to do about it. The admin UI has the "
+        "same text under `/runbooks`.",
+    ]
+    for name, each in RUNBOOKS.items():
+        lines += ["", f"## {each.title} {{ #{name} }}", "", each.meaning, ""]
+        lines += [f"{number}. {step}" for number, step in enumerate(each.steps, 1)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""The Spark data source: log reader, claim reader, snapshot reader and sink."""

@@ -1,0 +1,99 @@
+"""Where a stream of a log stands, as Spark keeps it in its checkpoint. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from penstock.errors import ConfigurationError
+from penstock.spark.snapshot_diff import BEGINNING, NOTHING, Position, Snapshot
+
+FORMAT: Final = 1
+START_ANEW: Final = (
+    "Use another checkpoint, and start from `initial`: rows that come twice have the same id."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Everything that `seen` sees was delivered; and of what `window` sees beyond, up to `until`.
+
+    `database` is None before the first batch: then `seen` is still what `initial` says.
+    """
+
+    database: str | None
+    seen: Snapshot
+    window: Snapshot | None = None
+    until: Position = BEGINNING
+
+    def reached(self, window: Snapshot) -> Place:
+        return Place(self.database, window)
+
+    def partway(self, window: Snapshot, until: Position) -> Place:
+        return replace(self, window=window, until=until)
+
+    def as_json(self) -> dict[str, Any]:
+        place: dict[str, Any] = {"database": self.database, "seen": str(self.seen)}
+        if self.window is not None:
+            place |= {"window": str(self.window), "xid": self.until.xid, "id": self.until.id}
+        return place
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Place:
+        window = found.get("window")
+        return cls(
+            found["database"],
+            Snapshot.parse(found["seen"]),
+            None if window is None else Snapshot.parse(window),
+            BEGINNING if window is None else Position(found["xid"], found["id"]),
+        )
+
+
+UNTOUCHED: Final = Place(None, NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """A place for each service. A service that is not in it has not been read yet."""
+
+    table: str
+    places: dict[str, Place]
+
+    def place(self, service: str) -> Place:
+        return self.places.get(service, UNTOUCHED)
+
+    def as_json(self) -> dict[str, Any]:
+        services = {name: place.as_json() for name, place in sorted(self.places.items())}
+        return {"format": FORMAT, "table": self.table, "services": services}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any], table: str) -> LogOffset:
+        """Refuses what another source, another table or a newer Penstock has written."""
+        if found.get("format") != FORMAT or "table" not in found:
+            raise ConfigurationError(
+                "the checkpoint was written by another kind of source or by another Penstock",
+                hint=START_ANEW,
+            )
+        if found["table"] != table:
+            raise ConfigurationError(
+                f"the checkpoint is of table {found['table']}, and the source reads {table}",
+                hint=START_ANEW,
+            )
+        places = {name: Place.from_json(place) for name, place in found["services"].items()}
+        return cls(table, places)
+
+
+def check_same_database(service: str, place: Place, database: str, now: Snapshot) -> None:
+    """Transaction ids mean something on one server only, and only while they go forward."""
+    if place.database not in (None, database):
+        raise ConfigurationError(
+            f"the checkpoint is of another database than service {service!r} has now "
+            f"({place.database}, not {database}): it was moved, upgraded or restored from a dump",
+            hint=START_ANEW,
+        )
+    if now.xmax < (place.window or place.seen).xmax:
+        raise ConfigurationError(
+            f"the database of service {service!r} has gone back in time behind the checkpoint: "
+            "it was restored from a backup, or a failover lost transactions",
+            hint=START_ANEW,
+        )

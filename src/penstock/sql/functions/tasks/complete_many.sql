@@ -1,0 +1,78 @@
+-- complete_many acks messages and keeps what their tasks returned, and enqueues what they asked to have enqueued with
+-- their acks: all of it in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
+-- result is not kept, and its messages are not enqueued.
+-- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
+-- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued.
+-- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
+create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
+  keep_seconds integer[], enqueues jsonb default null)
+returns setof bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  now_at  timestamptz := clock_timestamp();
+  settled bigint[];
+  kept    bigint[];
+begin
+  perform penstock._check_pairs(ids, tokens, 'tokens');
+  perform penstock._check_pairs(ids, results, 'results');
+  perform penstock._check_pairs(ids, keep_seconds, 'keep_seconds');
+  perform penstock._check_keep(k) from unnest(keep_seconds) k;
+  if enqueues is not null then
+    perform penstock._check_may_enqueue();
+  end if;
+  settled := array(select a.id from penstock.ack_many(ids, tokens) a (id));
+  with stored as (
+    insert into penstock.result as r (id, value, finished_at, expires_at)
+    select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep)
+    from unnest(ids, results, keep_seconds) u (id, value, keep) join unnest(settled) s (id) using (id)
+    where u.keep is not null
+    on conflict on constraint result_pkey do update
+    set value = excluded.value, finished_at = excluded.finished_at, expires_at = excluded.expires_at
+    returning r.id)
+  select array_agg(s.id) into kept from stored s;
+  perform penstock._announce_results(kept);
+  if enqueues is not null then
+    perform penstock._enqueue_after(settled, enqueues);
+  end if;
+  return query select s.id from unnest(settled) s (id);
+end $$;
+
+-- Results are kept for 1 second to 10 years.
+create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$
+begin
+  if keep_seconds not between 1 and 315360000 then
+    perform penstock._fail_value('keep_seconds', keep_seconds::text, 'a whole number from 1 to 315360000');
+  end if;
+end $$;
+
+-- Consumers may ack, but only producers may enqueue, also with an ack. The caller is found as in _is_admin.
+create or replace function penstock._check_may_enqueue() returns void language plpgsql as $$
+begin
+  if not has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
+                                'penstock.enqueue'::regproc::oid, 'execute') then
+    perform penstock._fail('42501', 'permission denied: only producers may enqueue messages with an ack', '{}',
+      'Log in as a member of both penstock_consumer and penstock_producer.');
+  end if;
+end $$;
+
+-- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
+create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
+begin
+  perform pg_notify('penstock:results', string_agg(u.id::text, ','))
+  from unnest(ids) with ordinality u (id, n) group by (u.n - 1) / 375;
+end $$;
+
+-- Enqueues the messages that go with the acks of settled messages, in the order given.
+create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb) returns void language plpgsql as $$
+begin
+  if jsonb_typeof(enqueues) <> 'array' then
+    perform penstock._fail_value('enqueues', left(enqueues::text, 100), 'an array of objects');
+  end if;
+  perform penstock.enqueue(queue => m.queue, payload => m.payload, headers => m.headers, key => m.key,
+    priority => coalesce(m.priority, 0), group_key => m.group_key, delay => m.delay, visible_at => m.visible_at,
+    ttl => m.ttl, max_attempts => m.max_attempts, on_conflict => coalesce(m.on_conflict, 'replace'),
+    unique_while => coalesce(m.unique_while, 'waiting'))
+  from jsonb_to_recordset(enqueues) m ("after" bigint, queue text, payload jsonb, headers jsonb, key text,
+    priority integer, group_key text, delay interval, visible_at timestamptz, ttl interval, max_attempts integer,
+    on_conflict text, unique_while text)
+  where m."after" = any (settled);
+end $$;

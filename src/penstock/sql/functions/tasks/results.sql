@@ -1,0 +1,51 @@
+-- get_results returns what is quickly found of these messages: kept results, and the errors of dead letters. A message
+-- that is missing has not ended, kept no result, or left no dead letter: see get_outcome.
+-- Locks: none. Uses result_pkey and dead_pkey.
+create or replace function penstock.get_results(ids bigint[])
+returns table (id bigint, state text, value jsonb, error text)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select r.id, 'done', r.value, null from penstock.result r where r.id = any (ids) and r.expires_at > clock_timestamp()
+  union all
+  select d.id, 'dead', null, d.last_error from penstock.dead d join penstock.queue q on q.id = d.queue_id
+  where d.id = any (ids) and (not q.name ^@ 'penstock.' or penstock._is_admin())
+$$;
+
+-- get_outcome returns what became of a message, wherever it is: its state, its result if one is kept, and its error if
+-- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
+-- Locks: none. Uses result_pkey, the indexes of find_message, and history_log_*_id.
+create or replace function penstock.get_outcome(id bigint)
+returns table (state text, value jsonb, error text)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  queue text;
+begin
+  return query select 'done', r.value, null::text from penstock.result r
+  where r.id = get_outcome.id and r.expires_at > clock_timestamp();
+  if found then
+    return;
+  end if;
+  select m.queue, m.state, m.last_error into queue, state, error from penstock.find_message(get_outcome.id) m;
+  if queue is null then
+    select h.queue, h.state, h.last_error into queue, state, error from penstock.history_log h
+    where h.id = get_outcome.id order by h.finished_at desc limit 1;
+  end if;
+  if queue is not null then
+    perform penstock._check_internal(queue);
+    return next;
+  end if;
+end $$;
+
+-- Deletes expired results, the oldest first, and returns how many. Workers call it.
+-- Locks: the rows, and skips locked ones. Uses result_expires_at.
+create or replace function penstock.drop_expired_results(max_count integer default 1000) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  dropped bigint;
+begin
+  delete from penstock.result where id = any (array(
+    select r.id from penstock.result r where r.expires_at <= clock_timestamp() order by r.expires_at
+    limit drop_expired_results.max_count for update skip locked));
+  get diagnostics dropped = row_count;
+  return dropped;
+end $$;

@@ -1,0 +1,15 @@
+-- Leases that expired in the last seconds, by queue, from a sample of the latest failed attempts.
+-- No locks; uses attempt_log_xid.
+with latest as materialized (
+  select queue, ended_at, error
+    from penstock.attempts_feed
+   order by xid desc, message_id desc
+   limit %(sample)s::integer
+)
+select queue, count(*),
+       case when (select count(*) from latest) < %(sample)s::integer then %(seconds)s::double precision
+            else least(%(seconds)s::double precision,
+                       (select extract(epoch from clock_timestamp() - min(ended_at)) from latest)::double precision) end as since_seconds
+  from latest
+ where ended_at > clock_timestamp() - make_interval(secs => %(seconds)s::double precision) and error = 'the lease expired'
+ group by queue

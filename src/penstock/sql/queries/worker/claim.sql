@@ -1,0 +1,5 @@
+-- Claims from one queue. The columns of a lease are those of LeaseRow in commands/lease_row.py.
+select {lease},
+       date_part('epoch', l.lease_until - clock_timestamp()) as remaining,
+       date_part('epoch', clock_timestamp() - l.enqueued_at) as waited
+  from penstock.claim(%(queue)s::text, %(count)s::integer, %(lease_seconds)s::integer, %(worker)s::text) l

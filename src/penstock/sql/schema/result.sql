@@ -1,0 +1,8 @@
+-- Results of tasks: what a task returned, written in the transaction of its ack and kept until expires_at.
+create table penstock.result (
+  id          bigint primary key,       -- of the message
+  value       jsonb not null,
+  finished_at timestamptz not null,
+  expires_at  timestamptz not null
+);
+create index result_expires_at on penstock.result (expires_at);

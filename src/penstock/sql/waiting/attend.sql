@@ -1,5 +1,0 @@
--- Says that somebody waits for messages of these queues, and asks when their next scheduled ones are due.
--- A queue that does not exist is left out.
-select q.name, penstock.attend(q.name, %(seconds)s::integer)
-  from penstock.queues q
- where q.name = any (%(queues)s::text[])

@@ -1,0 +1,154 @@
+"""The clients through which an application enqueues tasks, and waits for their results."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from penstock.client.async_client import AsyncClient
+from penstock.client.sync_client import Client
+from penstock.commands.write.results import TaskOutcome
+from penstock.db import forks
+from penstock.db.listener import Listener
+from penstock.db.locate import locate
+from penstock.tasks.context import current_delivery
+from penstock.tasks.waiting import ResultWaiter
+
+T = TypeVar("T")
+
+
+class _LoopClients:
+    """The pool of one event loop, and the connection that listens for results."""
+
+    def __init__(self, dsn: str | None) -> None:
+        self.client = AsyncClient(dsn)
+        self._dsn = dsn
+        self._listener: Listener | None = None
+        self._waiter: ResultWaiter | None = None
+        self._starting = asyncio.Lock()
+
+    async def waiter(self) -> ResultWaiter:
+        if self._waiter is not None:
+            return self._waiter
+        async with self._starting:
+            if self._waiter is None:
+                dsn = await asyncio.to_thread(locate, self._dsn)
+                self._listener = Listener(dsn, self.client.run)
+                self._waiter = ResultWaiter(self._listener, self.client.run)
+                await self._listener.start()
+        return self._waiter
+
+    async def close(self) -> None:
+        if self._waiter is not None:
+            await self._waiter.close()
+        if self._listener is not None:
+            await self._listener.stop()
+        await self.client.close()
+
+
+class _LoopThread:
+    """An event loop in its own thread, through which threads wait for results."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self.loop.run_forever, name="penstock-results", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+class AppClients:
+    """Made at the first use: one sync client, and an async one for each event loop.
+
+    A pool belongs to the loop that opened it, and an application may run several loops, one after
+    the other. Inside a handler, all of them are the worker's.
+    """
+
+    def __init__(self, dsn: str | None) -> None:
+        self.dsn = dsn
+        self._start()
+        forks.register(self)
+
+    def _start(self) -> None:
+        self._sync: Client | None = None
+        self._thread: _LoopThread | None = None
+        self._starting = threading.Lock()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients] = (
+            WeakKeyDictionary()
+        )
+
+    def _after_fork(self) -> None:
+        """In a child process: the loops and threads of the parent do not run here."""
+        forks.abandon(dict(vars(self)))
+        self._start()
+
+    @property
+    def async_client(self) -> AsyncClient:
+        delivery = current_delivery.get()
+        if delivery is not None:
+            return delivery.client  # type: ignore[no-any-return]
+        return self._of_loop().client
+
+    @property
+    def sync_client(self) -> Client:
+        delivery = current_delivery.get()
+        if delivery is not None and delivery._runner.sync_client is not None:
+            return delivery._runner.sync_client  # type: ignore[no-any-return]
+        with self._starting:
+            if self._sync is None:
+                self._sync = Client(self.dsn)
+            return self._sync
+
+    async def waiter(self) -> ResultWaiter:
+        delivery = current_delivery.get()
+        if delivery is not None and delivery._runner.waiter is not None:
+            return delivery._runner.waiter  # type: ignore[no-any-return]
+        return await self._of_loop().waiter()
+
+    def wait_sync(self, id: int, timeout: float | None) -> TaskOutcome | None:
+        """As `ResultWaiter.wait`, in any thread: all of them share a loop in a thread."""
+
+        async def wait() -> TaskOutcome | None:
+            return await (await self._of_loop().waiter()).wait(id, timeout)
+
+        with self._starting:
+            if self._thread is None:
+                self._thread = _LoopThread()
+        return self._thread.run(wait())
+
+    async def close(self) -> None:
+        """Close the clients of the running loop, and what threads use."""
+        mine = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if mine is not None:
+            await mine.close()
+        await asyncio.to_thread(self.close_sync)
+
+    def close_sync(self) -> None:
+        """Close what threads use."""
+        client, self._sync = self._sync, None
+        thread, self._thread = self._thread, None
+        if client is not None:
+            client.close()
+        if thread is not None:
+            mine = self._by_loop.pop(thread.loop, None)
+            if mine is not None:
+                thread.run(mine.close())
+            thread.close()
+
+    def _of_loop(self) -> _LoopClients:
+        loop = asyncio.get_running_loop()
+        found = self._by_loop.get(loop)
+        if found is None:
+            found = self._by_loop[loop] = _LoopClients(self.dsn)
+        return found

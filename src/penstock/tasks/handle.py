@@ -1,0 +1,104 @@
+"""A call that was enqueued, and its result."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from penstock.commands import arguments as check
+from penstock.commands.write import cancel
+from penstock.commands.write.results import TaskOutcome
+from penstock.errors import (
+    PenstockError,
+    ResultNotFoundError,
+    TaskCancelledError,
+    TaskExpiredError,
+    TaskFailedError,
+)
+from penstock.model.message import Duration
+
+if TYPE_CHECKING:
+    from penstock.tasks.task import Task
+
+R = TypeVar("R")
+
+_TRACEBACK: Final = "\n\nTraceback (most recent call last):\n"
+_CUT: Final = "\n\n...\n"
+_ERROR: Final = re.compile(r"([^\W\d]\w*(?:\.\w+)*): (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle(Generic[R]):
+    """A call that was enqueued. `id` is the id of its message."""
+
+    id: int
+    task: Task[..., R]
+
+    async def result(self, timeout: Duration | None = None) -> R:
+        """What the task returned, as soon as it has. TimeoutError if it does not in time.
+
+        TaskFailedError, TaskCancelledError or TaskExpiredError if it never will.
+        ResultNotFoundError if the result was not kept.
+        """
+        waiter = await self.task._clients.waiter()
+        return self._value(await waiter.wait(self.id, _seconds(timeout)))
+
+    def result_sync(self, timeout: Duration | None = None) -> R:
+        """As `result`, for code that is not async."""
+        clients = self.task._clients
+        return self._value(clients.wait_sync(self.id, _seconds(timeout)))
+
+    async def cancel(self) -> None:
+        """Take the call out of its queue, even while it runs. MessageNotFoundError if it ended."""
+        await self.task._clients.async_client.run(cancel(self.id))
+
+    def cancel_sync(self) -> None:
+        """As `cancel`, for code that is not async."""
+        self.task._clients.sync_client.run(cancel(self.id))
+
+    def _value(self, outcome: TaskOutcome | None) -> R:
+        if outcome is not None and outcome.value is not None:
+            return self.task.returns.decode(outcome.value)  # type: ignore[no-any-return]
+        raise _error(self.task.name, self.id, outcome)
+
+
+def _seconds(timeout: Duration | None) -> float | None:
+    return None if timeout is None else check.duration("timeout", timeout).total_seconds()
+
+
+def _error(task: str, id: int, outcome: TaskOutcome | None) -> PenstockError:
+    call = f"call {id} of task {task!r}"
+    state = None if outcome is None else outcome.state
+    if state == "dead":
+        assert outcome is not None
+        return _failed(call, outcome.error or "")
+    if state in ("cancelled", "superseded"):
+        return TaskCancelledError(f"{call} was {state}", hint="Enqueue it again.", id=id)
+    if state == "expired":
+        return TaskExpiredError(
+            f"{call} expired before a worker could run it", hint="Raise its ttl.", id=id
+        )
+    return ResultNotFoundError(
+        f"{call} has no result",
+        hint="Results are kept for tasks with keep_result, for as long as it says.",
+        id=id,
+    )
+
+
+def _failed(call: str, error: str) -> TaskFailedError:
+    """The error of a dead letter: `Type: text`, and the traceback below it."""
+    for mark in (_TRACEBACK, _CUT):
+        head, found, rest = error.partition(mark)
+        if found:
+            break
+    match = _ERROR.fullmatch(head)
+    type_, text = match.groups() if match else (None, head)
+    traceback: Any = (mark.lstrip() + rest) if found else None
+    return TaskFailedError(
+        f"{call} failed: {head}",
+        hint="Its message is a dead letter: redrive it when the cause is gone.",
+        type=type_,
+        text=text,
+        traceback=traceback,
+    )

@@ -1,0 +1,157 @@
+"""A task: a function, the queue that carries its calls, and how to call it through that queue."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+
+from penstock.commands import arguments as check
+from penstock.commands import write
+from penstock.commands.arguments import UNSET
+from penstock.commands.command import Command
+from penstock.commands.payload import decode_json
+from penstock.errors import PenstockError
+from penstock.model.message import Duration, NewMessage, OnConflict, Unique
+from penstock.tasks.clients import AppClients
+from penstock.tasks.context import current_delivery
+from penstock.tasks.handle import Handle
+
+if TYPE_CHECKING:
+    from penstock.tasks.arguments import Arguments
+    from penstock.tasks.returns import Returns
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TASK_HEADER: Final = "penstock-task"
+
+
+class MessageOptions(TypedDict, total=False):
+    """The parameters of `enqueue` in addition to the payload."""
+
+    key: str | None
+    priority: int
+    group: str | None
+    delay: Duration | None
+    visible_at: datetime | None
+    ttl: Duration | None
+    headers: Mapping[str, Any] | None
+    max_attempts: int | None
+
+
+class Task(Generic[P, R]):
+    """A function that can be called through a queue. `@app.task()` makes one.
+
+        await send_welcome.enqueue(user_id)
+        await send_welcome.options(delay=60, connection=session).enqueue(user_id)
+
+    Calling the task itself calls the function, here and now.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: str,
+        function: Callable[P, Any],
+        arguments: Arguments,
+        returns: Returns,
+        clients: AppClients,
+        options: MessageOptions,
+    ) -> None:
+        self.name = name
+        self.queue = queue
+        self.function = function
+        self.arguments = arguments
+        self.returns = returns
+        self._clients = clients
+        self._options = options
+        self._on_conflict: OnConflict = "replace"
+        self._unique: Unique = "waiting"
+        self._connection: Any = UNSET
+        self.__doc__ = function.__doc__
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name} on {self.queue}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return self.function(*args, **kwargs)
+
+    def options(
+        self,
+        *,
+        on_conflict: OnConflict | None = None,
+        unique: Unique | None = None,
+        connection: Any = UNSET,
+        **options: Unpack[MessageOptions],
+    ) -> Task[P, R]:
+        """The same task with other options for its messages.
+
+        They are those of `Client.enqueue`. With `connection`, the call is enqueued in the caller's
+        own transaction.
+        """
+        changed = copy.copy(self)
+        changed._options = {**self._options, **options}
+        changed._on_conflict = on_conflict or self._on_conflict
+        changed._unique = unique or self._unique
+        changed._connection = self._connection if connection is UNSET else connection
+        return changed
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Have a worker call the function. TaskArgumentsError if the arguments do not fit."""
+        command = self._command(args, kwargs)
+        return Handle(await self._clients.async_client.run(command, self._connection), self)
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """As `enqueue`, for code that is not async."""
+        command = self._command(args, kwargs)
+        return Handle(self._clients.sync_client.run(command, self._connection), self)
+
+    def enqueue_with_ack(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Enqueue a call together with the ack of the handler that runs.
+
+        Both are committed as one, and with them the result of the handler; if it fails, the call is
+        never enqueued. PenstockError outside of a handler.
+        """
+        delivery = current_delivery.get()
+        if delivery is None:
+            raise PenstockError(
+                "no handler is running here",
+                hint="Call enqueue_with_ack() in a handler or a task that a worker runs.",
+            )
+        delivery._enqueues.append(self._with_ack(args, kwargs))
+
+    def handle(self, id: int) -> Handle[R]:
+        """The handle of a call that was enqueued earlier, by the id of its message."""
+        return Handle(check.whole("id", id, check.INT8), self)
+
+    def message(self, *args: P.args, **kwargs: P.kwargs) -> NewMessage:
+        """The message of a call, for `enqueue_many` on the queue of the task."""
+        return NewMessage(self.arguments.encode(args, kwargs), **self._message_options())
+
+    def _command(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Command[int]:
+        return write.enqueue(
+            self.queue,
+            self.arguments.encode(args, kwargs),
+            on_conflict=self._on_conflict,
+            unique=self._unique,
+            **self._message_options(),
+        )
+
+    def _with_ack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of `penstock.enqueue`, as JSON has them."""
+        params = dict(self._command(args, kwargs).params)
+        del params["payload_bytes"]
+        for name in ("payload", "headers"):
+            params[name] = decode_json(params[name])
+        for name in ("delay", "ttl"):
+            if params[name] is not None:
+                params[name] = f"{params[name].total_seconds():f} seconds"
+        if params["visible_at"] is not None:
+            params["visible_at"] = params["visible_at"].isoformat()
+        return params
+
+    def _message_options(self) -> MessageOptions:
+        headers = {**(self._options.get("headers") or {}), TASK_HEADER: self.name}
+        return {**self._options, "headers": headers}

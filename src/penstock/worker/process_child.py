@@ -1,0 +1,107 @@
+"""The child process that runs tasks, one after the other, as its worker tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import pickle
+import resource
+import signal
+import sys
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from penstock.errors import PenstockError, TaskArgumentsError
+from penstock.tasks.task import Task
+from penstock.worker.outcomes import Complete, Outcome, Reject
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Where a child finds a task: by import, as functions cannot be sent."""
+
+    module: str
+    name: str
+    dsn: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a run ended: with an outcome (None: a bare ack) or with an error and its traceback."""
+
+    outcome: Outcome | None = None
+    error: BaseException | None = None
+    traceback: str | None = None
+    peak_bytes: int = 0
+
+
+def serve(connection: Connection, place: TaskPlace) -> None:
+    """Run calls until the worker closes the pipe, or is gone."""
+    # A signal to the whole group is for the worker: it decides when its children end.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        task = find_task(place)
+        while True:
+            connection.send(run(task, connection.recv()))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+def find_task(place: TaskPlace) -> Task[..., Any]:
+    # What the worker's own program defines is in a module of this name here.
+    module = "__mp_main__" if place.module == "__main__" else place.module
+    found: Any = sys.modules.get(module) or importlib.import_module(module)
+    for part in place.name.split("."):
+        found = getattr(found, part)
+    if not isinstance(found, Task):
+        raise TypeError(f"{place.module}.{place.name} is no task")
+    if found._clients.dsn is None:
+        found._clients.dsn = place.dsn
+    return found
+
+
+def run(task: Task[..., Any], payload: str | None) -> Answer:
+    """Call the task. Whatever it raises, the child goes on."""
+    try:
+        args, kwargs = task.arguments.decode(payload)
+        value = task.function(*args, **kwargs)
+        if inspect.iscoroutine(value):
+            value = asyncio.run(value)
+        return Answer(outcome=completed(task, value), peak_bytes=_peak_bytes())
+    except TaskArgumentsError as error:
+        return Answer(outcome=Reject(error))
+    except BaseException as error:
+        text = "".join(traceback.format_exception(error))
+        return Answer(error=_sendable(error), traceback=text, peak_bytes=_peak_bytes())
+
+
+def completed(task: Task[..., Any], value: Any) -> Outcome | None:
+    """What the task returned, as the settler stores it; None if nothing is to be stored."""
+    if isinstance(value, Outcome):
+        return value
+    keep_seconds = task.returns.keep_seconds
+    if keep_seconds is None:
+        return None
+    try:
+        return Complete(task.returns.encode(value), keep_seconds)
+    except PenstockError as error:
+        # Another attempt would do its work again, and return the same.
+        raise Reject(error) from None
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The error itself if it can be pickled and read again, else one with its text."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

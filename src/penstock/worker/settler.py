@@ -1,0 +1,233 @@
+"""Settles the outcomes of handlers in batches, and retries until they are stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Final, TypeAlias
+
+import psycopg
+
+from penstock.commands import write
+from penstock.commands.command import Command
+from penstock.commands.write.results import (
+    IDS_IN_NOTIFICATION,
+    RESULTS_CHANNEL,
+    Completion,
+    complete_many,
+)
+from penstock.commands.write.workers import ack_pairs, notify
+from penstock.db.reconnecting import ReconnectingConnection
+from penstock.errors import DatabaseUnavailableError, PenstockError
+from penstock.worker.delivery import Delivery
+from penstock.worker.outcomes import Complete, Outcome, Reject, Retry, Snooze
+
+logger = logging.getLogger("penstock.worker")
+
+Verdict: TypeAlias = tuple[Delivery, Outcome | None]
+
+BATCH: Final = 1000
+# With so much unsettled there is no sense in claiming more: the database is slow, or away.
+BEHIND: Final = 2000
+# How long one statement may take, and how often it may be refused before each message has its own.
+_TIMEOUT: Final = 10.0
+_REFUSALS: Final = 3
+
+
+class Settler:
+    """One for a process. `settle` only notes; `run` sends, as soon as there is something."""
+
+    def __init__(self, connection: ReconnectingConnection) -> None:
+        self.settled_count = 0
+        self.on_relief: list[Callable[[], None]] = []
+        self._connection = connection
+        self._noted: list[Verdict] = []
+        self._sending: list[Verdict] = []
+        self._something = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def settle(self, delivery: Delivery, outcome: Outcome | None) -> None:
+        self._noted.append((delivery, outcome))
+        if len(self._noted) == 1:
+            self._idle.clear()
+            self._something.set()
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._noted) + len(self._sending)
+
+    @property
+    def is_behind(self) -> bool:
+        return self.unsettled >= BEHIND
+
+    def held(self) -> list[Delivery]:
+        """What has a verdict that is not in the database yet: its lease has to be kept."""
+        return [delivery for delivery, _ in [*self._sending, *self._noted]]
+
+    async def settled(self) -> None:
+        """Until there is nothing left to settle."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            while self._noted:
+                self._sending, self._noted = self._noted[:BATCH], self._noted[BATCH:]
+                await self._send(self._sending)
+                settled = {delivery._runner for delivery, _ in self._sending}
+                self._sending = []
+                for runner in settled:
+                    runner.on_settled()
+                for call in self.on_relief:
+                    call()
+            self._idle.set()
+
+    async def _send(self, verdicts: list[Verdict]) -> None:
+        for verb, chosen in _by_verb(verdicts).items():
+            for distinct in _distinct(chosen):
+                await self._settle(verb, distinct)
+
+    async def _settle(self, verb: str, verdicts: list[Verdict]) -> None:
+        """Until it is done, or the leases are over: the database may be away for a while."""
+        pause, refused = 0.05, 0
+        while held := _still_held(verdicts):
+            try:
+                settled = await self._connection.run(COMMANDS[verb](held), timeout=_TIMEOUT)
+            except DatabaseUnavailableError as error:
+                logger.debug("nothing can be settled: %s", error)
+            except (PenstockError, psycopg.Error) as error:
+                # Some conditions pass, and then all can be settled.
+                refused += not getattr(error, "retryable", False)
+                logger.warning("%d messages were not settled (%s)", len(held), verb, exc_info=True)
+                if refused == _REFUSALS:
+                    await self._settle_apart(verb, held)
+                    return
+            else:
+                self.settled_count += len(settled)
+                await self._announce_dead(verdicts, settled)
+                _report_lost([each for each in verdicts if each[0].id not in settled])
+                return
+            await asyncio.sleep(pause * random.uniform(0.5, 1))
+            pause = min(pause * 2, 1.0)
+        _report_lost(verdicts)
+
+    async def _announce_dead(self, verdicts: list[Verdict], settled: Any) -> None:
+        """Notify the waiters for results of tasks that have become dead letters.
+
+        Only to save time: they look by themselves, too.
+        """
+        dead = [
+            delivery.id
+            for delivery, outcome in verdicts
+            if isinstance(outcome, Retry | Reject)
+            and delivery._handler is not None
+            and delivery._handler.keeps_result
+            and settled.get(delivery.id) == "dead"
+        ]
+        if dead:
+            with suppress(PenstockError, psycopg.Error):
+                for start in range(0, len(dead), IDS_IN_NOTIFICATION):
+                    ids = ",".join(map(str, dead[start : start + IDS_IN_NOTIFICATION]))
+                    await self._connection.run(notify(RESULTS_CHANNEL, ids), timeout=_TIMEOUT)
+
+    async def _settle_apart(self, verb: str, verdicts: list[Verdict]) -> None:
+        """One of them cannot be settled: let it not stand in the way of the others."""
+        if len(verdicts) == 1:
+            delivery = verdicts[0][0]
+            logger.error("message %d cannot be settled; its lease will expire", delivery.id)
+            return
+        for verdict in verdicts:
+            await self._settle(verb, [verdict])
+
+
+def _by_verb(verdicts: list[Verdict]) -> dict[str, list[Verdict]]:
+    found: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        outcome = verdict[1]
+        verb = "ack" if outcome is None else outcome.verb
+        found.setdefault(verb, []).append(verdict)
+    return found
+
+
+def _distinct(verdicts: list[Verdict]) -> list[list[Verdict]]:
+    """Batches in which no message comes twice, because the answer to a batch names messages.
+
+    A message comes twice if its lease expired and this worker claimed it again.
+    """
+    if len({delivery.id for delivery, _ in verdicts}) == len(verdicts):
+        return [verdicts]
+    batches: list[dict[int, Verdict]] = []
+    for verdict in verdicts:
+        id = verdict[0].id
+        for batch in batches:
+            if id not in batch:
+                batch[id] = verdict
+                break
+        else:
+            batches.append({id: verdict})
+    return [list(batch.values()) for batch in batches]
+
+
+def _still_held(verdicts: list[Verdict]) -> list[Verdict]:
+    now = monotonic()
+    return [verdict for verdict in verdicts if verdict[0]._held_until > now]
+
+
+def _pairs(verdicts: list[Verdict]) -> list[tuple[int, int]]:
+    return [(delivery.id, delivery.token) for delivery, _ in verdicts]
+
+
+def _ack(verdicts: list[Verdict]) -> Command[Any]:
+    return ack_pairs(_pairs(verdicts))
+
+
+def _nack(verdicts: list[Verdict]) -> Command[Any]:
+    outcomes = [outcome for _, outcome in verdicts if isinstance(outcome, Retry)]
+    errors = [outcome.error or str(outcome) for outcome in outcomes]
+    return write.nack_many(_pairs(verdicts), errors, [outcome.after for outcome in outcomes])
+
+
+def _snooze(verdicts: list[Verdict]) -> Command[Any]:
+    delays = [outcome.delay for _, outcome in verdicts if isinstance(outcome, Snooze)]
+    return write.snooze_many(_pairs(verdicts), delays)
+
+
+def _reject(verdicts: list[Verdict]) -> Command[Any]:
+    outcomes = [outcome for _, outcome in verdicts if isinstance(outcome, Reject)]
+    return write.reject_many(_pairs(verdicts), [each.reason or str(each) for each in outcomes])
+
+
+def _complete(verdicts: list[Verdict]) -> Command[Any]:
+    return complete_many(
+        [
+            Completion(d.id, d.token, outcome.value, outcome.keep_seconds, outcome.enqueues)
+            for d, outcome in verdicts
+            if isinstance(outcome, Complete)
+        ]
+    )
+
+
+COMMANDS: Final[dict[str, Callable[[list[Verdict]], Command[Any]]]] = {
+    "ack": _ack,
+    "complete": _complete,
+    "nack": _nack,
+    "snooze": _snooze,
+    "reject": _reject,
+}
+
+
+def _report_lost(verdicts: list[Verdict]) -> None:
+    for delivery, _ in verdicts:
+        if delivery._acked_elsewhere:
+            continue
+        logger.warning(
+            "the lease on message %d was lost before it was settled",
+            delivery.id,
+            extra={"queue": delivery.queue, "id": delivery.id, "attempt": delivery.attempt},
+        )

@@ -1,0 +1,217 @@
+"""Damaged files: found, named, repaired, and the lake agrees with PostgreSQL again."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lake.pipeline.conftest import Cli
+
+from penstock.errors import DamagedFileError
+from penstock.lake.damage import find_damage
+from penstock.lake.lake import Lake
+from penstock.lake.layout import BRONZE_HISTORY, GOLD_QUEUE_DAY, LAYERS, SILVER_MESSAGES, TABLES
+from penstock.lake.maintenance.rebuild import rebuild
+from penstock.lake.maintenance.repair import repair
+from penstock.lake.maintenance.verify import Verification, verify
+from penstock.lake.publish import publish
+from penstock.lake.refresh import refresh
+from penstock.lake.run import Run
+from penstock.spark.options import Service
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
+
+Check = Callable[[Lake], Verification]
+
+
+@pytest.fixture
+def check(registry: Any, dsn: str) -> Check:
+    return lambda lake: verify(lake, registry, Service("local", dsn))
+
+
+@pytest.fixture
+def filled(traffic: Any, lake: Lake, land: Any, gild: Any) -> Lake:
+    """Two queues, failures, and several files of each."""
+    for _ in range(2):
+        traffic.done("orders", 40)
+        traffic.done("bills", 10)
+        traffic.fails("mail", "smtp 421", attempts=2)
+        land(lake)
+        gild(lake)
+    return lake
+
+
+def place(lake: Lake, path: str) -> Path:
+    return Path(lake.storage.address(path))
+
+
+def truncate(file: Path, chance: random.Random) -> None:
+    file.write_bytes(file.read_bytes()[: chance.randrange(file.stat().st_size)])
+
+
+def flip(file: Path, chance: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    file.write_bytes(content)
+
+
+def delete(file: Path, chance: random.Random) -> None:
+    file.unlink()
+
+
+def harm(lake: Lake, chance: random.Random, layers: list[str]) -> set[str]:
+    """One file of each of these layers, in a random way."""
+    harmed = set()
+    for layer in layers:
+        files = [f for f in lake.state().files if f.startswith(f"{layer}/") and f not in harmed]
+        path = chance.choice(sorted(files))
+        chance.choice([truncate, flip, delete])(place(lake, path), chance)
+        harmed.add(path)
+    return harmed
+
+
+def found_and_repaired(lake: Lake, harmed: set[str], check: Check, dsn: str) -> None:
+    before = check(lake)
+    assert not before.agrees
+    assert {damage.path for damage in before.damaged} == harmed
+    done = repair(lake, dsn)
+    assert {damage.path for damage in done.damaged} == harmed
+    assert done.lost == []
+    after = check(lake)
+    assert after.agrees, after
+
+
+@pytest.mark.parametrize("lake", ["parquet", "delta"], indirect=True)
+def test_random_damage_in_every_layer_is_found_named_and_repaired(
+    filled: Lake, check: Check, dsn: str
+) -> None:
+    harmed = harm(filled, random.Random(19), [*LAYERS, *LAYERS])
+    found_and_repaired(filled, harmed, check, dsn)
+    if filled.about.format == "delta":
+        from deltalake import DeltaTable
+
+        address = filled.storage.address(BRONZE_HISTORY.path)
+        assert DeltaTable(address).to_pyarrow_table().num_rows == 102
+
+
+@pytest.mark.slow
+def test_twenty_random_damages_are_repaired(
+    filled: Lake, traffic: Any, land: Any, gild: Any, check: Check, dsn: str
+) -> None:
+    chance = random.Random(20)
+    for number in range(20):
+        harmed = harm(filled, chance, [LAYERS[number % 3]])
+        found_and_repaired(filled, harmed, check, dsn)
+        traffic.done("orders", 5)
+        land(filled)
+        gild(filled)
+
+
+def test_an_error_names_the_damaged_file_and_the_way_out(
+    filled: Lake, traffic: Any, land: Any
+) -> None:
+    file = filled.state().of(GOLD_QUEUE_DAY)[0]
+    place(filled, file.path).write_bytes(b"")
+    traffic.done("orders", 5)
+    land(filled)
+    with pytest.raises(DamagedFileError) as caught:
+        refresh(filled)
+    assert caught.value.path == file.path
+    assert str(caught.value).startswith(f"{file.path} has 0 bytes instead of {file.bytes:,}")
+    assert "Run `penstock lake repair`" in str(caught.value)
+
+
+def test_a_run_repairs_what_it_finds_damaged_and_goes_on(
+    filled: Lake, traffic: Any, registry: Any, check: Check, sql: Any, dsn: str
+) -> None:
+    for table in TABLES.values():
+        if table.layer != "bronze":
+            for file in filled.state().of(table):
+                truncate(place(filled, file.path), random.Random(1))
+    traffic.done("orders", 5)
+    run = Run(filled, registry, {"dsn": dsn})
+    run.begin()
+    totals = run.once()
+    run.close()
+    assert (totals.landed_rows, totals.lost_rows) == (5, 0)
+    assert totals.repaired_files > 4
+    assert check(filled).agrees
+    assert sql("select sum(finished)::int from penstock.gold_queue_day")[0][0] == 107
+
+
+def test_what_postgresql_dropped_comes_back_from_silver(
+    filled: Lake, check: Check, sql: Any, dsn: str
+) -> None:
+    sql("delete from penstock.history_log returning 1")
+    file = filled.state().of(BRONZE_HISTORY)[0]
+    place(filled, file.path).unlink()
+    rows = filled.frame(SILVER_MESSAGES).count()
+    done = repair(filled, dsn)
+    assert (done.refetched, done.restored, done.lost) == (0, file.rows, [])
+    assert filled.frame(BRONZE_HISTORY).count() == rows
+    rebuild(filled)
+    assert filled.frame(SILVER_MESSAGES).count() == rows
+
+
+@pytest.mark.parametrize("ruin", [truncate, delete])
+def test_messages_that_are_nowhere_any_more_are_listed(
+    ruin: Any, traffic: Any, lake: Lake, land: Any, gild: Any, check: Check, sql: Any, dsn: str
+) -> None:
+    traffic.done("orders", 5)
+    land(lake)
+    gild(lake)
+    lost = traffic.done("orders", 3)
+    land(lake)
+    (pending,) = lake.state().pending
+    sql("delete from penstock.history_log returning 1")
+    ruin(place(lake, pending), random.Random(3))
+    done = repair(lake, dsn)
+    (found,) = done.lost
+    assert (found.table, found.queue, found.rows) == (BRONZE_HISTORY.path, "orders", 3)
+    assert found.ids == tuple(lost)
+    assert find_damage(lake) == []
+    assert lake.frame(SILVER_MESSAGES).count() == 5
+
+
+def test_verify_names_the_rows_that_differ(filled: Lake, check: Check, sql: Any) -> None:
+    ((id,),) = sql(
+        "update penstock.history_log set worker = 'x' where id ="
+        " (select min(id) from penstock.history_log where queue = 'bills') returning id"
+    )
+    found = check(filled)
+    assert found.damaged == []
+    (wrong,) = [each for each in found.compared if not each.agrees]
+    assert (wrong.table, wrong.against, wrong.queue) == ("bronze/history", "postgresql", "bills")
+    (row,) = wrong.differing
+    assert row.startswith(f"id={id} ")
+
+
+def test_the_commands(filled: Lake, cli: Cli, registry: Any, sql: Any) -> None:
+    publish(filled, registry)
+    file = filled.state().of(GOLD_QUEUE_DAY)[0]
+    place(filled, file.path).unlink()
+    code, out, err = cli("lake", "verify")
+    assert (code, err) == (9, "")
+    assert f"damaged: {file.path} is missing" in out
+    code, out, _ = cli("lake", "repair")
+    assert code == 0
+    assert "no message is lost" in out
+    assert cli("lake", "repair")[1] == "no file is damaged\n"
+    sql("update penstock.queue_day set finished = 0 returning 1")
+    sql(
+        "insert into penstock.queue_day select (jsonb_populate_record(q,"
+        ' \'{"queue": "gone"}\')).* from penstock.queue_day q limit 1 returning 1'
+    )
+    code, out, _ = cli("--json", "lake", "rebuild", "--table", "gold/queue_day")
+    assert (code, json.loads(out)["tables"]) == (0, ["gold/queue_day"])
+    assert sql("select sum(finished)::int from penstock.queue_day") == [(102,)]
+    code, out, _ = cli("--json", "lake", "rebuild", "--since", file.day, "--until", file.day)
+    assert json.loads(out)["days"] == [file.day]
+    assert cli("lake", "verify")[0] == 0
+    code, _, err = cli("lake", "rebuild", "--table", "bronze")
+    assert code == 2
+    assert "bronze is not a table that can be rebuilt" in err

@@ -1,0 +1,180 @@
+"""A write that dies at any step is in the queue as a whole or not at all, and can be repeated."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Connect
+from tests.lake.writing import Write, payloads
+
+from penstock.errors import InvalidValueError, PayloadNotStorableError, QueueFullError
+
+ROOT = Path(__file__).parents[2]
+ALL = payloads(*range(150))
+STEPS = ["one partition staged", "all partitions staged", "publishing", "published"]
+
+
+@pytest.fixture
+def db(connect: Connect) -> Any:
+    connection = connect()
+    connection.execute("select penstock.create_queue('mail')")
+    return connection
+
+
+def waiting(db: Any) -> list[int]:
+    rows = db.execute("select (payload ->> 'n')::integer from penstock.messages order by id")
+    return [n for (n,) in rows.fetchall()]
+
+
+def kill_at(db: Any, dsn: str, job: str, step: str) -> None:
+    """Runs a write, and kills its process before it can take the next step."""
+    lock = "lock table penstock.spark_write in share mode"
+    with db.transaction() if step == "publishing" else nullcontext():
+        if step == "publishing":
+            db.execute(lock)
+        program = [sys.executable, "-m", "tests.lake.writing", dsn, job, step]
+        with subprocess.Popen(
+            program, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.strip() == step:
+                    break
+            if step == "publishing":
+                wait_until_blocked(db)
+            process.kill()
+
+
+def wait_until_blocked(db: Any) -> int:
+    """The pid of the session that publishes, once the lock makes it wait."""
+    blocked = (
+        "select pid from pg_stat_activity where datname = current_database()"
+        " and wait_event_type = 'Lock' and query ~ 'spark_publish'"
+    )
+    while not (found := db.execute(blocked).fetchone()):
+        db.execute("select pg_stat_clear_snapshot()")
+    return int(found[0])
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_killed_job_is_completed_with_any_partitions(db: Any, dsn: str, step: str) -> None:
+    kill_at(db, dsn, "job", step)
+    before = waiting(db)
+    assert before == ([*range(150)] if step == "published" else [])
+    Write(dsn, job="job").run(ALL[120:], ALL[:7], [], ALL[7:120])
+    assert sorted(waiting(db)) == [*range(150)]
+    if step != "published":
+        Write(dsn, job="job").run(ALL)
+    assert sorted(waiting(db)) == [*range(150)]
+    assert db.execute("select repeats from penstock.spark_writes").fetchall() == [(1,)]
+
+
+def test_a_killed_write_without_a_name_leaves_nothing(db: Any, dsn: str) -> None:
+    kill_at(db, dsn, "", "all partitions staged")
+    assert waiting(db) == []
+    Write(dsn).run(ALL)
+    assert waiting(db) == [*range(150)]
+
+
+def test_a_connection_lost_while_publishing_is_resolved(
+    db: Any, dsn: str, connect: Connect
+) -> None:
+    write = Write(dsn)
+    write.stage(0, ALL)
+    with ThreadPoolExecutor(1) as pool:
+        with db.transaction():
+            db.execute("lock table penstock.spark_write in share mode")
+            done = pool.submit(write.commit)
+            db.execute("select pg_terminate_backend(%s)", [wait_until_blocked(db)])
+        done.result()
+    assert waiting(connect()) == [*range(150)]
+
+
+def test_an_attempt_that_is_run_again_counts_once(db: Any, dsn: str) -> None:
+    """The first attempt staged everything, and its message was lost with its executor."""
+    write = Write(dsn)
+    write.stage(0, ALL)
+    write.messages.clear()
+    write.stage(0, ALL)
+    write.commit()
+    assert waiting(db) == [*range(150)]
+
+
+def test_a_finished_job_says_that_it_was_repeated(
+    db: Any, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Write(dsn, job="job").run(ALL)
+    with caplog.at_level(logging.WARNING):
+        Write(dsn, job="job").run(ALL[:1], ALL[1:])
+    assert "job 'job' was written before" in caplog.text
+    assert "nothing was enqueued now" in caplog.text
+    assert waiting(db) == [*range(150)]
+
+
+def test_a_finished_job_refuses_other_rows(db: Any, dsn: str) -> None:
+    Write(dsn, job="job").run(ALL)
+    with pytest.raises(InvalidValueError, match="was written before with other rows: 150"):
+        Write(dsn, job="job").run(ALL[:-1])
+    assert waiting(db) == [*range(150)]
+    assert db.execute("select count(*) from penstock.spark_staged").fetchone() == (0,)
+
+
+def test_an_aborted_write_leaves_nothing(db: Any, dsn: str) -> None:
+    write = Write(dsn, job="job")
+    write.stage(0, ALL)
+    write.abort()
+    assert db.execute("select count(*) from penstock.spark_staged").fetchone() == (0,)
+    assert waiting(db) == []
+
+
+def test_a_batch_of_a_stream_is_published_once(db: Any, dsn: str) -> None:
+    """Killed after it was published and before Spark knew, a batch is computed again."""
+    for number, epoch in ((0, 0), (1, 1), (2, 1), (3, 2)):
+        Write(dsn, query="1f0c", epoch=epoch).run(payloads(number))
+    assert waiting(db) == [0, 1, 3]
+    for epoch in (0, 1):
+        Write(dsn, query="1f0c", epoch=epoch, job="mine").run(payloads(10 + epoch))
+    with pytest.raises(InvalidValueError, match="with other rows"):
+        Write(dsn, query="77aa", epoch=0, job="mine").run(payloads(20))
+    assert waiting(db) == [0, 1, 3, 10, 11]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "match"),
+    [
+        ('{"n": 1', PayloadNotStorableError, r"row 5123 of partition 1, column payload: invalid"),
+        ('"\\u0000"', PayloadNotStorableError, r"row 5123 of partition 1, column payload: unsup"),
+        (None, InvalidValueError, r"row 5123 of partition 1, column payload: payload is null"),
+    ],
+)
+def test_an_error_names_the_row_and_the_column(
+    db: Any, dsn: str, wrong: Any, error: type[Exception], match: str
+) -> None:
+    write = Write(dsn)
+    write.stage(0, ALL)
+    with pytest.raises(error, match=match):
+        write.stage(1, [*payloads(*range(5123)), wrong, *payloads(*range(5000))])
+    write.abort()
+    assert waiting(db) == []
+    assert db.execute("select count(*) from penstock.spark_staged").fetchone() == (0,)
+
+
+def test_a_full_queue_is_waited_for(db: Any, dsn: str, connect: Connect) -> None:
+    db.execute("select penstock.set_queue('mail', '{\"max_depth\": 150}')")
+    Write(dsn).run(ALL[:1])
+    with pytest.raises(QueueFullError):
+        Write(dsn, full_wait_seconds="0").run(ALL)
+    write = Write(dsn)
+    write.stage(0, ALL)
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(write.commit)
+        db.execute("select penstock.purge('mail')")
+        done.result()
+    assert waiting(connect()) == [*range(150)]

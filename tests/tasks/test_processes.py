@@ -1,0 +1,88 @@
+"""Tasks in processes of their own, which can be killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from penstock import App, AsyncClient, Worker
+from penstock.errors import ConfigurationError, TaskFailedError
+
+from .conftest import until
+
+# Children import the tasks by the path of this process.
+sys.path.append(str(Path(__file__).parent))
+import process_tasks as tasks
+
+
+@pytest.fixture
+async def worker(dsn: str, client: AsyncClient):  # type: ignore[no-untyped-def]
+    tasks.app._tasks.clients.dsn = dsn
+    async with Worker(tasks.app, dsn) as worker:
+        yield worker
+    await tasks.app.close()
+
+
+async def test_calls_run_in_a_process_that_is_kept(worker: Worker) -> None:
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    found = [await (await tasks.year.enqueue(when)).result(60) for _ in range(2)]
+    assert [year for year, _ in found] == [2026, 2026]
+    pids = {pid for _, pid in found}
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+    assert await (await tasks.double.enqueue(4)).result(60) == 8
+
+
+async def test_failures_in_a_process_arrive_as_they_were(worker: Worker) -> None:
+    expected = {
+        "value": ("ValueError", "value"),
+        "odd": ("RuntimeError", "OddError: 1 and 2"),
+        "reject": (None, "not here"),
+        "die": ("ProcessDiedError", "the process of the task ended by signal 9"),
+    }
+    for how, (type_, text) in expected.items():
+        handle = await tasks.fail.enqueue(how)
+        with pytest.raises(TaskFailedError) as caught:
+            await handle.result(60)
+        assert (caught.value.type, caught.value.text) == (type_, text)
+        if how == "value":
+            assert "in fail\n    raise ValueError(how)" in (caught.value.traceback or "")
+
+
+async def test_a_call_that_takes_too_long_is_killed(worker: Worker, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    handle = await tasks.hang.enqueue(str(file))
+    with pytest.raises(TaskFailedError, match="timed out after 1 s"):
+        await handle.result(60)
+    if file.exists():  # it was killed before it began, on a slow machine
+        await until(lambda: not _is_running(int(file.read_text())), "the end of the process")
+
+
+async def test_a_process_is_replaced_after_its_last_task(worker: Worker) -> None:
+    pids = [await (await tasks.pid.enqueue()).result(60) for _ in range(4)]
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+async def test_a_call_that_uses_too_much_memory_is_killed(worker: Worker) -> None:
+    assert await (await tasks.eat.enqueue(1)).result(60) == 1024 * 1024
+    with pytest.raises(TaskFailedError, match="used more than 300 MB"):
+        await (await tasks.eat.enqueue(400)).result(60)
+
+
+def test_a_task_that_no_child_can_import_is_refused() -> None:
+    def local() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="top level of a module"):
+        App().task(queue="work", process=True)(local)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -1,0 +1,46 @@
+"""Calls for test_typing.py. Type checkers must report the lines marked `wrong`, and no others."""
+
+from __future__ import annotations
+
+from typing import assert_type
+from uuid import UUID
+
+from penstock import App, Handle, NewMessage
+
+app = App()
+
+
+@app.task(queue="emails", retry=5, timeout=30)
+async def send(user_id: UUID, template: str = "short") -> int:
+    return 1
+
+
+@app.task(queue="emails")
+def resize(width: int, *, height: int) -> list[str]:
+    return []
+
+
+async def good(user_id: UUID) -> None:
+    assert_type(await send.enqueue(user_id), Handle[int])
+    assert_type(await send.options(delay=60, priority=3).enqueue(user_id, "long"), Handle[int])
+    assert_type(resize.enqueue_sync(1, height=2), Handle[list[str]])
+    assert_type(await (await send.enqueue(user_id)).result(timeout=10), int)
+    assert_type(resize.handle(1).result_sync(), list[str])
+    resize.enqueue_with_ack(1, height=2)
+    assert_type(resize.options(key="k", connection=object()).message(1, height=2), NewMessage)
+
+
+async def bad(user_id: UUID) -> None:
+    await send.enqueue()  # wrong
+    await send.enqueue("ada")  # wrong
+    await send.enqueue(user_id, template=1)  # wrong
+    await send.enqueue(user_id, delay=60)  # wrong
+    await send.options(delya=60).enqueue(user_id)  # wrong
+    await send.options(priority="high").enqueue(user_id)  # wrong
+    await send.options(delay=60).enqueue(1)  # wrong
+    resize.enqueue_sync(1, 2)  # wrong
+    resize.message(width=1)  # wrong
+    app.task(queue=1)  # wrong
+    resize.enqueue_with_ack("1", height=2)  # wrong
+    result: str = await (await send.enqueue(user_id)).result()  # wrong
+    print(result)

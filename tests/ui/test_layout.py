@@ -1,0 +1,58 @@
+"""Every page at every width, light and dark: nothing is cut off or sticks out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.ui.conftest import Site, Visit
+from tests.ui.test_pages import PAGES
+from tests.ui.test_quality import FORMS
+
+WIDTHS = (390, 768, 1024, 1440, 1920)
+# Elements beyond the window, and containers whose content is wider than they are. The strip of
+# pages and code may be scrolled.
+STICKING_OUT = """() => {
+  const scrolls = "svg, pre, nav.main, .hide, .skip, option";
+  const shown = (e) => e.checkVisibility() && !e.closest(scrolls);
+  const boxes = ".scroll, .tile, .finding, .head, .acts, .facts, .chart, .banner, main, header";
+  const name = (e) => `${e.tagName}.${e.className} ${(e.textContent || "").trim().slice(0, 40)}`;
+  const all = [...document.querySelectorAll("body *")].filter(shown);
+  const outside = all.filter((e) => {
+    const r = e.getBoundingClientRect();
+    return r.width > 0 && (r.right > innerWidth + 1 || r.left < -1);
+  });
+  const cut = all.filter((e) =>
+    e.matches(boxes) && e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0);
+  return [...outside, ...cut].slice(0, 5).map(name);
+}"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_sticks_out_of_its_container(sick: Site, visit: Visit, width: int) -> None:
+    page = visit(sick, viewport={"width": width, "height": 900}, color_scheme="dark")
+    (dead,) = sick.db.execute("select min(id) from penstock.dead").fetchone() or (0,)
+    pictures = os.environ.get("PENSTOCK_TEST_PICTURES")
+    found = {}
+    for number, path in enumerate([*PAGES, *FORMS, f"/messages/{dead}", "/find?q=invoice"]):
+        page.goto(path)
+        if wrong := page.evaluate(STICKING_OUT):
+            found[path] = wrong
+        if pictures:
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                file = Path(pictures) / f"{number:02}-{width}-{scheme}.png"
+                page.screenshot(path=file, full_page=True)
+    assert found == {}
+
+
+def test_an_open_menu_is_inside_the_window(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/queues/invoices/", viewport={"width": 390, "height": 844})
+    page.get_by_text("More", exact=True).click()
+    box = page.get_by_role("link", name="Drop").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("link", name="Drop").is_visible()
