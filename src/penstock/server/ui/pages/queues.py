@@ -22,6 +22,8 @@ from penstock.server.ui.visits import Pages, View, Visit, refused
 pages: Final = Pages()
 PAGE: Final = 200
 _NEVER: Final = -100_000_000_000
+# Two snapshots of the same start time differ by less than this.
+_SAME_SECONDS: Final = 60
 Place = tuple[float, str]
 SORTS: Final = ("name", "ready", "oldest", "leased", "scheduled", "dead", "done", "failed")
 
@@ -36,7 +38,7 @@ async def queues(visit: Visit) -> View:
     found = [line for line in lines if _fits(line, wanted, only)]
     places = {line.name: _place(line, sort, snapshot.at) for line in found}
     found.sort(key=lambda line: places[line.name])
-    after = _asked_place(visit, places)
+    after = _asked_place(visit, places, sort)
     rest = [line for line in found if after is None or places[line.name] > after]
     page = rest[:PAGE]
     data = {
@@ -89,7 +91,7 @@ def _text(place: Place) -> str:
     return f"{-place[0]}:{place[1]}"
 
 
-def _asked_place(visit: Visit, places: Mapping[str, Place]) -> Place | None:
+def _asked_place(visit: Visit, places: Mapping[str, Place], sort: str) -> Place | None:
     text = visit.asked("after")
     if text is None:
         return None
@@ -98,9 +100,11 @@ def _asked_place(visit: Visit, places: Mapping[str, Place]) -> Place | None:
         asked = (-float(value), name)
     except ValueError:
         raise refused("after", text, "what `next` says, such as 12:emails") from None
-    # Since when is told by two clocks, which agree within a second: it is the same place.
+    # A start time is the time of the snapshot less a wait that was read before it. On a slow server
+    # two snapshots differ by seconds, but the queues keep their order.
+    same = _SAME_SECONDS if sort == "oldest" else 1
     now = places.get(name)
-    return now if now is not None and 0 < abs(now[0] - asked[0]) < 1 else asked
+    return now if now is not None and abs(now[0] - asked[0]) < same else asked
 
 
 async def _with_slash(request: Request) -> Response:
