@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import click
 
+from penstock.cli import logs
 from penstock.cli.command_classes import Verbs
 from penstock.cli.lake_screen import (
     Watch,
@@ -28,6 +29,8 @@ from penstock.cli.lake_setup import (
     opened_to_read,
     place_options,
     registered,
+    require_spark,
+    step_observers,
 )
 from penstock.cli.parameters import duration, time
 from penstock.cli.session import Session, pass_session, yes_option
@@ -37,6 +40,25 @@ from penstock.model.message import FinalState
 @click.group(cls=Verbs)
 def lake() -> None:
     """Land finished messages in a lake, and use it. Needs penstock[spark]."""
+
+
+@lake.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@pass_session
+def init(session: Session, /, directory: Path) -> None:
+    """Create a project: a model for a queue, and your own gold tables.
+
+    DIRECTORY gets a small example that works. Nothing is replaced.
+    """
+    require_spark()
+    from penstock.lake.project.scaffold import create_project
+
+    created = create_project(directory)
+    session.show(
+        {"directory": str(directory), "files": [place.name for place in created]},
+        f"created {', '.join(place.name for place in created)} in {directory}\n"
+        f"Run it: penstock lake run --once --project {directory}",
+    )
 
 
 @lake.command()
@@ -74,6 +96,11 @@ def lake() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the metrics of the run to this file, for Prometheus.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="Log each step to stderr, as text or as JSON, instead of showing progress.",
+)
 @pass_session
 def run(
     session: Session,
@@ -84,6 +111,7 @@ def run(
     refresh_every: timedelta,
     begin_anew: bool,
     metrics_file: Path | None,
+    log_format: str | None,
     max_rows: int,
     format: str | None,
     name: str | None,
@@ -94,8 +122,11 @@ def run(
     It runs until Ctrl-C or SIGTERM, and finishes the current batch first. With
     --once it stops when everything has landed.
     """
+    if log_format is not None:
+        logs.set_up("info", as_json=log_format == "json")
     with opened(session, place, create=True, format=format, name=name) as found:
         from penstock.lake.run import Run
+        from penstock.lake.run_steps import RunSteps
 
         work = Run(
             found.lake,
@@ -104,8 +135,10 @@ def run(
             max_rows=max_rows,
             refresh_seconds=refresh_every.total_seconds(),
             keep=keeping(keep),
+            steps=RunSteps(step_observers(found, logged=log_format is not None)),
         )
-        with closing(work), Watch(session, work, metrics_file) as watch:
+        watching = Watch(session, work, metrics_file, logs=log_format is not None)
+        with closing(work), watching as watch:
             work.begin(anew=begin_anew)
             totals = work.once() if once else work.forever(every.total_seconds(), watch.stopped)
     session.show({"lake": place.path, **asdict(totals)}, lambda s: show_summary(s, totals))
@@ -177,10 +210,16 @@ def rebuild(
         from penstock.lake.publish import publish
 
         days = days_between(found.lake.state(), since, until)
-        done = recompute(found.lake, chosen_tables(tables), days)
+        done = recompute(found.lake, chosen_tables(found.lake, tables), days)
         published = publish(found.lake, found.registry)
     session.show(
-        {**asdict(done), "published": published},
+        {
+            "tables": done.tables,
+            "days": done.days,
+            "rows": done.rows,
+            "quarantined": done.quarantined,
+            "published": published,
+        },
         f"{len(done.days)} days of {len(done.tables)} tables recomputed, {done.rows:,} rows",
     )
 
@@ -272,6 +311,11 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
 @click.option("--since", type=time, help="Copy messages that finished at this time or later.")
 @click.option("--until", type=time, help="Copy messages that finished before this time.")
 @click.option("--where", metavar="SQL", help="Match this condition over silver_messages.")
+@click.option(
+    "--quarantined",
+    is_flag=True,
+    help="Copy quarantined messages. --where is then over silver_quarantine.",
+)
 @click.option("--into", metavar="QUEUE", help="Enqueue here. Default: their queue.")
 @click.option("--max-count", type=click.IntRange(1), help="Copy at most this many.")
 @click.option("--per-second", type=click.FloatRange(0, min_open=True), help="Limit the rate.")
@@ -350,6 +394,25 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
     )
 
 
+@lake.command("drop-table")
+@place_options
+@click.argument("table")
+@yes_option
+@pass_session
+def drop_table(session: Session, /, place: Place, table: str, yes: bool) -> None:
+    """Remove a table of a project from the lake.
+
+    Take it out of the project first: the next run would compute it again. A
+    table that it was published to in PostgreSQL stays as it is.
+    """
+    session.confirm(f"Remove {table} from the lake?", yes)
+    with opened(session, place) as found:
+        from penstock.lake.declarations import drop_table as drop
+
+        removed = drop(found.lake, table)
+    session.show({"table": table, "files": removed}, f"{table} is removed, {removed} files")
+
+
 @lake.command()
 @click.option("--consumer", help="Return the messages that this stream holds.")
 @click.option("--lake", "name", help="Stop keeping history for this lake.")
@@ -392,8 +455,9 @@ def query(session: Session, /, place: Place, sql: str, limit: int) -> None:
     """Run a SELECT over the lake.
 
     Its tables are bronze_history, bronze_attempts, silver_messages,
-    silver_attempts, gold_queue_minute, gold_queue_day, gold_error_day and
-    gold_worker_minute.
+    silver_attempts, silver_quarantine, gold_queue_minute, gold_queue_day,
+    gold_error_day and gold_worker_minute, and those of its project, such as
+    silver_orders.
     """
     with opened_to_read(session, place) as found:
         from penstock.lake.query import rows_of

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.lake.lake import Lake
-from penstock.lake.layout import LAYERS, TABLES
+from penstock.lake.layout import LAYERS
 from penstock.lake.registry import Registry
 from penstock.lake.storage.ledger import DataFile
 
@@ -63,7 +63,7 @@ def status(lake: Lake, registry: Registry) -> LakeStatus:
         state.version,
         state.landed_rows,
         sum(state.files[path].rows for path in state.pending),
-        [_table(table.path, state.of(table)) for table in TABLES.values()],
+        [_table(table.path, state.of(table)) for table in lake.tables()],
         bool(rows),
         *known,
     )
