@@ -176,7 +176,8 @@ def test_a_new_field_must_be_optional_and_an_old_one_stays() -> None:
 
 
 def test_models_and_rules_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    for bad in ({"type": "array"}, {"type": "nothing"}, {"$ref": "#/$defs/x"}):
+    elsewhere = {"properties": {"a": {"not": {"$ref": "http://127.0.0.1:1/x.json"}}}}
+    for bad in ({"type": "array"}, {"type": "nothing"}, {"$ref": "#/$defs/x"}, elsewhere):
         with pytest.raises(InvalidValueError):
             Model.declare("orders", bad)
     with pytest.raises(InvalidValueError, match="not a class that has a JSON Schema"):

@@ -12,6 +12,7 @@ import click
 
 from penstock.cli import logs
 from penstock.cli.command_classes import Verbs
+from penstock.cli.lake_project import drop_table, init
 from penstock.cli.lake_screen import (
     Watch,
     counting,
@@ -29,7 +30,6 @@ from penstock.cli.lake_setup import (
     opened_to_read,
     place_options,
     registered,
-    require_spark,
     step_observers,
 )
 from penstock.cli.parameters import duration, time
@@ -42,23 +42,8 @@ def lake() -> None:
     """Land finished messages in a lake, and use it. Needs penstock[spark]."""
 
 
-@lake.command()
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@pass_session
-def init(session: Session, /, directory: Path) -> None:
-    """Create a project: a model for a queue, and your own gold tables.
-
-    DIRECTORY gets a small example that works. Nothing is replaced.
-    """
-    require_spark()
-    from penstock.lake.project.scaffold import create_project
-
-    created = create_project(directory)
-    session.show(
-        {"directory": str(directory), "files": [place.name for place in created]},
-        f"created {', '.join(place.name for place in created)} in {directory}\n"
-        f"Run it: penstock lake run --once --project {directory}",
-    )
+lake.add_command(init)
+lake.add_command(drop_table)
 
 
 @lake.command()
@@ -392,25 +377,6 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
         f"{done.messages} messages erased: {done.lake_rows} rows of the lake, "
         f"{done.postgres_rows} of PostgreSQL",
     )
-
-
-@lake.command("drop-table")
-@place_options
-@click.argument("table")
-@yes_option
-@pass_session
-def drop_table(session: Session, /, place: Place, table: str, yes: bool) -> None:
-    """Remove a table of a project from the lake.
-
-    Take it out of the project first: the next run would compute it again. A
-    table that it was published to in PostgreSQL stays as it is.
-    """
-    session.confirm(f"Remove {table} from the lake?", yes)
-    with opened(session, place) as found:
-        from penstock.lake.declarations import drop_table as drop
-
-        removed = drop(found.lake, table)
-    session.show({"table": table, "files": removed}, f"{table} is removed, {removed} files")
 
 
 @lake.command()

@@ -174,6 +174,7 @@ def show_status(screen: Screen, status: LakeStatus) -> None:
                 for layer, seconds in (status.lag_seconds or {}).items()
             },
             "rows not in silver": f"{status.pending_rows:,}",
+            **{f"days to compute of {path}": days for path, days in status.stale_days.items()},
             "last landed": status.landed_at,
             "gold published": status.published_at,
             "verified": status.verified_at,

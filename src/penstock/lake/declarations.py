@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConfigurationError, LakeMismatchError
+from penstock.errors import ConfigurationError, InvalidValueError, LakeMismatchError
 from penstock.lake import columns
 from penstock.lake.layout import SILVER, SILVER_QUARANTINE, LakeTable
 from penstock.lake.models.model import KIND as MODEL
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
+    """The models and the gold tables of the project that was used last."""
+
     models: tuple[Model, ...] = ()
     gold: tuple[OwnGold, ...] = ()
 
@@ -64,6 +66,7 @@ def declare(lake: Lake, project: Project) -> list[str]:
     state = lake.ledger.settle()
     before = Declared.of(state.declared)
     models = [_evolved(model, before) for model in project.models()]
+    _refuse_shared_tables(models)
     for model in models:
         model.check_rules(lake.spark)
     gold = project.own_gold(lake.spark, models)
@@ -75,7 +78,11 @@ def declare(lake: Lake, project: Project) -> list[str]:
         if state.declared.get(each.table.path) != (found := each.as_json()):
             new[each.table.path] = found
     _refuse_missing(before, {each.table.path for each in every})
-    changed = set(new) | {own.table.path for own in gold if set(new) & set(own.reads)}
+    changed = set(new)
+    if changed & {model.table.path for model in models}:
+        changed.add(SILVER_QUARANTINE.path)
+    changed |= {own.table.path for own in gold if changed & set(own.reads)}
+    changed.discard(SILVER_QUARANTINE.path)
     if new:
         days = sorted({file.day for table in SILVER for file in state.of(table)})
         kept = [day for day in days if day >= state.floors.get("silver", "")]
@@ -110,6 +117,19 @@ def drop_table(lake: Lake, path: str) -> int:
     withdrawn = {table.path: None}
     lake.ledger.commit(Entry(kind="withdraw", staging=lake.new_staging(), declare=withdrawn))
     return len(gone)
+
+
+def _refuse_shared_tables(models: list[Model]) -> None:
+    seen: dict[str, str] = {}
+    for model in models:
+        other = seen.setdefault(model.name, model.queue)
+        if other != model.queue:
+            raise InvalidValueError(
+                f"the models of queues {other} and {model.queue} have the same table {model.name}",
+                hint="Give one of them another table.",
+                field="table",
+                value=model.name,
+            )
 
 
 def _evolved(model: Model, before: Declared) -> Model:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -41,6 +41,8 @@ class LakeStatus:
     landed_at: datetime | None
     published_at: datetime | None
     verified_at: datetime | None
+    # By table of a project, the days that are to be computed because it is new or has changed.
+    stale_days: dict[str, int] = field(default_factory=dict)
 
 
 def status(lake: Lake, registry: Registry) -> LakeStatus:
@@ -66,6 +68,7 @@ def status(lake: Lake, registry: Registry) -> LakeStatus:
         [_table(table.path, state.of(table)) for table in lake.tables()],
         bool(rows),
         *known,
+        stale_days={path: len(days) for path, days in state.stale.items()},
     )
 
 

@@ -64,10 +64,9 @@ def _with_followers(declared: Declared, paths: set[str]) -> set[str]:
         paths |= {table.path for table in GOLD}
     if paths & {SILVER_MESSAGES.path, SILVER_QUARANTINE.path}:
         paths |= {table.path for table in declared.typed()}
-    for own in declared.gold:
-        if paths & set(own.reads):
-            paths.add(own.table.path)
-    return paths
+    if paths & {table.path for table in declared.typed()}:
+        paths.add(SILVER_QUARANTINE.path)
+    return paths | {own.table.path for own in declared.gold if paths & set(own.reads)}
 
 
 def days_between(

@@ -19,6 +19,15 @@ _REASONS: Final = 3
 _REASON_LENGTH: Final = 500
 
 
+def validator(schema: dict[str, Any]) -> Any:
+    """Raises ValueError for a schema that is none. Nothing is fetched from other places."""
+    return jsonschema_rs.validator_for(schema, validate_formats=True, retriever=_refuse)
+
+
+def _refuse(address: str) -> Any:
+    raise ValueError(f"{address} is not in the schema")
+
+
 class PayloadCheck:
     """Pickled to the tasks. `message` are the columns that pass through."""
 
@@ -50,7 +59,7 @@ class PayloadCheck:
 
 class _Checker:
     def __init__(self, schema: dict[str, Any], fields: list[tuple[str, str, Any]]) -> None:
-        self._validator = jsonschema_rs.validator_for(schema, validate_formats=True)
+        self._validator = validator(schema)
         self._fields = [(name, converter(kind)) for name, _, kind in fields]
         self.arrow_types = [to_arrow_type(kind, timezone="UTC") for _, _, kind in fields]
         # Floats of Python have 15 digits; a decimal is to have all that were sent.

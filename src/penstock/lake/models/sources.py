@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 
 from penstock.errors import ConfigurationError, InvalidValueError
 from penstock.lake.models.field_types import SPARK_TYPE
+from penstock.lake.models.payload_check import validator
 
 _BITS: Final[dict[type[DataType], int]] = {
     ByteType: 8,
@@ -60,7 +61,7 @@ def json_schema(declared: Declaration) -> dict[str, Any]:
     """The JSON Schema of a model, checked."""
     schema = _read(declared)
     try:
-        jsonschema_rs.validator_for(schema, validate_formats=True)
+        validator(schema)
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise InvalidValueError(f"the model is not a JSON Schema: {error}", field="model") from None
     return schema
