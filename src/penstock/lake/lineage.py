@@ -22,13 +22,15 @@ _log = logging.getLogger("penstock.lake")
 PRODUCER: Final = "https://pypi.org/project/penstock/"
 POSTGRESQL: Final = "postgresql"
 _FILE: Final = "openlineage.yml"
+_VARIABLES: Final = frozenset({"OPENLINEAGE_URL", "OPENLINEAGE_CONFIG"})
+_TRANSPORT: Final = "OPENLINEAGE__TRANSPORT"
 
 
 def is_configured() -> bool:
     """Whether the environment says where lineage events go."""
     if os.environ.get("OPENLINEAGE_DISABLED", "").lower() == "true":
         return False
-    named = any(name.startswith("OPENLINEAGE_") for name in os.environ)
+    named = any(name in _VARIABLES or name.startswith(_TRANSPORT) for name in os.environ)
     homes = (Path.cwd(), Path.home() / ".openlineage")
     return named or any((home / _FILE).is_file() for home in homes)
 
