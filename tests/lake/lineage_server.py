@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -40,3 +41,6 @@ class LineageServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        # The client copies OPENLINEAGE_URL into variables of the process.
+        for name in [each for each in os.environ if each.startswith("OPENLINEAGE__")]:
+            del os.environ[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +33,8 @@ class LakeStatus:
     landed_rows: int
     pending_rows: int
     tables: list[TableStatus]
+    # By table of a project, the days that are to be computed because it is new or has changed.
+    stale_days: dict[str, int]
     registered: bool
     lag_rows: int | None
     # By layer: the age of the newest data in it, or 0 if it holds all that has finished.
@@ -41,8 +43,6 @@ class LakeStatus:
     landed_at: datetime | None
     published_at: datetime | None
     verified_at: datetime | None
-    # By table of a project, the days that are to be computed because it is new or has changed.
-    stale_days: dict[str, int] = field(default_factory=dict)
 
 
 def status(lake: Lake, registry: Registry) -> LakeStatus:
@@ -66,9 +66,9 @@ def status(lake: Lake, registry: Registry) -> LakeStatus:
         state.landed_rows,
         sum(state.files[path].rows for path in state.pending),
         [_table(table.path, state.of(table)) for table in lake.tables()],
+        {path: len(days) for path, days in state.stale.items()},
         bool(rows),
         *known,
-        stale_days={path: len(days) for path, days in state.stale.items()},
     )
 
 
