@@ -21,10 +21,13 @@ S3       = $(VENV)/s3
 S3_STAMP = $(S3)/s3-$(call key,requirements/s3.txt)
 JARS       = $(VENV)/spark-jars
 JARS_STAMP = $(JARS)/jars-$(call key,tools/spark_jars.xml)
+# The example for Dagster runs in an environment of its own.
+DAGSTER       = $(VENV)/dagster
+DAGSTER_STAMP = $(DAGSTER)/dagster-$(call key,requirements/dagster.txt)
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark spark-jars test test-s3 check docs pytest pytest-16 pytest-plain test-plain test-versions test-long mutants chaos bench lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-long mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +94,9 @@ spark-jars: $(JARS_STAMP) ## fetch the jars of Spark's S3 connector with Maven (
 test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the source and the sink on a local S3
 	PENSTOCK_TEST_S3=1 $(BIN)/pytest tests/lake/pipeline/test_object_store.py $(ARGS)
 
+test-dagster: $(DEV_STAMP) $(DAGSTER_STAMP) ## the example for Dagster, in its own environment
+	PENSTOCK_TEST_DAGSTER=$(abspath $(DAGSTER)) $(BIN)/pytest tests/lake/test_dagster_example.py $(ARGS)
+
 chaos: $(DEV_STAMP) faults ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
 	$(BIN)/python -m tests.chaos $(ARGS)
 
@@ -126,6 +132,7 @@ lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(COMPILE) --extra embedded --group peers --output-file requirements/peers.txt
 	$(RESOLVE) --group docs --output-file requirements/docs.txt
 	$(RESOLVE) --group s3 --output-file requirements/s3.txt
+	$(RESOLVE) --group dagster --output-file requirements/dagster.txt
 
 clean: ## remove what make made
 	rm -rf $(VENV) benchmarks/penstock_benchmarks/peers/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -171,6 +178,12 @@ $(S3_STAMP):
 	$(PYTHON) -m venv $(S3)
 	$(S3)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/s3.txt
 	rm -f $(S3)/s3-*
+	touch $@
+
+$(DAGSTER_STAMP):
+	$(PYTHON) -m venv $(DAGSTER)
+	$(DAGSTER)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/dagster.txt
+	rm -f $(DAGSTER)/dagster-*
 	touch $@
 
 $(JARS_STAMP):

@@ -267,6 +267,28 @@ def lake(json_file: TextIO | None, **chosen: Any) -> None:
         _run("lake", dsn=dsn, json_file=json_file, **chosen)
 
 
+@bench.command()
+@_json
+@_messages(10_000_000, "The size of the largest lake; the others are a tenth and a hundredth.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=7,
+    show_default=True,
+    help="How many refreshes are measured at each size.",
+)
+@click.option("--short", is_flag=True, help="A minute to see that it runs; its figures say little.")
+def refresh(json_file: TextIO | None, **chosen: Any) -> None:
+    """The time to refresh silver and gold for 10,000 new messages, by size of the lake.
+
+    On a PostgreSQL of its own, which is thrown away.
+    """
+    from penstock_benchmarks.tcp_server import tcp_server
+
+    with tcp_server() as dsn:
+        _run("refresh", dsn=dsn, json_file=json_file, **chosen)
+
+
 def _run(name: str, *, dsn: str | None, json_file: TextIO | None, **chosen: Any) -> None:
     from penstock.db.embedded import connect_dsn
     from penstock.settings import Settings

@@ -28,9 +28,15 @@ FORMATS: Final = (PARQUET, DELTA)
 _DELTA_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
 
 
-def publisher(format: str, storage: Storage) -> Callable[[Entry], None]:
+FindTable = Callable[[str], LakeTable]
+
+
+def publisher(
+    format: str, storage: Storage, find_table: FindTable = TABLES.__getitem__
+) -> Callable[[Entry], None]:
+    """`find_table` returns the table of a path such as `silver/messages`."""
     if format == DELTA:
-        return lambda entry: _publish_delta(storage, entry)
+        return lambda entry: _publish_delta(storage, entry, find_table)
     return lambda entry: _publish_parquet(storage, entry)
 
 
@@ -51,12 +57,12 @@ def _publish_parquet(storage: Storage, entry: Entry) -> None:
     storage.remove(entry.staging)
 
 
-def _publish_delta(storage: Storage, entry: Entry) -> None:
+def _publish_delta(storage: Storage, entry: Entry, find_table: FindTable) -> None:
     """The files that were replaced stay until `compact` clears them: Delta's readers go back."""
     _move(storage, entry)
     touched = {file.table for file in entry.add} | {_table_of(path) for path in entry.remove}
     for name in sorted(touched):
-        _commit_delta(storage, TABLES[name], entry)
+        _commit_delta(storage, find_table(name), entry)
     storage.remove(entry.staging)
 
 
