@@ -281,7 +281,7 @@ def lake(json_file: TextIO | None, **chosen: Any) -> None:
 def refresh(json_file: TextIO | None, **chosen: Any) -> None:
     """The time to refresh silver and gold for 10,000 new messages, by size of the lake.
 
-    On a PostgreSQL of its own, which is thrown away.
+    It uses a separate PostgreSQL, which is deleted afterwards.
     """
     from penstock_benchmarks.tcp_server import tcp_server
 

@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 500_000
 HEADINGS = ("refresh", "land", "")
 _METHOD = (
     "One lake on a local disk grows to a hundredth, a tenth and all of --messages, with a "
-    "PostgreSQL that is thrown away beside it and Spark in this process. At each size, some turns: "
+    "temporary PostgreSQL and Spark in this process. At each size, some turns: "
     "10,000 messages finish, they are landed, and silver and gold are refreshed. The figures are "
     "the medians of the seconds from the call of the refresh until its step is in the ledger. "
     "Five turns before the first size, and one before each, do not count."
@@ -94,7 +94,7 @@ class _Bench:
         turns.refreshes.append(time.monotonic() - landed)
 
     def _finish(self, rows: int) -> None:
-        """The lake has what was there before, and the disk is needed for what follows."""
+        """Drop the landed history, because the next messages need the disk."""
         self.place.run("lake.forget")
         in_pieces(self.place, "lake.finished", rows)
 
