@@ -24,7 +24,7 @@ async def list_messages(call: Call) -> d.Page:
     finished = query.status in FINISHED
     states = (FINISHED if finished else LIVE).get(query.status) if query.status else None
     now = datetime.now(UTC)
-    found = await call.run(
+    found, has_more = await call.run(
         read.page(
             finished=finished,
             queues=await _queues(call, query.topic),
@@ -35,11 +35,12 @@ async def list_messages(call: Call) -> d.Page:
             enqueued_after=_ago(now, query.younger_than_seconds),
             after=int(query.cursor) if query.cursor else None,
             limit=query.limit,
+            max_bytes=call.context.settings.answer_bytes,
             internal=call.principal.is_admin,
         )
     )
-    more = str(found[-1].id) if len(found) == query.limit else None
-    return d.Page([document(message) for message in found], more)
+    next_cursor = str(found[-1].id) if has_more else None
+    return d.Page([document(message) for message in found], next_cursor)
 
 
 @endpoint("GET", "/api/messages/{id}", answers={200: d.Message}, problems=(404,))

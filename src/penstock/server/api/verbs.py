@@ -15,6 +15,7 @@ from penstock.commands import read
 from penstock.commands.command import Command, Rows
 from penstock.commands.http_verbs import PROTOCOL, Verb, pack, unpack_arguments, verbs
 from penstock.commands.write import snooze_many
+from penstock.commands.write.leases import within
 from penstock.db.async_connections import AnyConnection
 from penstock.server.api.leases import require_queues
 from penstock.server.api.schedules import covered_schedule
@@ -97,7 +98,10 @@ def _prepare(call: Call, each: VerbCall) -> tuple[Verb, Command[Rows]]:
             call.require(need.scope, queue)
         elif need.target == "body":
             call.principal.require_all(need.scope)
-    return verb, Command(verb.sql, arguments, lambda rows: rows)
+    command: Command[Rows] = Command(verb.sql, arguments, lambda rows: rows)
+    if verb.name == "claim":
+        command = within(command, call.context.settings.answer_bytes)
+    return verb, command
 
 
 def _check_sizes(call: Call, verb: Verb, arguments: Mapping[str, Any]) -> None:
