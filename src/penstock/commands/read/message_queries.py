@@ -189,6 +189,16 @@ def queues_of(ids: Sequence[int]) -> Command[dict[int, str]]:
     )
 
 
+def states_of(ids: Sequence[int]) -> Command[dict[int, tuple[str, State]]]:
+    """id -> (queue, state), of messages that are live or in history."""
+    params = {"ids": [check.whole("id", id, check.INT8) for id in ids]}
+    return Command(
+        load_query("read/states_of"),
+        params,
+        lambda rows: {row[0]: (row[1], row[2]) for row in rows},
+    )
+
+
 def whereabouts(ids: Sequence[int]) -> Command[dict[int, tuple[str, str]]]:
     """The (queue, state) of each of the messages that is not finished."""
     params = {"ids": [check.whole("ids", id, check.INT8) for id in ids]}

@@ -16,7 +16,7 @@ from penstock.model.message import NewMessage
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Kind
 from penstock.server.api.enqueue_schema import SCHEMA, is_silent
-from penstock.server.api.topic_creation import is_strict
+from penstock.server.api.topic_creation import check_new_topic, is_strict
 from penstock.server.database import Database
 from penstock.server.json_texts import check_printed_size
 from penstock.server.transport.idempotency import HEADER, once
@@ -33,6 +33,7 @@ endpoint: Final = Endpoints("messages")
     body_schema=SCHEMA,
     answers={201: d.Enqueued | d.EnqueuedMany},
     problems=(404, 409, 429),
+    keeps_answer=True,
 )
 def enqueue_messages(call: Call) -> Awaitable[Any] | Pending:
     """Enqueue one message, or up to 1,000 in `messages`, all or none.
@@ -88,6 +89,7 @@ def _single(call: Call, body: d.Enqueue) -> tuple[Kind, NewMessage | JsonText]:
     """One message, and those with which it can share a statement."""
     topic = _topic(body, body, 0)
     call.require("enqueue", topic)
+    check_new_topic(topic)
     plain = _plain(call, body)
     kind = Kind(topic, body.on_conflict, body.unique, plain is not None)
     return kind, _message(call, body, "") if plain is None else plain
@@ -122,6 +124,7 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
     if body.messages is UNSET:
         topic = _topic(body, body, 0)
         call.require("enqueue", topic)
+        check_new_topic(topic)
         return [_Part(topic, [0], _one(topic, _message(call, body, ""), body))]
     if (body.payload, body.json) != (UNSET, UNSET):
         raise _refused("messages", "either `messages`, or one message with `payload` or `json`")
@@ -135,6 +138,7 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
     # Always in the same order, so that two batches with keys do not wait for each other.
     for topic, numbered in sorted(by_topic.items()):
         call.require("enqueue", topic)
+        check_new_topic(topic)
         messages = [message for _, message in numbered]
         many = enqueue_many(topic, messages, on_conflict=body.on_conflict, unique=body.unique)
         parts.append(_Part(topic, [number for number, _ in numbered], many))

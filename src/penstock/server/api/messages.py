@@ -11,6 +11,7 @@ from penstock.model.message import Message
 from penstock.server.api import documents as d
 from penstock.server.api.leases import message_id
 from penstock.server.api.rendering import FINISHED, LIVE, document
+from penstock.server.api.topic_creation import check_new_topic
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints
 
@@ -90,6 +91,7 @@ async def replay_message(call: Call) -> d.Enqueued:
     body: d.Replay = call.body
     call.require_of(f"message {found.id}", "operate", found.queue)
     call.require("operate", body.topic or found.queue)
+    check_new_topic(body.topic or found.queue)
     command = write.replay(found.id, body.topic)
     made = await call.act(command, "replay", body.topic or found.queue, id=str(found.id))
     return d.Enqueued(str(made))

@@ -46,7 +46,14 @@ class Answers(Struct):
     answers: list[Answer]
 
 
-@endpoint("POST", "/api/verbs", body=VerbCalls, answers={200: Answers}, hidden=True)
+@endpoint(
+    "POST",
+    "/api/verbs",
+    body=VerbCalls,
+    answers={200: Answers},
+    hidden=True,
+    keeps_answer=True,
+)
 async def run_verbs(call: Call) -> Any:
     """Run verbs, all in one transaction."""
     _check_protocol(call)

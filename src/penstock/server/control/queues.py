@@ -86,7 +86,8 @@ async def delete_managed_queue(call: Call) -> c.ManagedQueue:
 
 
 @endpoint("POST", _PATH + "/{queue}/messages", body=c.BrokeredMessages,
-          answers={202: c.TaskAccepted}, problems=(404, 409))  # fmt: skip
+          answers={202: c.TaskAccepted}, problems=(404, 409),
+          keeps_answer=True)  # fmt: skip
 async def enqueue_managed(call: Call) -> Any:
     """Have up to 100 messages enqueued, all or none; ask for their ids by the task."""
     service, name = _named(call)
@@ -107,7 +108,7 @@ async def poll_enqueue(call: Call) -> Reply:
 
 
 @endpoint("POST", _PATH + "/{queue}/stats", answers={202: c.TaskAccepted},
-          problems=(404, 409))  # fmt: skip
+          problems=(404, 409), keeps_answer=True)  # fmt: skip
 async def request_stats(call: Call) -> Any:
     """Have a queue counted; ask for the numbers by the task."""
     service, name = _named(call)
