@@ -40,8 +40,8 @@ class Context:
         self.rate_history = RateHistory(self.snapshots)
         self.cache = TimedCache()
         self.listener = Listener(dsn, self.database.run)
-        self.batches = Batches(self.database)
-        self.long_polls = LongPolls(self.database, self.listener)
+        self.batches = Batches(self.database, settings.answer_bytes)
+        self.long_polls = LongPolls(self.database, self.listener, settings.answer_bytes)
         self.background = Background(self.database)
         self.name = f"{gethostname()}:{getpid()}"
         self.runner = Runner(self.database, self.listener, self.name)

@@ -129,6 +129,16 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
 
 
+_IDEMPOTENCY_KEY: Final[dict[str, Any]] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A call that is sent again with its key is done once. It gets the first answer,"
+    " for a day, with the header `Idempotency-Replayed: true`. Use a new key for each call.",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+}
+
+
 def _operation(
     each: Endpoint, schemas: dict[int, Any], components: dict[str, Any]
 ) -> dict[str, Any]:
@@ -146,7 +156,10 @@ def _operation(
         operation["security"] = []
     elif each.need.scope is not None:
         operation["x-scope"] = each.need.scope
-    if parameters := [*_path_parameters(each), *_query_parameters(each, schemas, components)]:
+    parameters = [*_path_parameters(each), *_query_parameters(each, schemas, components)]
+    if each.method == "POST":
+        parameters.append(_IDEMPOTENCY_KEY)
+    if parameters:
         operation["parameters"] = parameters
     if each.body is not None:
         schema = each.body_schema or schemas[id(each.body)]
@@ -183,7 +196,7 @@ def _usual_problems(each: Endpoint) -> set[int]:
         usual |= {401, 403, 429, 503}
     if each.body is not None:
         usual |= {408, 413, 415, 422, 503, 507}
-    if each.query is not None or "{" in each.path:
+    if each.query is not None or "{" in each.path or each.method == "POST":
         usual |= {422}
     return usual
 

@@ -8,6 +8,7 @@
 | `PENSTOCK_HTTP_POOL` | connections to the database, for each process | 10 |
 | `PENSTOCK_HTTP_MAX_BODY_BYTES` | the largest body that is read | 16 MiB |
 | `PENSTOCK_HTTP_BODIES_BYTES` | all bodies that are held at a moment, together | 64 MiB |
+| `PENSTOCK_HTTP_ANSWER_BYTES` | messages in one answer; a dequeue hands out fewer | 16 MiB |
 | `PENSTOCK_HTTP_BODY_SECONDS` | how long a body may take to arrive | 30 |
 | `PENSTOCK_HTTP_IDLE_SECONDS` | how long a connection may wait for its next request | 60 |
 | `PENSTOCK_HTTP_MAX_CONNECTIONS` | open connections, for each process | 20000 |
@@ -42,6 +43,7 @@ _RANGES: Final = {
     "pool": (1, 1000),
     "max_body_bytes": (1024, 2**30),
     "bodies_bytes": (1024, 2**36),
+    "answer_bytes": (1024, 2**30),
     "body_seconds": (1, 3600),
     "idle_seconds": (1, 3600),
     "max_connections": (1, 1_000_000),
@@ -66,6 +68,7 @@ class ServerSettings:
     pool: int = 10
     max_body_bytes: int = 16 * 2**20
     bodies_bytes: int = 64 * 2**20
+    answer_bytes: int = 16 * 2**20
     body_seconds: int = 30
     idle_seconds: int = 60
     max_connections: int = 20_000

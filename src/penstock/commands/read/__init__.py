@@ -17,6 +17,7 @@ from penstock.commands.read.message_queries import (
     queues_of,
     search,
     search_parts,
+    states_of,
     whereabouts,
 )
 from penstock.commands.read.monitoring_queries import (
@@ -76,6 +77,7 @@ __all__ = [
     "service_queues",
     "service_task",
     "services",
+    "states_of",
     "stats",
     "storage",
     "whereabouts",

@@ -101,9 +101,13 @@ class LaneWant:
     worker: str
 
 
-def dequeue(wants: Sequence[LaneWant]) -> Command[list[Found]]:
-    """Claim for several lanes in one statement, each in its place; rows as those of `claim`."""
+def dequeue(wants: Sequence[LaneWant], max_bytes: int) -> Command[list[Found]]:
+    """Claim for several lanes in one statement, each in its place; rows as those of `claim`.
+
+    All of them together get about `max_bytes`, and each lane that has messages gets one at least.
+    """
     params = {
+        "max_bytes": max(max_bytes // len(wants), 1),
         "queues": [want.queue for want in wants],
         "counts": [want.count for want in wants],
         "lease_seconds": [want.lease_seconds for want in wants],

@@ -23,7 +23,7 @@ from penstock.errors import (
 )
 from penstock.model.message import NewMessage, OnConflict, Unique
 from penstock.server.api import documents as d
-from penstock.server.api.rendering import claim_documents
+from penstock.server.api.rendering import claim_documents, content_bytes
 from penstock.server.database import Database
 
 MAX_CLAIM = 1000
@@ -64,8 +64,9 @@ class Claim(NamedTuple):
 class Batches:
     """What one server process gathers."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, answer_bytes: int) -> None:
         self._database = database
+        self._answer_bytes = answer_bytes
         self.enqueues: Batcher[Kind, NewMessage | JsonText, int] = Batcher(
             self._enqueue, gather=True
         )
@@ -115,14 +116,21 @@ class Batches:
 
     async def _claim(self, want: Want, claims: Sequence[Claim]) -> Sequence[list[d.Message]]:
         counts = [0 if claim.caller.is_gone else claim.wanted for claim in claims]
-        if not any(counts):
-            return [[] for _ in claims]
-        command = claim_documents(want.topic, sum(counts), want.lease_seconds, want.worker)
-        found = await self._database.run(command)
-        shares = []
-        for count in counts:  # in the order in which they came
-            shares.append(found[:count])
-            found = found[count:]
+        shares: list[list[d.Message]] = [[] for _ in claims]
+        # A caller that got nothing because the answers of others were large is served next.
+        while waiting := [n for n, count in enumerate(counts) if count and not shares[n]]:
+            asked = sum(counts[n] for n in waiting)
+            found = await self._database.run(
+                claim_documents(
+                    want.topic, asked, want.lease_seconds, want.worker, self._answer_bytes
+                )
+            )
+            is_all = len(found) == asked or sum(map(content_bytes, found)) < self._answer_bytes
+            for n in waiting:  # in the order in which they came
+                shares[n] = found[: counts[n]]
+                found = found[counts[n] :]
+            if is_all:
+                break
         return shares
 
     async def _ack(self, _: None, leases: Sequence[tuple[int, int]]) -> Sequence[Exception | None]:

@@ -16,8 +16,9 @@ from penstock.model.message import NewMessage
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Kind
 from penstock.server.api.enqueue_schema import SCHEMA, is_silent
-from penstock.server.api.topic_creation import is_strict
+from penstock.server.api.topic_creation import check_new_topic, is_strict
 from penstock.server.database import Database
+from penstock.server.json_texts import check_printed_size
 from penstock.server.transport.idempotency import HEADER, once
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints, Pending
@@ -32,6 +33,7 @@ endpoint: Final = Endpoints("messages")
     body_schema=SCHEMA,
     answers={201: d.Enqueued | d.EnqueuedMany},
     problems=(404, 409, 429),
+    keeps_answer=True,
 )
 def enqueue_messages(call: Call) -> Awaitable[Any] | Pending:
     """Enqueue one message, or up to 1,000 in `messages`, all or none.
@@ -87,12 +89,13 @@ def _single(call: Call, body: d.Enqueue) -> tuple[Kind, NewMessage | JsonText]:
     """One message, and those with which it can share a statement."""
     topic = _topic(body, body, 0)
     call.require("enqueue", topic)
-    plain = _plain(body)
+    check_new_topic(topic)
+    plain = _plain(call, body)
     kind = Kind(topic, body.on_conflict, body.unique, plain is not None)
-    return kind, _message(body, "") if plain is None else plain
+    return kind, _message(call, body, "") if plain is None else plain
 
 
-def _plain(body: d.Enqueue) -> JsonText | None:
+def _plain(call: Call, body: d.Enqueue) -> JsonText | None:
     """The payload of a message that has nothing else, and is small: most messages are so."""
     if body.json is UNSET or body.payload is not UNSET:
         return None
@@ -101,7 +104,7 @@ def _plain(body: d.Enqueue) -> JsonText | None:
         return None
     if (body.on_conflict, body.unique) != ("replace", "waiting"):
         return None
-    text = _text(body.json, "")
+    text = _text(call, body.json, "")
     return text if len(text) < _PLAIN_BYTES else None
 
 
@@ -121,19 +124,21 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
     if body.messages is UNSET:
         topic = _topic(body, body, 0)
         call.require("enqueue", topic)
-        return [_Part(topic, [0], _one(topic, _message(body, ""), body))]
+        check_new_topic(topic)
+        return [_Part(topic, [0], _one(topic, _message(call, body, ""), body))]
     if (body.payload, body.json) != (UNSET, UNSET):
         raise _refused("messages", "either `messages`, or one message with `payload` or `json`")
     if not is_silent(body):
         raise _refused("messages", "beside `messages`: topic, on_conflict, unique")
     by_topic: dict[str, list[tuple[int, NewMessage]]] = {}
     for number, each in enumerate(body.messages):
-        message = _message(each, f"messages[{number}].")
+        message = _message(call, each, f"messages[{number}].")
         by_topic.setdefault(_topic(each, body, number), []).append((number, message))
     parts = []
     # Always in the same order, so that two batches with keys do not wait for each other.
     for topic, numbered in sorted(by_topic.items()):
         call.require("enqueue", topic)
+        check_new_topic(topic)
         messages = [message for _, message in numbered]
         many = enqueue_many(topic, messages, on_conflict=body.on_conflict, unique=body.unique)
         parts.append(_Part(topic, [number for number, _ in numbered], many))
@@ -183,11 +188,11 @@ def _topic(message: d.NewMessage, body: d.Enqueue, number: int) -> str:
     raise _refused(f"messages[{number}].topic" if message is not body else "topic", "a topic")
 
 
-def _message(message: d.NewMessage, where: str) -> NewMessage:
+def _message(call: Call, message: d.NewMessage, where: str) -> NewMessage:
     if (message.payload is UNSET) == (message.json is UNSET):
         raise _refused(f"{where}payload", "one of `payload` (base64) and `json` (a JSON value)")
     return NewMessage(
-        message.payload if message.json is UNSET else _text(message.json, where),
+        message.payload if message.json is UNSET else _text(call, message.json, where),
         key=message.key,
         priority=message.priority,
         group=message.group,
@@ -198,14 +203,16 @@ def _message(message: d.NewMessage, where: str) -> NewMessage:
     )
 
 
-def _text(json: Raw, where: str) -> JsonText:
+def _text(call: Call, json: Raw, where: str) -> JsonText:
     """As it came; the database reads it. msgspec steps over it without a look at its letters."""
     try:
-        return JsonText(bytes(json), "utf-8")
+        text = JsonText(bytes(json), "utf-8")
     except UnicodeDecodeError:
         raise HttpError(
             400, "MalformedBody", "the body is not UTF-8", field=f"{where}json"
         ) from None
+    check_printed_size(text, call.context.settings.max_body_bytes, f"{where}json")
+    return text
 
 
 def _refused(field: str, allowed: str) -> InvalidValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from penstock.commands import read, write
 from penstock.db.async_connections import AnyConnection
@@ -14,10 +14,11 @@ from penstock.model.message import SettledState
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Claim, Want
 from penstock.server.api.long_polls import LaneKey
-from penstock.server.api.rendering import STATUS, status_of
+from penstock.server.api.rendering import STATUS, claim_documents, status_of
 from penstock.server.api.topic_creation import is_strict
 from penstock.server.fields import Status
-from penstock.server.transport.routing import Call, Endpoints, Pending
+from penstock.server.transport.idempotency import HEADER, once
+from penstock.server.transport.routing import Call, Endpoints, Pending, Reply
 
 endpoint: Final = Endpoints("messages")
 
@@ -28,6 +29,7 @@ endpoint: Final = Endpoints("messages")
     body=d.Dequeue,
     answers={200: d.Messages},
     problems=(404,),
+    keeps_answer=True,
 )
 def dequeue_messages(call: Call) -> Awaitable[d.Messages] | Pending:
     """Claim messages under a lease; with `wait_seconds`, as soon as there is one.
@@ -37,6 +39,8 @@ def dequeue_messages(call: Call) -> Awaitable[d.Messages] | Pending:
     body: d.Dequeue = call.body
     call.require("consume", body.topic)
     worker = body.worker or call.principal.name
+    if call.header(HEADER) is not None:
+        return _dequeue_once(call, body, worker)
     if body.wait_seconds:
         return _wait(call, body, worker)
     want = Want(body.topic, body.visibility_timeout_seconds, worker)
@@ -52,6 +56,50 @@ def _delivered(call: Call, found: list[d.Message]) -> d.Messages:
         return d.Messages([])
     call.context.metrics.moved("delivered", len(found))
     return d.Messages(found)
+
+
+class _NothingFoundError(Exception):
+    """An empty answer is not kept: the call may be sent again."""
+
+
+async def _dequeue_once(call: Call, body: d.Dequeue, worker: str) -> Any:
+    """The messages of the first call with this Idempotency-Key.
+
+    A wait holds no transaction, so its messages are kept after it. If another call with the key was
+    first, they go back.
+    """
+    command = claim_documents(
+        body.topic,
+        body.count,
+        body.visibility_timeout_seconds,
+        worker,
+        call.context.settings.answer_bytes,
+    )
+
+    async def claim(connection: AnyConnection | None) -> d.Messages:
+        found = await call.context.database.run(command, connection)
+        if not found:
+            raise _NothingFoundError
+        return d.Messages(found)
+
+    try:
+        return await once(call, 200, claim)
+    except _NothingFoundError:
+        pass
+    except QueueNotFoundError as error:
+        if not body.wait_seconds:
+            return await _without_topic(call, error)
+    waited = await _wait(call, body, worker) if body.wait_seconds else d.Messages([])
+    if not waited.messages:
+        return waited
+
+    async def keep(connection: AnyConnection | None) -> d.Messages:
+        return waited
+
+    reply: Reply = await once(call, 200, keep)
+    if reply.headers:  # it is the answer to another call
+        call.context.batches.give_back(waited.messages)
+    return reply
 
 
 async def _without_topic(call: Call, error: QueueNotFoundError) -> d.Messages:
@@ -95,6 +143,8 @@ async def _disconnected(call: Call) -> None:
 )
 def ack_message(call: Call) -> Awaitable[d.Settled] | Pending:
     """Done: the message is finished. 409 if the lease is no longer held."""
+    if call.connection is not None:
+        return _ack_alone(call)
     if not call.principal.unlimited("consume"):
         return _ack_checked(call)
     lease = message_id(call), int(call.body.lease_token)
@@ -104,6 +154,12 @@ def ack_message(call: Call) -> Awaitable[d.Settled] | Pending:
 async def _ack_checked(call: Call) -> d.Settled:
     lease = await _held(call, call.body)
     await call.context.batches.acks.submit(None, lease, call.caller)
+    return _acked(call)
+
+
+async def _ack_alone(call: Call) -> d.Settled:
+    """In the transaction of a call with an Idempotency-Key."""
+    await call.run(write.ack(await _held(call, call.body)))
     return _acked(call)
 
 
@@ -190,7 +246,7 @@ async def require_queues(
     """A key for some queues settles messages of these only; one for all needs no look."""
     if call.principal.unlimited("consume"):
         return
-    found = await call.context.database.run(read.queues_of(ids), connection)
+    found = await call.context.database.run(read.queues_of(ids), connection or call.connection)
     for id in ids:
         if id not in found:
             raise LeaseLostError(f"the lease on message {id} is lost", id=id)

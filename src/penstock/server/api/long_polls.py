@@ -75,8 +75,9 @@ class Lane:
 class LongPolls:
     """Waits on behalf of all long polls of a process."""
 
-    def __init__(self, database: Database, listener: Listener) -> None:
+    def __init__(self, database: Database, listener: Listener, answer_bytes: int) -> None:
         self._database = database
+        self._answer_bytes = answer_bytes
         self._listener = listener
         self._lanes: dict[LaneKey, Lane] = {}
         self._subscriptions: dict[str, Subscription] = {}
@@ -212,13 +213,13 @@ class LongPolls:
         for lane in lanes:
             lane.looking = True
         try:
-            answers = await self._database.run(dequeue(wants))
+            answers = await self._database.run(dequeue(wants, self._answer_bytes))
         finally:
             for lane in lanes:
                 lane.looking = False
-        for lane, want, answer in zip(lanes, wants, answers, strict=True):
+        for lane, answer in zip(lanes, answers, strict=True):
             await self._hand_out(lane, answer)
-            if len(answer.rows) == want.count and lane.waiters:
+            if answer.rows and lane.waiters:  # there may be more
                 self._woke(lane.key.topic)
 
     async def _hand_out(self, lane: Lane, answer: Found) -> None:

@@ -11,6 +11,7 @@ from penstock.model.message import Message
 from penstock.server.api import documents as d
 from penstock.server.api.leases import message_id
 from penstock.server.api.rendering import FINISHED, LIVE, document
+from penstock.server.api.topic_creation import check_new_topic
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints
 
@@ -24,7 +25,7 @@ async def list_messages(call: Call) -> d.Page:
     finished = query.status in FINISHED
     states = (FINISHED if finished else LIVE).get(query.status) if query.status else None
     now = datetime.now(UTC)
-    found = await call.run(
+    found, has_more = await call.run(
         read.page(
             finished=finished,
             queues=await _queues(call, query.topic),
@@ -35,11 +36,12 @@ async def list_messages(call: Call) -> d.Page:
             enqueued_after=_ago(now, query.younger_than_seconds),
             after=int(query.cursor) if query.cursor else None,
             limit=query.limit,
+            max_bytes=call.context.settings.answer_bytes,
             internal=call.principal.is_admin,
         )
     )
-    more = str(found[-1].id) if len(found) == query.limit else None
-    return d.Page([document(message) for message in found], more)
+    next_cursor = str(found[-1].id) if has_more else None
+    return d.Page([document(message) for message in found], next_cursor)
 
 
 @endpoint("GET", "/api/messages/{id}", answers={200: d.Message}, problems=(404,))
@@ -89,6 +91,7 @@ async def replay_message(call: Call) -> d.Enqueued:
     body: d.Replay = call.body
     call.require_of(f"message {found.id}", "operate", found.queue)
     call.require("operate", body.topic or found.queue)
+    check_new_topic(body.topic or found.queue)
     command = write.replay(found.id, body.topic)
     made = await call.act(command, "replay", body.topic or found.queue, id=str(found.id))
     return d.Enqueued(str(made))

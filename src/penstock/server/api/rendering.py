@@ -12,6 +12,7 @@ from penstock.commands.command import Command, utc
 from penstock.commands.lease_row import LeaseRow
 from penstock.commands.payload import encode_json
 from penstock.commands.write import claim
+from penstock.commands.write.leases import within
 from penstock.model import message as ours
 from penstock.model.message import State
 from penstock.server.api import documents as d
@@ -42,21 +43,37 @@ _NO_HEADERS: Final = Raw(b"{}")
 
 
 def claim_documents(
-    queue: str, count: int, lease_seconds: int | None, worker: str
+    queue: str, count: int, lease_seconds: int | None, worker: str, max_bytes: int
 ) -> Command[list[d.Message]]:
-    """Claim, with payloads left as the text that the database gave: nothing is parsed here."""
+    """Claim, with payloads left as the text that the database gave: nothing is parsed here.
+
+    It stops at about `max_bytes`.
+    """
     command = claim(
         queue,
         count,
         lease_seconds=None if lease_seconds is None else timedelta(seconds=lease_seconds),
         worker=worker,
     )
-    return Command(
+    documents = Command(
         command.sql,
         command.params,
         lambda rows: [claimed(row, worker) for row in rows],
         light=command.light,
     )
+    return within(documents, max_bytes)
+
+
+def content_bytes(message: d.Message) -> int:
+    """The size of a claimed message in an answer, as `penstock.claim_within` counts it."""
+    size = len(message.last_error or "")
+    if isinstance(message.payload, bytes):
+        size += len(message.payload) * 4 // 3
+    if isinstance(message.json, Raw):
+        size += len(bytes(message.json))
+    if isinstance(message.metadata, Raw) and message.metadata is not _NO_HEADERS:
+        size += len(bytes(message.metadata))
+    return size
 
 
 def claimed(row: Sequence[Any], worker: str) -> d.Message:

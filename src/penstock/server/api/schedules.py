@@ -188,7 +188,7 @@ async def covered_schedule(
     call: Call, scope: Scope, name: str, connection: AnyConnection | None = None
 ) -> schedule.Schedule:
     """The schedule as it is now, if the key covers the queue that it enqueues into."""
-    found = await call.context.database.run(read.schedule(name), connection)
+    found = await call.context.database.run(read.schedule(name), connection or call.connection)
     call.require_of(f"schedule {name!r}", scope, found.queue)
     return found
 
@@ -200,7 +200,7 @@ async def _name(call: Call) -> str:
 async def _act(call: Call, command: Command[Any], act: str, name: str) -> Schedule:
     """Change a schedule, check where it enqueues from now on, and note it; or do nothing."""
     database = call.context.database
-    async with database.transaction() as connection:
+    async with call.transaction() as connection:
         await database.run(command, connection)
         changed = await covered_schedule(call, "operate", name, connection)
         note = call.context.activity(call.principal, call.exchange, act, name, queue=changed.queue)

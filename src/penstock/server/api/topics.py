@@ -6,6 +6,7 @@ from typing import Final
 
 from penstock.commands import read, write
 from penstock.server.api import topic_documents as t
+from penstock.server.api.topic_creation import check_new_topic
 from penstock.server.api.topic_documents import changes, stats_document, topic_document
 from penstock.server.transport.routing import Call, Endpoints
 
@@ -30,6 +31,7 @@ async def create_topic(call: Call) -> t.Topic:
     """Make a topic; 409 if there is one of this name."""
     body: t.NewTopic = call.body
     call.require("operate", body.topic)
+    check_new_topic(body.topic)
     chosen = changes(body, whole=False)
     command = write.create_queue(body.topic, changes=chosen)
     await call.act(command, "create queue", body.topic, settings=chosen)

@@ -15,10 +15,12 @@ from penstock.commands import read
 from penstock.commands.command import Command, Rows
 from penstock.commands.http_verbs import PROTOCOL, Verb, pack, unpack_arguments, verbs
 from penstock.commands.write import snooze_many
+from penstock.commands.write.leases import within
 from penstock.db.async_connections import AnyConnection
 from penstock.server.api.leases import require_queues
 from penstock.server.api.schedules import covered_schedule
 from penstock.server.auth.permissions import need_of_verb
+from penstock.server.json_texts import check_printed_size
 from penstock.server.transport.idempotency import once
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints
@@ -44,7 +46,14 @@ class Answers(Struct):
     answers: list[Answer]
 
 
-@endpoint("POST", "/api/verbs", body=VerbCalls, answers={200: Answers}, hidden=True)
+@endpoint(
+    "POST",
+    "/api/verbs",
+    body=VerbCalls,
+    answers={200: Answers},
+    hidden=True,
+    keeps_answer=True,
+)
 async def run_verbs(call: Call) -> Any:
     """Run verbs, all in one transaction."""
     _check_protocol(call)
@@ -87,6 +96,7 @@ def _prepare(call: Call, each: VerbCall) -> tuple[Verb, Command[Rows]]:
     if verb is None:
         raise HttpError(404, "UnknownVerb", f"there is no verb {each.verb!r:.100}")
     arguments = unpack_arguments(verb, each.arguments)
+    _check_sizes(call, verb, arguments)
     need = need_of_verb(verb.name)
     need.admit(call.principal, {})
     if need.scope is not None and need.target in ("body", "own"):
@@ -95,7 +105,20 @@ def _prepare(call: Call, each: VerbCall) -> tuple[Verb, Command[Rows]]:
             call.require(need.scope, queue)
         elif need.target == "body":
             call.principal.require_all(need.scope)
-    return verb, Command(verb.sql, arguments, lambda rows: rows)
+    command: Command[Rows] = Command(verb.sql, arguments, lambda rows: rows)
+    if verb.name == "claim":
+        command = within(command, call.context.settings.answer_bytes)
+    return verb, command
+
+
+def _check_sizes(call: Call, verb: Verb, arguments: Mapping[str, Any]) -> None:
+    """Refuse JSON that would be larger in the database than a body may be."""
+    for name, type_ in verb.types.items():
+        if type_ in ("jsonb", "jsonb[]") and arguments[name] is not None:
+            texts = arguments[name] if isinstance(arguments[name], list) else [arguments[name]]
+            for text in texts:
+                if text is not None:
+                    check_printed_size(text, call.context.settings.max_body_bytes, name)
 
 
 async def _run(

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.commands import read
+from penstock.commands.payload import printed_bytes
 from penstock.commands.write.services import (
     adopt_queues,
     request_queue,
@@ -85,7 +86,8 @@ async def delete_managed_queue(call: Call) -> c.ManagedQueue:
 
 
 @endpoint("POST", _PATH + "/{queue}/messages", body=c.BrokeredMessages,
-          answers={202: c.TaskAccepted}, problems=(404, 409))  # fmt: skip
+          answers={202: c.TaskAccepted}, problems=(404, 409),
+          keeps_answer=True)  # fmt: skip
 async def enqueue_managed(call: Call) -> Any:
     """Have up to 100 messages enqueued, all or none; ask for their ids by the task."""
     service, name = _named(call)
@@ -106,7 +108,7 @@ async def poll_enqueue(call: Call) -> Reply:
 
 
 @endpoint("POST", _PATH + "/{queue}/stats", answers={202: c.TaskAccepted},
-          problems=(404, 409))  # fmt: skip
+          problems=(404, 409), keeps_answer=True)  # fmt: skip
 async def request_stats(call: Call) -> Any:
     """Have a queue counted; ask for the numbers by the task."""
     service, name = _named(call)
@@ -159,18 +161,20 @@ def _payload(message: c.BrokeredMessage, number: int, queue: str) -> str:
         raise HttpError(
             400, "MalformedBody", f"{field} is not a JSON object", field=field, allowed="an object"
         )
-    if len(raw) > MAX_PAYLOAD_BYTES:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise PayloadNotStorableError(f"{field} is not UTF-8", field=field) from None
+    size = max(len(raw), printed_bytes(text))
+    if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLargeError(
-            f"{field} has {len(raw)} bytes; {MAX_PAYLOAD_BYTES} are allowed",
+            f"{field} has {size} bytes; {MAX_PAYLOAD_BYTES} are allowed",
             queue=queue,
-            size=len(raw),
+            size=size,
             limit=MAX_PAYLOAD_BYTES,
             field=field,
         )
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise PayloadNotStorableError(f"{field} is not UTF-8", field=field) from None
+    return text
 
 
 async def _adopt(call: Call, service: str) -> Service:

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST that is sent again is answered again, and done once.
+"""`Idempotency-Key`: a POST that is sent again is answered again, and done once. Every POST has it.
 
 The answer is kept for a day, written in the transaction of what was done. A second call with the
 same key waits for the first one's end. Refusals are not kept: the call may be sent again.
@@ -15,8 +15,8 @@ import msgspec
 
 from penstock.commands.write.idempotency import keep_answer, recall_answer
 from penstock.db.async_connections import AnyConnection
+from penstock.server.transport.call import Call, Reply
 from penstock.server.transport.problems import HttpError
-from penstock.server.transport.routing import Call, Reply
 
 HEADER: Final = "idempotency-key"
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
@@ -41,7 +41,10 @@ async def once(call: Call, status: int, work: Work) -> Any:
         known = await database.run(recall_answer(actor, key, print_), connection)
         if known is not None:
             return _again(*known, print_)
-        body = msgspec.json.encode(await work(connection))
+        answer = await work(connection)
+        if isinstance(answer, Reply):
+            answer, status = answer.body, answer.status
+        body = msgspec.json.encode(answer)
         await database.run(keep_answer(actor, key, status, body), connection)
     return Reply(body, status)
 
@@ -59,5 +62,6 @@ def _again(fingerprint: bytes, status: int, body: bytes, asked: bytes) -> Reply:
 
 
 def _fingerprint(call: Call) -> bytes:
-    parts = (call.scope["method"].encode(), call.scope["path"].encode(), call.raw)
+    path, query = call.scope["path"].encode(), call.scope["query_string"]
+    parts = (call.scope["method"].encode(), path, *([query] if query else []), call.raw)
     return hashlib.sha256(b"\0".join(parts)).digest()

@@ -395,7 +395,8 @@ begin
     perform penstock._fail_value('state', beat.state, 'running or draining');
   elsif beat.started_at is null then
     perform penstock._fail_value('started_at', null, 'the time when the worker was started');
-  elsif jsonb_typeof(beat.report) is distinct from 'object' or pg_column_size(beat.report) > 65536 then
+  elsif jsonb_typeof(beat.report) is distinct from 'object' or pg_column_size(beat.report) > 65536
+    or penstock._text_bytes(beat.report) > 65536 then
     perform penstock._fail_value('report', left(beat.report::text, 100), 'a JSON object of at most 65536 bytes');
   end if;
   insert into penstock.heartbeat as h (worker, state, started_at, seen_at, report)
@@ -408,7 +409,7 @@ begin
 end $$;
 
 -- A worker ends: deletes its heartbeat. True if there was one.
--- from functions/background/heartbeat.sql:27
+-- from functions/background/heartbeat.sql:28
 create or replace function penstock.retire(worker text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -4152,6 +4153,47 @@ end if;
   ) l order by l.priority desc, l.position;
 end $$;
 
+-- As claim, for a caller that has room for max_bytes: it stops once the messages have that size as text, and leaves the
+-- others where they are. It returns one message at least, if there is one. Messages are claimed in portions. The first
+-- portion fits even if every message has the largest size that the queue takes. If its messages are small, the next
+-- ones are up to four times as large, so the result has at most five times max_bytes. A claim of 1000 small messages
+-- takes 6 ms in portions of 250, and 4.4 ms at once.
+-- Locks and indexes: as claim.
+-- from functions/claim/claim_within.sql:7
+create or replace function penstock.claim_within(queue text, count integer, lease_seconds integer, worker text,
+  max_bytes bigint)
+returns setof penstock.lease language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  -- Headers have up to 16 kB, and the error of a message up to 8 kB.
+  fits    constant bigint := greatest(1, claim_within.max_bytes / (32768 + coalesce((select q.max_payload_bytes
+    from penstock.queues q where q.name = regexp_replace(claim_within.queue, '\.dlq$', '')), 262144)));
+  portion integer := least(claim_within.count, fits);
+  bytes   bigint := 0;
+  total   integer := 0;
+  found   integer;
+  m       penstock.lease;
+begin
+  if portion is not distinct from claim_within.count then
+    return query select * from penstock.claim(claim_within.queue, claim_within.count, claim_within.lease_seconds,
+      claim_within.worker);
+    return;
+  end if;
+  loop
+    found := 0;
+    for m in select * from penstock.claim(claim_within.queue, portion, claim_within.lease_seconds, claim_within.worker)
+      loop
+      bytes := bytes + coalesce(octet_length(m.payload::text), octet_length(m.payload_bytes) * 4 / 3)
+        + coalesce(octet_length(m.headers::text), 0) + coalesce(octet_length(m.last_error), 0);
+      found := found + 1;
+      return next m;
+    end loop;
+    total := total + found;
+    exit when found < portion or total >= claim_within.count or bytes >= claim_within.max_bytes;
+    portion := least(claim_within.count - total, fits * 4,
+      greatest(1, (claim_within.max_bytes - bytes) * total / greatest(bytes, 1)));
+  end loop;
+end $$;
+
 -- _first_live returns the first ready position of a lane in a segment, from a position on. Locks: ACCESS SHARE. Uses
 -- lane_N_order.
 -- from functions/claim/first_live.sql:3
@@ -6557,7 +6599,7 @@ declare
   producers constant text[] := array['enqueue', 'enqueue_many', 'spark_stage', 'spark_publish', 'spark_unstage',
     'spark_enqueue', 'spark_begin', 'spark_put', 'spark_complete', 'schema_version', 'oldest_client', 'wake_channel',
     'get_results', 'get_outcome'];
-  consumers constant text[] := array['claim', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
+  consumers constant text[] := array['claim', 'claim_within', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
                                      'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
                                      'oldest_client',
@@ -6735,6 +6777,24 @@ begin
     perform penstock._fail_value(setting, value::text, 'text');
   end if;
   return value #>> '{}';
+end $$;
+
+-- The size of a JSON value as text, which is what limits count and what readers get. The stored size says little about
+-- it, because a number such as 1e131000 is stored in 12 bytes and printed with 131,001 digits. Printing takes 0.1 us
+-- for 30 bytes and 1.7 us for 600. PostgreSQL prints at most 1 GB. A larger value counts as 1 GB, which is above every
+-- limit. A value that is stored in up to 64 kB never reaches that size.
+-- Locks: none. Indexes: none.
+-- from functions/common/text_bytes.sql:6
+create or replace function penstock._text_bytes(value jsonb) returns integer language plpgsql immutable strict as $$
+begin
+  if pg_column_size(value) <= 65536 then
+    return octet_length(value::text);
+  end if;
+  begin
+    return octet_length(value::text);
+  exception when program_limit_exceeded then
+    return 1073741823;
+  end;
 end $$;
 
 -- Puts back a message whose lease is over and that is not done: into its lane, the schedule or its group; or it becomes
@@ -6929,9 +6989,7 @@ begin
   elsif payload is not null and payload_bytes is not null then
     perform penstock._fail_value('payload_bytes', 'given', 'one of payload and payload_bytes, not both');
   end if;
-  size := coalesce(octet_length(payload_bytes),
-                   case when pg_column_size(payload) * 6 <= q.max_payload_bytes then 0
-                     else octet_length(payload::text) end);
+  size := coalesce(octet_length(payload_bytes), penstock._text_bytes(payload));
   if size > q.max_payload_bytes then
     perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
       q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
@@ -6945,8 +7003,9 @@ begin
   end if;
   if jsonb_typeof(headers) <> 'object' then
     perform penstock._fail_value('headers', headers::text, 'a JSON object');
-  elsif pg_column_size(headers) > 16384 then
-    perform penstock._fail_value('headers', format('%s bytes', pg_column_size(headers)), 'at most 16384 bytes');
+  elsif greatest(pg_column_size(headers), penstock._text_bytes(headers)) > 16384 then
+    perform penstock._fail_value('headers', format('%s bytes',
+      greatest(pg_column_size(headers), penstock._text_bytes(headers))), 'at most 16384 bytes');
   end if;
   if octet_length(key) not between 1 and 1024 then
     perform penstock._fail_value('key', key, '1 to 1024 bytes of text');
@@ -7150,14 +7209,16 @@ begin
   -- A plain message takes one statement that finds the queue and inserts, at half the cost of two statements. Any other
   -- message takes the long path, which checks each argument by name. A transaction block joins its generation and wakes
   -- waiters at commit: see background/run_deferred.sql. A statement in autocommit does both before it takes a position.
-  -- It has joined the right generation if none has begun since.
+  -- It has joined the right generation if none has begun since. A queue with plain_in takes payloads of 8192 bytes at
+  -- least. A payload with a number such as 1e131000 is small as it is stored and large as text.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at,
       enqueue.ttl, enqueue.max_attempts) is null
-     and pg_column_size(enqueue.payload) <= 1000 and on_conflict = 'replace' and unique_while = 'waiting' then
+     and pg_column_size(enqueue.payload) <= 1000 and octet_length(enqueue.payload::text) <= 8192
+     and on_conflict = 'replace' and unique_while = 'waiting' then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/enqueue.sql:34, segment 0
+-- from functions/enqueue/enqueue.sql:36, segment 0
     insert into penstock.lane_0 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7173,7 +7234,7 @@ if slot <= 0 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '0' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:34, segment 1
+-- from functions/enqueue/enqueue.sql:36, segment 1
     insert into penstock.lane_1 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7191,7 +7252,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/enqueue.sql:34, segment 2
+-- from functions/enqueue/enqueue.sql:36, segment 2
     insert into penstock.lane_2 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7207,7 +7268,7 @@ if slot <= 2 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '2' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:34, segment 3
+-- from functions/enqueue/enqueue.sql:36, segment 3
     insert into penstock.lane_3 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7227,7 +7288,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/enqueue.sql:34, segment 4
+-- from functions/enqueue/enqueue.sql:36, segment 4
     insert into penstock.lane_4 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7243,7 +7304,7 @@ if slot <= 4 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '4' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:34, segment 5
+-- from functions/enqueue/enqueue.sql:36, segment 5
     insert into penstock.lane_5 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7261,7 +7322,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/enqueue.sql:34, segment 6
+-- from functions/enqueue/enqueue.sql:36, segment 6
     insert into penstock.lane_6 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7278,7 +7339,7 @@ if slot <= 6 then
     into new_id, lane_queue, special;
 else
 if slot <= 7 then
--- from functions/enqueue/enqueue.sql:34, segment 7
+-- from functions/enqueue/enqueue.sql:36, segment 7
     insert into penstock.lane_7 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7294,7 +7355,7 @@ if slot <= 7 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '7' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:34, segment 8
+-- from functions/enqueue/enqueue.sql:36, segment 8
     insert into penstock.lane_8 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7313,7 +7374,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/enqueue.sql:49
+-- from functions/enqueue/enqueue.sql:51
   end if;
   if special is null then
     if enqueue.queue ^@ 'penstock.' then perform penstock._check_internal(enqueue.queue); end if;
@@ -7421,7 +7482,8 @@ if slot <= 0 then
         + (coalesce(pg_sequence_last_value(q.generation_register), bigint '0') & bigint '7')::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
 else
 -- from functions/enqueue/enqueue_many.sql:29, segment 1
@@ -7437,7 +7499,8 @@ else
         + (coalesce(pg_sequence_last_value(q.generation_register), bigint '0') & bigint '7')::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
 end if;
 else
@@ -7455,7 +7518,8 @@ if slot <= 2 then
         + (coalesce(pg_sequence_last_value(q.generation_register), bigint '0') & bigint '7')::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
 else
 -- from functions/enqueue/enqueue_many.sql:29, segment 3
@@ -7471,7 +7535,8 @@ else
         + (coalesce(pg_sequence_last_value(q.generation_register), bigint '0') & bigint '7')::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
 end if;
 end if;
@@ -7491,7 +7556,8 @@ if slot <= 4 then
         + (coalesce(pg_sequence_last_value(q.generation_register), bigint '0') & bigint '7')::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
 else
 -- from functions/enqueue/enqueue_many.sql:29, segment 5
@@ -7507,7 +7573,8 @@ else
         + (coalesce(pg_sequence_last_value(q.generation_register), bigint '0') & bigint '7')::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
 end if;
 else
@@ -7525,7 +7592,8 @@ if slot <= 6 then
         + (coalesce(pg_sequence_last_value(q.generation_register), bigint '0') & bigint '7')::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
 else
 if slot <= 7 then
@@ -7542,7 +7610,8 @@ if slot <= 7 then
         + (coalesce(pg_sequence_last_value(q.generation_register), bigint '0') & bigint '7')::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
 else
 -- from functions/enqueue/enqueue_many.sql:29, segment 8
@@ -7558,13 +7627,14 @@ else
         + (coalesce(pg_sequence_last_value(q.generation_register), bigint '0') & bigint '7')::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
 end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/enqueue_many.sql:44
+-- from functions/enqueue/enqueue_many.sql:45
     get diagnostics n = row_count;
   end if;
   if n = 0 then
@@ -7583,7 +7653,7 @@ end if;
 end $$;
 
 -- After enqueue_many has put messages into a segment that is not the current one any more, or that is full.
--- from functions/enqueue/enqueue_many.sql:62
+-- from functions/enqueue/enqueue_many.sql:63
 create or replace function penstock._rotated_many(slot integer, queue text) returns void language plpgsql as $$
 declare
   stray bigint[];
@@ -7592,46 +7662,46 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/enqueue_many.sql:68, segment 0
+-- from functions/enqueue/enqueue_many.sql:69, segment 0
     stray := array(select id from penstock.ready_0 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:68, segment 1
+-- from functions/enqueue/enqueue_many.sql:69, segment 1
     stray := array(select id from penstock.ready_1 order by position);
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/enqueue_many.sql:68, segment 2
+-- from functions/enqueue/enqueue_many.sql:69, segment 2
     stray := array(select id from penstock.ready_2 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:68, segment 3
+-- from functions/enqueue/enqueue_many.sql:69, segment 3
     stray := array(select id from penstock.ready_3 order by position);
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/enqueue_many.sql:68, segment 4
+-- from functions/enqueue/enqueue_many.sql:69, segment 4
     stray := array(select id from penstock.ready_4 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:68, segment 5
+-- from functions/enqueue/enqueue_many.sql:69, segment 5
     stray := array(select id from penstock.ready_5 order by position);
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/enqueue_many.sql:68, segment 6
+-- from functions/enqueue/enqueue_many.sql:69, segment 6
     stray := array(select id from penstock.ready_6 order by position);
 else
 if slot <= 7 then
--- from functions/enqueue/enqueue_many.sql:68, segment 7
+-- from functions/enqueue/enqueue_many.sql:69, segment 7
     stray := array(select id from penstock.ready_7 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:68, segment 8
+-- from functions/enqueue/enqueue_many.sql:69, segment 8
     stray := array(select id from penstock.ready_8 order by position);
 end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/enqueue_many.sql:70
+-- from functions/enqueue/enqueue_many.sql:71
     perform penstock._put_again(slot, id) from unnest(stray) id;
   elsif (pg_sequence_last_value('penstock.ring') % bigint '10') <> slot then
     perform penstock._put_beside(slot, q.id, 0) from penstock.queue q where q.name = _rotated_many.queue;
@@ -7640,7 +7710,7 @@ end if;
 end $$;
 
 -- Enqueues the messages of a batch one by one.
--- from functions/enqueue/enqueue_many.sql:78
+-- from functions/enqueue/enqueue_many.sql:79
 create or replace function penstock._enqueue_each(
   queue text, payloads jsonb[], payloads_bytes bytea[], headers jsonb[], keys text[], priorities integer[],
     group_keys text[],
@@ -17410,8 +17480,8 @@ begin
 end $$;
 
 -- Checks every message of a piece, and fills in its checksum and what _spark_put needs to know. Most pieces need one
--- pass; values with separate limits take a second pass, message by message.
--- from functions/spark/stage.sql:55
+-- pass; values with separate limits and large payloads take a second pass, message by message.
+-- from functions/spark/stage.sql:58
 create or replace function penstock._spark_check_piece(q penstock.queue, p penstock.spark_staged)
 returns penstock.spark_staged language plpgsql as $$
 declare
@@ -17427,8 +17497,8 @@ declare
 begin
   if (p.payloads_bytes, p.headers, p.keys, p.priorities, p.group_keys, p.delays, p.visible_ats, p.ttls, p.max_attempts)
     is null then
-    select pg_catalog.count(*), coalesce(max(pg_column_size(u)), 0), max(pg_column_size(u)) * 6 > q.max_payload_bytes
-      or bool_or(u is null), false, false, sum(jsonb_hash_extended(u, seed))
+    select pg_catalog.count(*), coalesce(max(pg_column_size(u)), 0), bool_or(u is null or case when pg_column_size(u) > 65536 then true else octet_length(u::text) > q.max_payload_bytes end), false,
+      false, sum(jsonb_hash_extended(u, seed))
     into p.count, p.largest, is_doubtful, p.is_scheduled, p.has_lanes, hashes
     from unnest(p.payloads) u;
   else
@@ -17436,7 +17506,7 @@ begin
       bool_or((i.payload is null) = (i.payload_bytes is null) or i.headers is not null
         or i.key is not null or i.group_key is not null or i.priority not between -9 and 9
         or i.max_attempts not between 1 and 100 or i.delay is not null or i.visible_at is not null or i.ttl is not null
-        or greatest(pg_column_size(i.payload) * 6, octet_length(i.payload_bytes)) > q.max_payload_bytes),
+        or octet_length(i.payload_bytes) > q.max_payload_bytes or case when pg_column_size(i.payload) > 65536 then true else octet_length(i.payload::text) > q.max_payload_bytes end),
       coalesce(bool_or(i.delay > 0 or i.visible_at is not null), false),
       coalesce(min(i.priority) <> 0 or max(i.priority) <> 0 or min(i.ttl) > 0, false),
       sum(case when (i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay, i.visible_at, i.ttl,
@@ -17472,7 +17542,7 @@ begin
 end $$;
 
 -- Drops what these attempts have staged, if anything. Locks: the rows. Uses spark_staged_pkey.
--- from functions/spark/stage.sql:115
+-- from functions/spark/stage.sql:118
 create or replace function penstock.spark_unstage(attempts uuid[]) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.spark_staged s where s.attempt = any (attempts);
@@ -17480,7 +17550,7 @@ $$;
 
 -- Part of the upkeep: drops what writes that ended without a word have staged, a day later, and forgets writes that had
 -- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way.
--- from functions/spark/stage.sql:122
+-- from functions/spark/stage.sql:125
 create or replace function penstock._forget_staged() returns integer language plpgsql as $$
 declare
   dropped integer;

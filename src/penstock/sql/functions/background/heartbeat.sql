@@ -11,7 +11,8 @@ begin
     perform penstock._fail_value('state', beat.state, 'running or draining');
   elsif beat.started_at is null then
     perform penstock._fail_value('started_at', null, 'the time when the worker was started');
-  elsif jsonb_typeof(beat.report) is distinct from 'object' or pg_column_size(beat.report) > 65536 then
+  elsif jsonb_typeof(beat.report) is distinct from 'object' or pg_column_size(beat.report) > 65536
+    or penstock._text_bytes(beat.report) > 65536 then
     perform penstock._fail_value('report', left(beat.report::text, 100), 'a JSON object of at most 65536 bytes');
   end if;
   insert into penstock.heartbeat as h (worker, state, started_at, seen_at, report)

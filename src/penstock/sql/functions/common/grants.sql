@@ -9,7 +9,7 @@ declare
   producers constant text[] := array['enqueue', 'enqueue_many', 'spark_stage', 'spark_publish', 'spark_unstage',
     'spark_enqueue', 'spark_begin', 'spark_put', 'spark_complete', 'schema_version', 'oldest_client', 'wake_channel',
     'get_results', 'get_outcome'];
-  consumers constant text[] := array['claim', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
+  consumers constant text[] := array['claim', 'claim_within', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
                                      'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
                                      'oldest_client',
