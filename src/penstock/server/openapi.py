@@ -46,7 +46,7 @@ the key. Errors are problem+json (RFC 9457)."""
 @endpoint("GET", "/openapi.json", answers={200: dict[str, Any]})
 async def openapi_document(call: Call) -> Reply:
     """This document. Open to anybody."""
-    return Reply(_encoded())
+    return Reply(_encoded(call.context.settings.path_prefix))
 
 
 @endpoint("GET", "/docs", answers={200: str}, media_type="text/html")
@@ -56,8 +56,8 @@ async def documentation(call: Call) -> Reply:
 
 
 @cache
-def _encoded() -> bytes:
-    return msgspec.json.encode(document())
+def _encoded(prefix: str) -> bytes:
+    return msgspec.json.encode({**document(), "servers": [{"url": prefix or "/"}]})
 
 
 @cache

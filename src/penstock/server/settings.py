@@ -15,6 +15,7 @@
 | `PENSTOCK_HTTP_DRAIN_SECONDS` | how long requests may go on after SIGTERM | 20 |
 | `PENSTOCK_HTTP_ACCESS_LOG` | `json` lines on stderr, or `off` | json |
 | `PENSTOCK_HTTP_UPKEEP` | `off` leaves expiry and schedules to workers and claims | on |
+| `PENSTOCK_HTTP_PUBLIC_URL` | the address that browsers use, behind a proxy | none |
 | `PENSTOCK_HTTP_SECURE_COOKIES` | `on` behind TLS: cookies of the UI are for https only | off |
 | `PENSTOCK_HTTP_REDACT` | `payloads`: the UI shows neither payloads nor headers | off |
 | `PENSTOCK_TRUSTED_PROXIES` | addresses and networks whose `X-Forwarded-For` counts | none |
@@ -24,15 +25,18 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from penstock.errors import ConfigurationError
 from penstock.server.transport.proxies import Network, parse_networks
 
 _PREFIX: Final = "PENSTOCK_HTTP_"
 _PROXIES: Final = "PENSTOCK_TRUSTED_PROXIES"
+_PUBLIC_URL: Final = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:/[A-Za-z0-9._~-]+)*")
 _RANGES: Final = {
     "port": (0, 65535),
     "processes": (1, 64),
@@ -70,6 +74,7 @@ class ServerSettings:
     drain_seconds: int = 20
     access_log: str = "json"
     upkeep: str = "on"
+    public_url: str = ""
     secure_cookies: str = "off"
     redact: str = "off"
     trusted_proxies: tuple[Network, ...] = ()
@@ -97,6 +102,20 @@ class ServerSettings:
         except ValueError:
             return False
 
+    @property
+    def path_prefix(self) -> str:
+        """The path of the public address, such as `/ops/penstock`; empty if it has none."""
+        return urlsplit(self.public_url).path
+
+    @property
+    def public_host(self) -> str | None:
+        """Host and port of the public address, as browsers send them in `Origin`."""
+        return urlsplit(self.public_url).netloc or None
+
+    @property
+    def cookies_are_secure(self) -> bool:
+        return self.secure_cookies == "on" or self.public_url.startswith("https:")
+
 
 def _variable(name: str) -> str:
     return _PROXIES if name == "trusted_proxies" else _PREFIX + name.upper()
@@ -110,6 +129,8 @@ def _read(name: str, text: str) -> Any:
         except ValueError:
             allowed = "addresses and networks separated by commas, such as 10.0.0.0/8, ::1"
             raise _refused(variable, text, allowed) from None
+    if name == "public_url":
+        return _public_url(variable, text)
     if name in _WORDS:
         if text not in _WORDS[name]:
             raise _refused(variable, text, " or ".join(_WORDS[name]))
@@ -120,6 +141,13 @@ def _read(name: str, text: str) -> Any:
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
         raise _refused(variable, text, f"a whole number from {low} to {high}")
     return int(text)
+
+
+def _public_url(variable: str, text: str) -> str:
+    url = text.rstrip("/")
+    if not _PUBLIC_URL.fullmatch(url) or "/../" in f"{url}/" or "/./" in f"{url}/":
+        raise _refused(variable, text, "an address such as https://example.com/ops/penstock")
+    return url
 
 
 def _refused(variable: str, text: str, allowed: str) -> ConfigurationError:

@@ -47,7 +47,8 @@ async def require_csrf(request: Request, given: str) -> None:
 def require_same_origin(request: Request) -> None:
     """Browsers say where a POST comes from; one of another site's pages is refused."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    ours = {request.headers.get("host"), context_of(request).settings.public_host}
+    if origin is not None and urlsplit(origin).netloc not in ours - {None}:
         raise HttpError(403, "WrongOrigin", "the request comes from another site")
 
 
@@ -61,6 +62,6 @@ async def signed_in(request: Request, principal: Principal, target: str) -> Resp
         max_age=SESSION_SECONDS,
         httponly=True,
         samesite="strict",
-        secure=context.settings.secure_cookies == "on",
+        secure=context.settings.cookies_are_secure,
     )
     return response

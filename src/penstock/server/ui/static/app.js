@@ -14,7 +14,7 @@ const live = {
 
   start() {
     if (!this.wanted || this.source || document.hidden) return;
-    this.source = new EventSource(this.follows ? "/live" : "/live?only=status");
+    this.source = new EventSource(document.body.dataset.url + (this.follows ? "" : "?only=status"));
     this.source.addEventListener("tick", () => {
       stale(null);
       // A menu that is open is not taken away from under the pointer.
