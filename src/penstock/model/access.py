@@ -39,6 +39,14 @@ class Grant:
         included = scope in _INCLUDED[self.scope]
         return included and (queue is None or self.pattern == "*" or self._matches(queue))
 
+    def includes(self, other: Grant) -> bool:
+        """Whether the other grant allows nothing that this one does not allow.
+
+        False where only a comparison of all names could tell, as with brackets in a pattern.
+        """
+        within = set(_INCLUDED[other.scope]) <= set(_INCLUDED[self.scope])
+        return within and _pattern_includes(self.pattern, other.pattern)
+
     def _matches(self, queue: str) -> bool:
         # Dead letters belong to their queue.
         return fnmatchcase(queue.removesuffix(".dlq"), self.pattern)
@@ -57,6 +65,7 @@ class ApiKey:
     revoked_at: datetime | None
     revoked_by: str | None
     live: bool
+    last_used_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,17 @@ class Activity:
     details: Mapping[str, Any] = field(hash=False)
     request_id: str | None
     address: str | None
+
+
+def _pattern_includes(wide: str, narrow: str) -> bool:
+    """Whether every name that matches `narrow` matches `wide`."""
+    if wide == "*" or wide == narrow:
+        return True
+    if "[" in wide + narrow:
+        return False
+    # Each wildcard of `narrow` stands for itself here. A question mark of `wide` is one character,
+    # which no star is.
+    return fnmatchcase(narrow, wide.replace("?", "[!*]"))
 
 
 def parse_grants(texts: Sequence[str]) -> tuple[Grant, ...]:

@@ -18,7 +18,17 @@ from starlette.types import Scope
 from penstock.commands.http_verbs import verbs as all_verbs
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.server import openapi, ui
-from penstock.server.api import admin, enqueue, leases, messages, schedules, settle, topics, verbs
+from penstock.server.api import (
+    admin,
+    enqueue,
+    keys,
+    leases,
+    messages,
+    schedules,
+    settle,
+    topics,
+    verbs,
+)
 from penstock.server.auth.permissions import UndeclaredError, check_declared
 from penstock.server.context import Context
 from penstock.server.control import queues, services
@@ -44,6 +54,7 @@ def endpoints() -> list[Endpoint]:
         *topics.endpoint.all,
         *schedules.endpoint.all,
         *admin.endpoint.all,
+        *keys.endpoint.all,
         *queues.endpoint.all,
         *services.endpoint.all,
         *health.endpoint.all,

@@ -52,6 +52,7 @@ class Context:
         self.runner.start()
         self.rate_history.start()
         self.metrics.start()
+        self.auth.uses.start()
         if self.settings.upkeep == "on":
             self.background.start()
 
@@ -61,6 +62,7 @@ class Context:
         self.long_polls.drain()
 
     async def close(self) -> None:
+        await self.auth.uses.stop()
         await self.metrics.stop()
         await self.rate_history.stop()
         await self.background.stop()

@@ -196,6 +196,7 @@ def _path_parameters(each: Endpoint) -> list[dict[str, Any]]:
 
 
 PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "key": {"type": "string", "pattern": "^[A-Za-z0-9._@-]{1,64}$"},
     "id": {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"},
     "service": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
     "queue": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.commands import arguments as check
-from penstock.commands.command import Command, Rows, utc
+from penstock.commands.command import Command, Rows, utc, utc_row
 from penstock.commands.payload import decode_json
 from penstock.commands.read.paging import page_size
 from penstock.model.access import Activity, ApiKey, KeyHash, parse_grants
@@ -15,8 +15,8 @@ def keys(*, include_ended: bool = False) -> Command[list[ApiKey]]:
 
     def decode(rows: Rows) -> list[ApiKey]:
         return [
-            ApiKey(id, name, parse_grants(grants), utc(at), by, utc(until), utc(ended), ender, live)
-            for id, name, grants, at, by, until, ended, ender, live in rows
+            ApiKey(id, name, parse_grants(grants), *rest)
+            for id, name, grants, *rest in map(utc_row, rows)
         ]
 
     return Command(

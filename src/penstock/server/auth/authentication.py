@@ -25,6 +25,7 @@ from penstock.errors import AuthenticationError, PermissionDeniedError
 from penstock.model.access import INTERNAL, Grant, KeyHash, Scope
 from penstock.server.auth import tokens
 from penstock.server.auth.api_keys import is_slow, key_id, matches
+from penstock.server.auth.key_uses import KeyUses
 from penstock.server.database import Database
 from penstock.server.transport.problems import HttpError
 
@@ -44,6 +45,8 @@ class Principal:
     key_id: str
     name: str
     grants: tuple[Grant, ...]
+    # A key made by this one ends no later.
+    expires_at: datetime | None = None
     # What was found out before: a caller asks about the same few queues again and again.
     _answers: dict[tuple[Scope, str | None], bool] = field(
         default_factory=dict, compare=False, repr=False
@@ -108,6 +111,21 @@ class Principal:
         """Whether everything is allowed, internal queues included."""
         return self.unlimited("admin")
 
+    def includes(self, grants: Iterable[Grant]) -> bool:
+        """Whether nothing is granted that this principal may not do."""
+        return all(any(own.includes(each) for own in self.grants) for each in grants)
+
+    def require_includes(self, what: str, grants: Iterable[Grant]) -> None:
+        """PermissionDeniedError if a key has, or would have, a scope that this one lacks."""
+        for grant in grants:
+            if not self.includes([grant]):
+                raise PermissionDeniedError(
+                    f"{self.name!r} lacks the scope {str(grant)!r} of {what}",
+                    hint="A key can be managed only by a key that has all of its scopes.",
+                    scope=grant.scope,
+                    queue=None,
+                )
+
     def only(self, scope: Scope, queues: Iterable[str]) -> list[str]:
         """Those of the queues on which the scope was granted."""
         return [queue for queue in queues if self.may(scope, queue)]
@@ -162,6 +180,7 @@ class Authenticator:
         self._hashing = asyncio.Semaphore(2)
         self._failures = Failures(failures)
         self._secret: bytes | None = None
+        self.uses = KeyUses(database)
 
     def forget(self) -> None:
         """Read the keys again at the next call: one was made or revoked."""
@@ -216,7 +235,10 @@ class Authenticator:
         if proven is None:
             return None
         key, principal = proven
-        return principal if self._by_id.get(key.id) is key and _is_live(key) else None
+        if self._by_id.get(key.id) is not key or not _is_live(key):
+            return None
+        self.uses.add(key.id)
+        return principal
 
     async def _prove(self, digest: bytes, key: KeyHash, secret: str) -> Principal | None:
         """The holder, if the secret is the key's: it is remembered."""
@@ -232,7 +254,8 @@ class Authenticator:
             return None
         if len(self._proven) >= _REMEMBERED:
             self._proven.clear()
-        principal = Principal(key.id, key.name, key.grants)
+        principal = _holder_of(key)
+        self.uses.add(key.id)
         self._proven[digest] = key, principal
         return principal
 
@@ -310,7 +333,10 @@ class Authenticator:
         if claims is None or claims.id in self._ended:
             return None
         key = self._by_id.get(claims.key_id)
-        return Principal(key.id, key.name, key.grants) if key and _is_live(key) else None
+        if key is None or not _is_live(key):
+            return None
+        self.uses.add(key.id)
+        return _holder_of(key)
 
     async def _end(self, claims: tokens.Claims) -> bool:
         """Whether this was the first time."""
@@ -344,6 +370,10 @@ def _credentials(authorization: str) -> tuple[str | None, str]:
         return None, ""
     user, colon, secret = text.partition(":")
     return (user, secret) if colon else (None, "")
+
+
+def _holder_of(key: KeyHash) -> Principal:
+    return Principal(key.id, key.name, key.grants, key.expires_at)
 
 
 def _is_live(key: KeyHash) -> bool:

@@ -12,6 +12,7 @@ and `tests/server/test_scopes_matrix.py` calls each of them with keys that fit a
 | `message` | the queue of the message, and the one that a copy goes to |
 | `lease` | the queue of the message; a key for all queues shows the lease alone |
 | `schedule` | the queue of the schedule, before and after the change |
+| `key` | the queues of the API key that is made, shown or revoked, with each of its scopes |
 | `all` | all queues: the call names none |
 | `own` | any: the answer holds only the caller's queues |
 | `none` | any: the answer is about no queue |
@@ -26,7 +27,7 @@ from typing import Final, Literal
 from penstock.model.access import Scope
 from penstock.server.auth.authentication import Principal
 
-Target = Literal["path", "body", "message", "lease", "schedule", "all", "own", "none"]
+Target = Literal["path", "body", "message", "lease", "schedule", "key", "all", "own", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ _OPERATE_SCHEDULE: Final = Need("operate", "schedule", "name")
 _OPERATE_TOPIC: Final = Need("operate", "path", "topic")
 _LEASE: Final = Need("consume", "lease", "id")
 _LEASES: Final = Need("consume", "lease", "ids")
+_KEY: Final = Need("admin", "key", "key")
 _QUEUES: Final = "/managed-services/{service}/queues"
 
 API: Final[Mapping[str, Need]] = {
@@ -107,6 +109,10 @@ API: Final[Mapping[str, Need]] = {
     # It is a schedule of an internal queue.
     "PUT /api/admin/delete-reaper/schedule": Need("admin", "all"),
     "GET /api/admin/activity": Need("operate", "own"),
+    "GET /api/keys": Need("admin", "own"),
+    "POST /api/keys": _KEY,
+    "GET /api/keys/{key}": _KEY,
+    "DELETE /api/keys/{key}": _KEY,
     # Each verb has a need of its own: see VERBS.
     "POST /api/verbs": ANY_KEY,
     "GET /managed-services": Need("read", "all"),
@@ -141,6 +147,7 @@ PAGES: Final[Mapping[str, Need]] = {
     "/analytics": _READ_OWN,
     "/system": Need("read", "all"),
     "/activity": Need("operate", "own"),
+    "/keys": Need("admin", "own"),
     "/find": _READ_OWN,
     "/runbooks": Need("read", "none"),
 }
@@ -165,6 +172,8 @@ ACTS: Final[Mapping[str, Need]] = {
     "/schedules/{name}/resume": _OPERATE_SCHEDULE,
     "/schedules/{name}/fire": _OPERATE_SCHEDULE,
     "/schedules/{name}/drop": _OPERATE_SCHEDULE,
+    "/keys/create": _KEY,
+    "/keys/{key}/revoke": _KEY,
     "/system/end-session": Need("admin", "all"),
     "/system/maintain": _OPERATE_ALL,
     "/system/expiry-reaper": _OPERATE_ALL,

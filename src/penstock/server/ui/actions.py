@@ -13,7 +13,7 @@ After it the visitor is sent on, to a page that tells what was done, as it stand
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qs
@@ -65,7 +65,9 @@ class Question:
 class Deed:
     """What is to be done, how it is recorded, and where to go then.
 
-    The answer of the command is noted as `answer_is`, if that is given.
+    The answer of the command is noted as `answer_is`, if that is given. `after` is called when it
+    is committed. `shows` is a page to answer with instead of a redirect, for what must not be in an
+    address.
     """
 
     command: Command[Any]
@@ -74,6 +76,8 @@ class Deed:
     to: str
     details: Mapping[str, Any] = field(default_factory=dict)
     answer_is: str | None = None
+    after: Callable[[], None] | None = None
+    shows: View | None = None
 
 
 class Act(ABC):
@@ -157,6 +161,10 @@ async def carry_out(visit: Visit, deed: Deed) -> Response:
         note = context.activity(visit.principal, visit.exchange, deed.act, deed.target, **details)
         number = await context.database.run(note, connection)
     context.snapshots.forget()
+    if deed.after is not None:
+        deed.after()
+    if deed.shows is not None:
+        return await respond(visit, deed.shows)
     mark = "&" if "?" in deed.to else "?"
     return RedirectResponse(f"{deed.to}{mark}done={number}", 303)
 

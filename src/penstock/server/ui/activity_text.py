@@ -52,6 +52,8 @@ _SENTENCES: Final[dict[str, Tell]] = {
     "run delete reaper": lambda target, details: (
         f"Ran the delete reaper: {count(details.get('count'))} deleted"
     ),
+    "create key": _plain("Created API key"),
+    "revoke key": _plain("Revoked API key"),
     "create schedule": _plain("Created schedule"),
     "set schedule": _plain("Changed schedule"),
     "pause schedule": _plain("Paused schedule"),
