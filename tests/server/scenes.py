@@ -274,6 +274,7 @@ ROUTES: dict[str, Build] = {
     "GET /messages/{id}": lambda s: Example(f"/messages/{s.ready}"),
     "GET /messages/{id}.json": lambda s: Example(f"/messages/{s.ready}.json"),
     "POST /login": lambda s: Example("/login", form={"key": "psk_unknown"}),
+    "POST /time-zone": lambda s: Example("/time-zone", form={"zone": "Europe/Berlin"}),
     "POST /theme": lambda s: Example("/theme", form={"theme": "dark"}),
     "GET /static/{mark}/{name}": lambda s: Example("/static/x/app.css"),
 }
@@ -290,6 +291,9 @@ ACTS: dict[str, Build] = {
     "/messages/{id}/cancel": _form("/messages/{ready}/cancel"),
     "/messages/{id}/requeue": _form("/messages/{dead}/requeue"),
     "/messages/{id}/replay": _form("/messages/{done}/replay", queue="{queue}"),
+    "/messages/{id}/copy": _form(
+        "/messages/{ready}/copy", queue="{queue}", payload="1", headers="{}", key="edited"
+    ),
     "/schedules/create": _form(
         "/schedules/create", name="{queue}-new", queue="{queue}", cron="@yearly"
     ),

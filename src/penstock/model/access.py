@@ -117,3 +117,15 @@ def _parse(text: str) -> Grant:
             "pattern for queues, such as enqueue:orders-*"
         )
     return Grant(scope, pattern or "*")  # type: ignore[arg-type]  # one of SCOPES, as checked
+
+
+def parse_roles(text: str) -> dict[str, tuple[Grant, ...]]:
+    """`ops=operate; shop=operate:orders-*,read`. Raises ValueError with the reason."""
+    found: dict[str, tuple[Grant, ...]] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        role, equals, scopes = part.partition("=")
+        grants = parse_grants([scope.strip() for scope in scopes.split(",") if scope.strip()])
+        if not role.strip() or not equals or not grants or role.strip() in found:
+            raise ValueError(f"{part!r} is not a role with its scopes")
+        found[role.strip()] = grants
+    return found

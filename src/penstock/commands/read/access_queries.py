@@ -55,11 +55,17 @@ def activity(
         "before": check.optional_whole("before", before, check.INT8),
         "limit": page_size(limit),
     }
+    return Command(load_query("read/activity"), params, _activity)
 
-    def decode(rows: Rows) -> list[Activity]:
-        return [
-            Activity(id, utc(at), actor, act, target, decode_json(details) or {}, *rest)
-            for id, at, actor, act, target, details, *rest in rows
-        ]
 
-    return Command(load_query("read/activity"), params, decode)
+def message_activity(id: int, *, limit: int = 100) -> Command[list[Activity]]:
+    """What operators did to one message, oldest first."""
+    params = {"message": str(check.whole("id", id)), "limit": page_size(limit)}
+    return Command(load_query("read/message_activity"), params, _activity)
+
+
+def _activity(rows: Rows) -> list[Activity]:
+    return [
+        Activity(id, utc(at), actor, act, target, decode_json(details) or {}, *rest)
+        for id, at, actor, act, target, details, *rest in rows
+    ]

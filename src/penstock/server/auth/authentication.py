@@ -14,7 +14,7 @@ import binascii
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -26,6 +26,7 @@ from penstock.model.access import INTERNAL, Grant, KeyHash, Scope
 from penstock.server.auth import tokens
 from penstock.server.auth.api_keys import is_slow, key_id, matches
 from penstock.server.auth.key_uses import KeyUses
+from penstock.server.auth.users import Roles, User
 from penstock.server.database import Database
 from penstock.server.transport.problems import HttpError
 
@@ -40,7 +41,7 @@ _HOW: Final = "Send `Authorization: Bearer <key>`, or the key's name and the key
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The holder of a key, known by its name."""
+    """The holder of a key, known by its name; or a user, whose id and name are `sso:...`."""
 
     key_id: str
     name: str
@@ -94,10 +95,13 @@ class Principal:
             raise self._denied(scope, "all queues", None)
 
     def _denied(self, scope: Scope, where: str | None, queue: str | None) -> PermissionDeniedError:
+        who, hint = "API key", f"Use a key that has it: `penstock key create NAME --scope {scope}"
+        if ":" in self.key_id:
+            who, hint = "user", f"PENSTOCK_SSO_ROLES decides which roles have `{scope}"
         pattern = f":{queue}" if queue is not None and not queue.startswith(INTERNAL) else ""
         return PermissionDeniedError(
-            f"API key {self.name!r} lacks the {scope!r} scope" + (f" for {where}" if where else ""),
-            hint=f"Use a key that has it: `penstock key create NAME --scope {scope}{pattern}`.",
+            f"{who} {self.name!r} lacks the {scope!r} scope" + (f" for {where}" if where else ""),
+            hint=f"{hint}{pattern}`.",
             scope=scope,
             queue=queue,
         )
@@ -163,8 +167,9 @@ class Failures:
 class Authenticator:
     """Recognises the holders of keys and of sessions."""
 
-    def __init__(self, database: Database, failures: int) -> None:
+    def __init__(self, database: Database, failures: int, roles: Roles | None = None) -> None:
         self._database = database
+        self._roles = roles or {}
         self._by_id: dict[str, KeyHash] = {}
         self._by_name: dict[str, KeyHash] = {}
         # Sessions that were signed out and links that were used.
@@ -301,18 +306,28 @@ class Authenticator:
     # Sessions: a cookie that says which key was shown, signed; it ends with the key, or by signing
     # out, which every server on the database knows within RELOAD_SECONDS.
 
-    async def open_session(self, principal: Principal) -> str:
-        """The value of a session cookie."""
-        return tokens.issue(
-            await self._signing_secret(), "session", principal.key_id, tokens.SESSION_SECONDS
-        )
+    async def open_session(self, subject: str, roles: Sequence[str] = ()) -> str:
+        """The value of a session cookie, for the id of a key or for a user."""
+        return await self.sign("session", subject, tokens.SESSION_SECONDS, roles)
 
-    async def session(self, cookie: str | None) -> Principal | None:
-        """The holder of a session; None if there is none, or no longer."""
+    async def session(self, cookie: str | None, proxied: User | None = None) -> Principal | None:
+        """The holder of a session; None if there is none, or no longer.
+
+        `proxied` is the user whom a trusted proxy names. The session of such a user is valid with
+        requests of this user only.
+        """
         if not cookie:
             return None
         await self._load()
-        return self._holder(tokens.read(await self._signing_secret(), "session", cookie))
+        return self._holder(await self.read_token("session", cookie), proxied)
+
+    async def sign(
+        self, kind: tokens.Kind, subject: str, seconds: int, roles: Sequence[str] = ()
+    ) -> str:
+        return tokens.issue(await self._signing_secret(), kind, subject, seconds, roles)
+
+    async def read_token(self, kind: tokens.Kind, token: str) -> tokens.Claims | None:
+        return tokens.read(await self._signing_secret(), kind, token)
 
     async def end_session(self, cookie: str | None) -> None:
         """Sign out: the cookie is worth nothing from now on, wherever it was copied to."""
@@ -329,14 +344,27 @@ class Authenticator:
             return None
         return holder
 
-    def _holder(self, claims: tokens.Claims | None) -> Principal | None:
+    def _holder(
+        self, claims: tokens.Claims | None, proxied: User | None = None
+    ) -> Principal | None:
         if claims is None or claims.id in self._ended:
             return None
-        key = self._by_id.get(claims.key_id)
+        if claims.subject.startswith("sso:"):
+            return self._user(claims.subject, claims.roles)
+        if proxied is not None and claims.subject == proxied.subject:
+            return self._user(proxied.subject, proxied.roles)
+        key = self._by_id.get(claims.subject)
         if key is None or not _is_live(key):
             return None
         self.uses.add(key.id)
         return _holder_of(key)
+
+    def _user(self, subject: str, roles: Iterable[str]) -> Principal | None:
+        """A user with the scopes that the roles have now; None if there are none."""
+        grants = tuple(
+            dict.fromkeys(grant for role in roles for grant in self._roles.get(role, ()))
+        )
+        return Principal(subject, subject, grants) if grants else None
 
     async def _end(self, claims: tokens.Claims) -> bool:
         """Whether this was the first time."""

@@ -34,16 +34,20 @@ Target = Literal["path", "body", "message", "lease", "schedule", "key", "all", "
 class Need:
     """The scope, and the queues it must cover. `name` is the parameter or argument that counts.
 
-    Without a scope any key will do; `is_open` is for callers without a key.
+    Without a scope any key will do; `is_open` is for callers without a key. `also` is a second
+    scope that the key must have, for the same queues.
     """
 
     scope: Scope | None
     target: Target = "none"
     name: str = ""
     is_open: bool = False
+    also: Scope | None = None
 
     def admit(self, principal: Principal, path: Mapping[str, str]) -> None:
         """PermissionDeniedError unless the key has what can be checked without the body."""
+        if self.also is not None:
+            principal.require(self.also)
         if self.scope is None:
             return
         if self.target == "path":
@@ -166,6 +170,8 @@ ACTS: Final[Mapping[str, Need]] = {
     "/messages/{id}/cancel": _OPERATE_MESSAGE,
     "/messages/{id}/requeue": _OPERATE_MESSAGE,
     "/messages/{id}/replay": _OPERATE_MESSAGE,
+    # An edited copy is a new message.
+    "/messages/{id}/copy": Need("operate", "message", "id", also="enqueue"),
     "/schedules/create": _OPERATE_BODY,
     "/schedules/{name}/edit": _OPERATE_SCHEDULE,
     "/schedules/{name}/pause": _OPERATE_SCHEDULE,
@@ -185,8 +191,11 @@ WITHOUT_KEY: Final[Mapping[str, Need]] = {
     "GET /queues/{name}": OPEN,
     "GET /login": OPEN,
     "POST /login": OPEN,
+    "GET /login/sso": OPEN,
+    "GET /login/callback": OPEN,
     "POST /logout": OPEN,
     "POST /theme": OPEN,
+    "POST /time-zone": OPEN,
     "GET /static/{mark}/{name}": OPEN,
     "GET /live": ANY_KEY,
 }

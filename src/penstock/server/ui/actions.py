@@ -26,7 +26,7 @@ from penstock.commands.command import Command
 from penstock.errors import AuthenticationError, PenstockError
 from penstock.server.auth.permissions import need_of
 from penstock.server.transport.problems import HttpError, Problem, describe
-from penstock.server.ui.sessions import COOKIE, context_of, csrf_token, require_csrf
+from penstock.server.ui.sessions import context_of, csrf_token, require_csrf, session_of
 from penstock.server.ui.visits import View, Visit, failure, page_routes, respond
 
 FORM_BYTES: Final = 2 * 2**20
@@ -171,8 +171,7 @@ async def carry_out(visit: Visit, deed: Deed) -> Response:
 
 async def _visit(request: Request) -> Visit:
     """The visit of a POST: with a session, from a form of ours."""
-    context = context_of(request)
-    principal = await context.auth.session(request.cookies.get(COOKIE))
+    principal = await session_of(request)
     if principal is None:
         raise AuthenticationError("there is no session", hint="Sign in at /login.")
     request.scope["exchange"].actor = principal.name

@@ -37,6 +37,10 @@ _SENTENCES: Final[dict[str, Tell]] = {
         f"Replayed message {details.get('id', '')} into {target}"
         + (f", as message {details['copy']}" if "copy" in details else "")
     ),
+    "copy": lambda target, details: (
+        f"Enqueued an edited copy of message {details.get('id', '')} into {target}"
+        + (f", as message {details['copy']}" if "copy" in details else "")
+    ),
     "cancel": lambda target, details: (
         f"Cancelled {count(details['count'])} messages"
         if "count" in details
