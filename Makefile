@@ -68,9 +68,9 @@ apt_install = { [ "$$(id -u)" = 0 ] && apt-get update -qq && DEBIAN_FRONTEND=non
 chromium: ## install Chromium where the machine has none, for the tests of the UI (as root)
 	@$(call has,chromium) || $(call has,chromium-browser) || $(call apt_install,chromium)
 
-# pgbouncer pools connections, and faketime sets a wrong clock.
+# pgbouncer pools connections, faketime sets a wrong clock, and nginx is the reverse proxy in front of the server.
 faults:
-	@$(call has,pgbouncer) && $(call has,faketime) || $(call apt_install,pgbouncer faketime)
+	@$(call has,pgbouncer) && $(call has,faketime) && $(call has,nginx) || $(call apt_install,pgbouncer faketime nginx)
 
 # What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
 pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16

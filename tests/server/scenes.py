@@ -7,6 +7,7 @@ import atexit
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 
@@ -140,6 +141,18 @@ class Scene:
     def schedule(self) -> str:
         return str(self._part("schedule", self._schedule))
 
+    def _key(self) -> str:
+        name = f"{self.queue}-key"
+        self._value(
+            "select penstock.create_key(%s, %s, 'sha256$', %s)::text",
+            uuid4().hex[:12], name, [f"read:{self.queue}"],
+        )  # fmt: skip
+        return name
+
+    @property
+    def key(self) -> str:
+        return str(self._part("key", self._key))
+
     def _service(self) -> str:
         name = self.queue.replace(".", "-")
         dsn = "postgresql://u:p@127.0.0.1:1/x"
@@ -159,7 +172,7 @@ class Scene:
 
     def everything(self) -> Scene:
         """Make all parts, so that there is something to change."""
-        _ = self.ready, self.lease, self.dead, self.done, self.schedule, self.service
+        _ = self.ready, self.lease, self.dead, self.done, self.schedule, self.service, self.key
         return self
 
 
@@ -185,7 +198,7 @@ def _form(path: str, **fields: Any) -> Build:
     def fill(text: Any, s: Scene) -> Any:
         if not isinstance(text, str):
             return text
-        for name in ("queue", "ready", "dead", "done", "schedule", "pid", "begun"):
+        for name in ("queue", "ready", "dead", "done", "schedule", "key", "pid", "begun"):
             if f"{{{name}}}" in text:
                 text = text.replace(f"{{{name}}}", str(getattr(s, name)))
         return text
@@ -251,11 +264,17 @@ ROUTES: dict[str, Build] = {
     "GET /managed-services/{service}/queues/{queue}/stats": lambda s: Example(
         f"{_QUEUES}/{s.queue}/stats", query={"task_id": s.task("stats")}
     ),
+    "POST /api/keys": lambda s: Example(
+        "/api/keys", {"name": f"{s.queue}-new", "scopes": [f"read:{s.queue}"]}
+    ),
+    "GET /api/keys/{key}": lambda s: Example(f"/api/keys/{s.key}"),
+    "DELETE /api/keys/{key}": lambda s: Example(f"/api/keys/{s.key}"),
     "GET /find": lambda s: Example("/find", query={"q": "ord"}),
     "GET /find.json": lambda s: Example("/find.json", query={"q": "ord"}),
     "GET /messages/{id}": lambda s: Example(f"/messages/{s.ready}"),
     "GET /messages/{id}.json": lambda s: Example(f"/messages/{s.ready}.json"),
     "POST /login": lambda s: Example("/login", form={"key": "psk_unknown"}),
+    "POST /time-zone": lambda s: Example("/time-zone", form={"zone": "Europe/Berlin"}),
     "POST /theme": lambda s: Example("/theme", form={"theme": "dark"}),
     "GET /static/{mark}/{name}": lambda s: Example("/static/x/app.css"),
 }
@@ -272,6 +291,9 @@ ACTS: dict[str, Build] = {
     "/messages/{id}/cancel": _form("/messages/{ready}/cancel"),
     "/messages/{id}/requeue": _form("/messages/{dead}/requeue"),
     "/messages/{id}/replay": _form("/messages/{done}/replay", queue="{queue}"),
+    "/messages/{id}/copy": _form(
+        "/messages/{ready}/copy", queue="{queue}", payload="1", headers="{}", key="edited"
+    ),
     "/schedules/create": _form(
         "/schedules/create", name="{queue}-new", queue="{queue}", cron="@yearly"
     ),
@@ -280,6 +302,8 @@ ACTS: dict[str, Build] = {
     "/schedules/{name}/resume": _form("/schedules/{schedule}/resume"),
     "/schedules/{name}/fire": _form("/schedules/{schedule}/fire"),
     "/schedules/{name}/drop": _form("/schedules/{schedule}/drop"),
+    "/keys/create": _form("/keys/create", name="{queue}-new", scopes="read:{queue}"),
+    "/keys/{key}/revoke": _form("/keys/{key}/revoke"),
     "/system/end-session": _form("/system/end-session", pid="{pid}", begun="{begun}"),
     "/system/maintain": _form("/system/maintain"),
     "/system/expiry-reaper": _form("/system/expiry-reaper"),

@@ -48,7 +48,7 @@ select md5(coalesce(string_agg(line, '|' order by line), '')) from (
   union all select 'history' || h::text from penstock.history h where queue !~ %(mine)s
   union all select 'schedule' || s::text from penstock.schedules s where queue !~ %(mine)s
   union all select 'service' || s::text from penstock.service s where name !~ %(mine)s
-  union all select 'key' || k::text from penstock.api_key k
+  union all select 'key' || k::text from penstock.api_key k where name !~ %(mine)s
 ) as t (line)
 """
 
@@ -148,6 +148,11 @@ def need_of(route: str) -> Need:
     return VERBS[route.removeprefix("VERB ")] if route.startswith("VERB ") else ROUTES[route]
 
 
+def all_scopes(need: Need, pattern: str = "") -> tuple[str, ...]:
+    """The scopes that are enough, for the queues of a pattern."""
+    return tuple(f"{scope}{pattern}" for scope in (need.scope, need.also) if scope)
+
+
 def other_scopes(scope: str) -> tuple[str, ...]:
     """All scopes that do not bring this one with them."""
     return tuple(each for each in SCOPES if not Grant(each).covers(scope, None))  # type: ignore[arg-type]
@@ -200,7 +205,7 @@ def test_a_pattern_that_does_not_cover_the_queue_is_refused_or_sees_its_own(
     world: World, route: str
 ) -> None:
     need = need_of(route)
-    grants = (f"{need.scope}:nothing-*",)
+    grants = all_scopes(need, ":nothing-*")
     if need.target in ("own", "none"):
         text = done(world, route, grants).text
         assert "orders-" not in text
@@ -219,7 +224,7 @@ def test_a_pattern_that_covers_the_queue_is_enough_where_a_queue_is_named(
     world: World, route: str
 ) -> None:
     need = need_of(route)
-    grants = (f"{need.scope}:orders-*",)
+    grants = all_scopes(need, ":orders-*")
     if need.target == "all":
         refused(world, route, world.shared, grants, 403)
     else:
@@ -228,10 +233,17 @@ def test_a_pattern_that_covers_the_queue_is_enough_where_a_queue_is_named(
         assert INTERNAL not in text
 
 
+@pytest.mark.parametrize("route", [route for route in PROTECTED if need_of(route).also])
+def test_one_of_two_scopes_is_not_enough(world: World, route: str) -> None:
+    need = need_of(route)
+    refused(world, route, world.shared, (str(need.scope),), 403)
+    refused(world, route, world.shared, (str(need.also),), 403)
+
+
 @pytest.mark.parametrize("route", PROTECTED)
 def test_a_scope_for_all_queues_is_enough(world: World, route: str) -> None:
     need = need_of(route)
-    text = done(world, route, (need.scope or "read",)).text
+    text = done(world, route, all_scopes(need) or ("read",)).text
     if need.scope != "admin" and need.target == "own":
         assert INTERNAL not in text
 
@@ -271,7 +283,7 @@ OWN_PAGES = [path for path in PAGES if "{" not in path and path != "/system"]
 # They may be called with a scope for one queue and name none. All of them only read, and the tests
 # above see that nothing of other queues is in their answers.
 READS_WITHOUT_A_QUEUE = {
-    *(f"GET /api/{name}" for name in ("messages", "topic-configs", "stats", "schedules")),
+    *(f"GET /api/{name}" for name in ("messages", "topic-configs", "stats", "schedules", "keys")),
     *("GET /api/admin/activity", "GET /metrics", "GET /managed-services/{service}/queues"),
     *(f"GET {path}" for path in OWN_PAGES),
     *(f"GET {json_path(path)}" for path in OWN_PAGES),

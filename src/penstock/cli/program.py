@@ -16,6 +16,7 @@ import click
 from penstock.cli import errors
 from penstock.cli.bench import bench
 from penstock.cli.command_classes import Verbs
+from penstock.cli.completion import completion
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.enqueue import enqueue
@@ -43,7 +44,7 @@ def penstock() -> None:
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
     *(up, demo, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
     *(worker, queue, message, schedule, top, workers, activity),
-    *(lake, key, service, import_, doctor, bench),
+    *(lake, key, service, import_, doctor, bench, completion),
 )
 for verb in IN_ORDER_OF_USE:
     penstock.add_command(verb)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -16,9 +16,19 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from penstock.commands.http_verbs import verbs as all_verbs
-from penstock.errors import PenstockError
+from penstock.errors import ConfigurationError, PenstockError
 from penstock.server import openapi, ui
-from penstock.server.api import admin, enqueue, leases, messages, schedules, settle, topics, verbs
+from penstock.server.api import (
+    admin,
+    enqueue,
+    keys,
+    leases,
+    messages,
+    schedules,
+    settle,
+    topics,
+    verbs,
+)
 from penstock.server.auth.permissions import UndeclaredError, check_declared
 from penstock.server.context import Context
 from penstock.server.control import queues, services
@@ -45,6 +55,7 @@ def endpoints() -> list[Endpoint]:
         *topics.endpoint.all,
         *schedules.endpoint.all,
         *admin.endpoint.all,
+        *keys.endpoint.all,
         *queues.endpoint.all,
         *services.endpoint.all,
         *health.endpoint.all,
@@ -84,7 +95,9 @@ def create_app(context: Context) -> EntryApp:
             await context.close()
 
     pages, calls = ui.routes(), endpoints()
-    check_declared([*_names(pages), *(f"{each.method} {each.path}" for each in calls)], all_verbs())
+    routes = [*_names(pages), *(f"{each.method} {each.path}" for each in calls)]
+    check_declared(routes, all_verbs())
+    _check_prefix(context.settings.path_prefix, routes)
     app = Starlette(
         routes=pages,
         exception_handlers={
@@ -108,6 +121,16 @@ def _names(routes: Sequence[BaseRoute]) -> Iterator[str]:
             raise UndeclaredError(f"{route!r} is not a Route: nobody can say what it needs")
         for method in sorted((route.methods or set()) - {"HEAD"}):
             yield f"{method} {route.path}"
+
+
+def _check_prefix(prefix: str, routes: Iterable[str]) -> None:
+    """A path must show whether a proxy has removed the prefix from it."""
+    first = prefix.split("/")[1:2]
+    if first and any(route.partition(" ")[2].split("/")[1] == first[0] for route in routes):
+        raise ConfigurationError(
+            f"the path of PENSTOCK_HTTP_PUBLIC_URL begins with /{first[0]}, a path of the server",
+            hint="Publish the server under another path, such as /penstock.",
+        )
 
 
 async def _flush(log: AccessLog) -> None:

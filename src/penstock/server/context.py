@@ -14,6 +14,7 @@ from penstock.db.listener import Listener
 from penstock.server.api.batches import Batches
 from penstock.server.api.long_polls import LongPolls
 from penstock.server.auth.authentication import Authenticator, Principal
+from penstock.server.auth.sign_on import make_openid_connect
 from penstock.server.background import Background
 from penstock.server.cache import TimedCache
 from penstock.server.control.runner import Runner
@@ -32,7 +33,8 @@ class Context:
     def __init__(self, dsn: str, settings: ServerSettings, notes: Path | None = None) -> None:
         self.settings = settings
         self.database = Database(dsn, settings.pool)
-        self.auth = Authenticator(self.database, settings.auth_failures)
+        self.auth = Authenticator(self.database, settings.auth_failures, settings.sso_roles)
+        self.sign_on = make_openid_connect(settings)
         self.bodies = Bodies(settings)
         self.metrics = Metrics(self.database, notes)
         self.draining = asyncio.Event()
@@ -53,6 +55,7 @@ class Context:
         self.runner.start()
         self.rate_history.start()
         self.metrics.start()
+        self.auth.uses.start()
         if self.settings.upkeep == "on":
             self.background.start()
 
@@ -62,6 +65,9 @@ class Context:
         self.long_polls.drain()
 
     async def close(self) -> None:
+        await self.auth.uses.stop()
+        if self.sign_on is not None:
+            await self.sign_on.close()
         await self.metrics.stop()
         await self.rate_history.stop()
         await self.background.stop()

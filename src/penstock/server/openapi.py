@@ -46,7 +46,7 @@ the key. Errors are problem+json (RFC 9457)."""
 @endpoint("GET", "/openapi.json", answers={200: dict[str, Any]})
 async def openapi_document(call: Call) -> Reply:
     """This document. Open to anybody."""
-    return Reply(_encoded())
+    return Reply(_encoded(call.context.settings.path_prefix))
 
 
 @endpoint("GET", "/docs", answers={200: str}, media_type="text/html")
@@ -56,8 +56,8 @@ async def documentation(call: Call) -> Reply:
 
 
 @cache
-def _encoded() -> bytes:
-    return msgspec.json.encode(document())
+def _encoded(prefix: str) -> bytes:
+    return msgspec.json.encode({**document(), "servers": [{"url": prefix or "/"}]})
 
 
 @cache
@@ -209,6 +209,7 @@ def _path_parameters(each: Endpoint) -> list[dict[str, Any]]:
 
 
 PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "key": {"type": "string", "pattern": "^[A-Za-z0-9._@-]{1,64}$"},
     "id": {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"},
     "service": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
     "queue": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},

@@ -1,6 +1,12 @@
 """Every read as a function that returns a Command. The queries are in sql/queries/read."""
 
-from penstock.commands.read.access_queries import activity, ended_tokens, key_hashes, keys
+from penstock.commands.read.access_queries import (
+    activity,
+    ended_tokens,
+    key_hashes,
+    keys,
+    message_activity,
+)
 from penstock.commands.read.database_queries import (
     horizon,
     known_schema_version,
@@ -55,6 +61,7 @@ __all__ = [
     "keys",
     "known_schema_version",
     "message",
+    "message_activity",
     "messages",
     "oldest_client",
     "overdue",

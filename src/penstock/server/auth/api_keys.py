@@ -33,6 +33,8 @@ class NewKey:
     id: str
     name: str
     token: str
+    scopes: list[str]
+    expires_at: datetime | None
     command: Command[None]
 
 
@@ -52,15 +54,16 @@ def new_key(
         raise refuse("scopes", list(grants), "one or more scopes")
     id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
     token = f"psk_{id}_{secrets.token_urlsafe(32)}"
+    scopes = [str(grant) for grant in parsed]
     command = create_key(
         id,
         name,
         hash_secret(token),
-        [str(grant) for grant in parsed],
+        scopes,
         created_by=created_by,
         expires_at=expires_at,
     )
-    return NewKey(id, name, token, command)
+    return NewKey(id, name, token, scopes, expires_at, command)
 
 
 def key_id(token: str) -> str | None:

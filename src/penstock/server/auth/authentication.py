@@ -14,7 +14,7 @@ import binascii
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -25,6 +25,8 @@ from penstock.errors import AuthenticationError, PermissionDeniedError
 from penstock.model.access import INTERNAL, Grant, KeyHash, Scope
 from penstock.server.auth import tokens
 from penstock.server.auth.api_keys import is_slow, key_id, matches
+from penstock.server.auth.key_uses import KeyUses
+from penstock.server.auth.users import Roles, User
 from penstock.server.database import Database
 from penstock.server.transport.problems import HttpError
 
@@ -39,11 +41,13 @@ _HOW: Final = "Send `Authorization: Bearer <key>`, or the key's name and the key
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The holder of a key, known by its name."""
+    """The holder of a key, known by its name; or a user, whose id and name are `sso:...`."""
 
     key_id: str
     name: str
     grants: tuple[Grant, ...]
+    # A key made by this one ends no later.
+    expires_at: datetime | None = None
     # What was found out before: a caller asks about the same few queues again and again.
     _answers: dict[tuple[Scope, str | None], bool] = field(
         default_factory=dict, compare=False, repr=False
@@ -91,10 +95,13 @@ class Principal:
             raise self._denied(scope, "all queues", None)
 
     def _denied(self, scope: Scope, where: str | None, queue: str | None) -> PermissionDeniedError:
+        who, hint = "API key", f"Use a key that has it: `penstock key create NAME --scope {scope}"
+        if ":" in self.key_id:
+            who, hint = "user", f"PENSTOCK_SSO_ROLES decides which roles have `{scope}"
         pattern = f":{queue}" if queue is not None and not queue.startswith(INTERNAL) else ""
         return PermissionDeniedError(
-            f"API key {self.name!r} lacks the {scope!r} scope" + (f" for {where}" if where else ""),
-            hint=f"Use a key that has it: `penstock key create NAME --scope {scope}{pattern}`.",
+            f"{who} {self.name!r} lacks the {scope!r} scope" + (f" for {where}" if where else ""),
+            hint=f"{hint}{pattern}`.",
             scope=scope,
             queue=queue,
         )
@@ -107,6 +114,21 @@ class Principal:
     def is_admin(self) -> bool:
         """Whether everything is allowed, internal queues included."""
         return self.unlimited("admin")
+
+    def includes(self, grants: Iterable[Grant]) -> bool:
+        """Whether nothing is granted that this principal may not do."""
+        return all(any(own.includes(each) for own in self.grants) for each in grants)
+
+    def require_includes(self, what: str, grants: Iterable[Grant]) -> None:
+        """PermissionDeniedError if a key has, or would have, a scope that this one lacks."""
+        for grant in grants:
+            if not self.includes([grant]):
+                raise PermissionDeniedError(
+                    f"{self.name!r} lacks the scope {str(grant)!r} of {what}",
+                    hint="A key can be managed only by a key that has all of its scopes.",
+                    scope=grant.scope,
+                    queue=None,
+                )
 
     def only(self, scope: Scope, queues: Iterable[str]) -> list[str]:
         """Those of the queues on which the scope was granted."""
@@ -145,8 +167,9 @@ class Failures:
 class Authenticator:
     """Recognises the holders of keys and of sessions."""
 
-    def __init__(self, database: Database, failures: int) -> None:
+    def __init__(self, database: Database, failures: int, roles: Roles | None = None) -> None:
         self._database = database
+        self._roles = roles or {}
         self._by_id: dict[str, KeyHash] = {}
         self._by_name: dict[str, KeyHash] = {}
         # Sessions that were signed out and links that were used.
@@ -162,6 +185,7 @@ class Authenticator:
         self._hashing = asyncio.Semaphore(2)
         self._failures = Failures(failures)
         self._secret: bytes | None = None
+        self.uses = KeyUses(database)
 
     def forget(self) -> None:
         """Read the keys again at the next call: one was made or revoked."""
@@ -216,7 +240,10 @@ class Authenticator:
         if proven is None:
             return None
         key, principal = proven
-        return principal if self._by_id.get(key.id) is key and _is_live(key) else None
+        if self._by_id.get(key.id) is not key or not _is_live(key):
+            return None
+        self.uses.add(key.id)
+        return principal
 
     async def _prove(self, digest: bytes, key: KeyHash, secret: str) -> Principal | None:
         """The holder, if the secret is the key's: it is remembered."""
@@ -232,7 +259,8 @@ class Authenticator:
             return None
         if len(self._proven) >= _REMEMBERED:
             self._proven.clear()
-        principal = Principal(key.id, key.name, key.grants)
+        principal = _holder_of(key)
+        self.uses.add(key.id)
         self._proven[digest] = key, principal
         return principal
 
@@ -278,18 +306,28 @@ class Authenticator:
     # Sessions: a cookie that says which key was shown, signed; it ends with the key, or by signing
     # out, which every server on the database knows within RELOAD_SECONDS.
 
-    async def open_session(self, principal: Principal) -> str:
-        """The value of a session cookie."""
-        return tokens.issue(
-            await self._signing_secret(), "session", principal.key_id, tokens.SESSION_SECONDS
-        )
+    async def open_session(self, subject: str, roles: Sequence[str] = ()) -> str:
+        """The value of a session cookie, for the id of a key or for a user."""
+        return await self.sign("session", subject, tokens.SESSION_SECONDS, roles)
 
-    async def session(self, cookie: str | None) -> Principal | None:
-        """The holder of a session; None if there is none, or no longer."""
+    async def session(self, cookie: str | None, proxied: User | None = None) -> Principal | None:
+        """The holder of a session; None if there is none, or no longer.
+
+        `proxied` is the user whom a trusted proxy names. The session of such a user is valid with
+        requests of this user only.
+        """
         if not cookie:
             return None
         await self._load()
-        return self._holder(tokens.read(await self._signing_secret(), "session", cookie))
+        return self._holder(await self.read_token("session", cookie), proxied)
+
+    async def sign(
+        self, kind: tokens.Kind, subject: str, seconds: int, roles: Sequence[str] = ()
+    ) -> str:
+        return tokens.issue(await self._signing_secret(), kind, subject, seconds, roles)
+
+    async def read_token(self, kind: tokens.Kind, token: str) -> tokens.Claims | None:
+        return tokens.read(await self._signing_secret(), kind, token)
 
     async def end_session(self, cookie: str | None) -> None:
         """Sign out: the cookie is worth nothing from now on, wherever it was copied to."""
@@ -306,11 +344,27 @@ class Authenticator:
             return None
         return holder
 
-    def _holder(self, claims: tokens.Claims | None) -> Principal | None:
+    def _holder(
+        self, claims: tokens.Claims | None, proxied: User | None = None
+    ) -> Principal | None:
         if claims is None or claims.id in self._ended:
             return None
-        key = self._by_id.get(claims.key_id)
-        return Principal(key.id, key.name, key.grants) if key and _is_live(key) else None
+        if claims.subject.startswith("sso:"):
+            return self._user(claims.subject, claims.roles)
+        if proxied is not None and claims.subject == proxied.subject:
+            return self._user(proxied.subject, proxied.roles)
+        key = self._by_id.get(claims.subject)
+        if key is None or not _is_live(key):
+            return None
+        self.uses.add(key.id)
+        return _holder_of(key)
+
+    def _user(self, subject: str, roles: Iterable[str]) -> Principal | None:
+        """A user with the scopes that the roles have now; None if there are none."""
+        grants = tuple(
+            dict.fromkeys(grant for role in roles for grant in self._roles.get(role, ()))
+        )
+        return Principal(subject, subject, grants) if grants else None
 
     async def _end(self, claims: tokens.Claims) -> bool:
         """Whether this was the first time."""
@@ -344,6 +398,10 @@ def _credentials(authorization: str) -> tuple[str | None, str]:
         return None, ""
     user, colon, secret = text.partition(":")
     return (user, secret) if colon else (None, "")
+
+
+def _holder_of(key: KeyHash) -> Principal:
+    return Principal(key.id, key.name, key.grants, key.expires_at)
 
 
 def _is_live(key: KeyHash) -> bool:

@@ -12,6 +12,7 @@ and `tests/server/test_scopes_matrix.py` calls each of them with keys that fit a
 | `message` | the queue of the message, and the one that a copy goes to |
 | `lease` | the queue of the message; a key for all queues shows the lease alone |
 | `schedule` | the queue of the schedule, before and after the change |
+| `key` | the queues of the API key that is made, shown or revoked, with each of its scopes |
 | `all` | all queues: the call names none |
 | `own` | any: the answer holds only the caller's queues |
 | `none` | any: the answer is about no queue |
@@ -26,23 +27,27 @@ from typing import Final, Literal
 from penstock.model.access import Scope
 from penstock.server.auth.authentication import Principal
 
-Target = Literal["path", "body", "message", "lease", "schedule", "all", "own", "none"]
+Target = Literal["path", "body", "message", "lease", "schedule", "key", "all", "own", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
     """The scope, and the queues it must cover. `name` is the parameter or argument that counts.
 
-    Without a scope any key will do; `is_open` is for callers without a key.
+    Without a scope any key will do; `is_open` is for callers without a key. `also` is a second
+    scope that the key must have, for the same queues.
     """
 
     scope: Scope | None
     target: Target = "none"
     name: str = ""
     is_open: bool = False
+    also: Scope | None = None
 
     def admit(self, principal: Principal, path: Mapping[str, str]) -> None:
         """PermissionDeniedError unless the key has what can be checked without the body."""
+        if self.also is not None:
+            principal.require(self.also)
         if self.scope is None:
             return
         if self.target == "path":
@@ -65,6 +70,7 @@ _OPERATE_SCHEDULE: Final = Need("operate", "schedule", "name")
 _OPERATE_TOPIC: Final = Need("operate", "path", "topic")
 _LEASE: Final = Need("consume", "lease", "id")
 _LEASES: Final = Need("consume", "lease", "ids")
+_KEY: Final = Need("admin", "key", "key")
 _QUEUES: Final = "/managed-services/{service}/queues"
 
 API: Final[Mapping[str, Need]] = {
@@ -107,6 +113,10 @@ API: Final[Mapping[str, Need]] = {
     # It is a schedule of an internal queue.
     "PUT /api/admin/delete-reaper/schedule": Need("admin", "all"),
     "GET /api/admin/activity": Need("operate", "own"),
+    "GET /api/keys": Need("admin", "own"),
+    "POST /api/keys": _KEY,
+    "GET /api/keys/{key}": _KEY,
+    "DELETE /api/keys/{key}": _KEY,
     # Each verb has a need of its own: see VERBS.
     "POST /api/verbs": ANY_KEY,
     "GET /managed-services": Need("read", "all"),
@@ -141,6 +151,7 @@ PAGES: Final[Mapping[str, Need]] = {
     "/analytics": _READ_OWN,
     "/system": Need("read", "all"),
     "/activity": Need("operate", "own"),
+    "/keys": Need("admin", "own"),
     "/find": _READ_OWN,
     "/runbooks": Need("read", "none"),
 }
@@ -159,12 +170,16 @@ ACTS: Final[Mapping[str, Need]] = {
     "/messages/{id}/cancel": _OPERATE_MESSAGE,
     "/messages/{id}/requeue": _OPERATE_MESSAGE,
     "/messages/{id}/replay": _OPERATE_MESSAGE,
+    # An edited copy is a new message.
+    "/messages/{id}/copy": Need("operate", "message", "id", also="enqueue"),
     "/schedules/create": _OPERATE_BODY,
     "/schedules/{name}/edit": _OPERATE_SCHEDULE,
     "/schedules/{name}/pause": _OPERATE_SCHEDULE,
     "/schedules/{name}/resume": _OPERATE_SCHEDULE,
     "/schedules/{name}/fire": _OPERATE_SCHEDULE,
     "/schedules/{name}/drop": _OPERATE_SCHEDULE,
+    "/keys/create": _KEY,
+    "/keys/{key}/revoke": _KEY,
     "/system/end-session": Need("admin", "all"),
     "/system/maintain": _OPERATE_ALL,
     "/system/expiry-reaper": _OPERATE_ALL,
@@ -176,8 +191,11 @@ WITHOUT_KEY: Final[Mapping[str, Need]] = {
     "GET /queues/{name}": OPEN,
     "GET /login": OPEN,
     "POST /login": OPEN,
+    "GET /login/sso": OPEN,
+    "GET /login/callback": OPEN,
     "POST /logout": OPEN,
     "POST /theme": OPEN,
+    "POST /time-zone": OPEN,
     "GET /static/{mark}/{name}": OPEN,
     "GET /live": ANY_KEY,
 }

@@ -1,7 +1,8 @@
 """Signed tokens: sessions of the pages, and sign-in links. Whoever has the servers' common secret
 can issue and read them. No web framework here: the command line prints links too.
 
-`<claims>.<signature>`: which key it stands for, until when, and an id by which it can be ended.
+`<claims>.<signature>`: the key or user it stands for, until when, an id by which it can be ended,
+and the roles of a user.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from penstock.commands.command import Command
 from penstock.commands.write.keys import server_secret
 from penstock.server.auth.api_keys import key_id
 
-Kind = Literal["session", "link", "csrf"]
+Kind = Literal["session", "link", "csrf", "sso"]
 SESSION_SECONDS: Final = 12 * 3600
 LINK_SECONDS: Final = 15 * 60
 
@@ -28,13 +29,14 @@ class Claims(NamedTuple):
     """What a token says."""
 
     id: str
-    key_id: str
+    subject: str
     until: int
+    roles: Sequence[str] = ()
 
 
-def issue(secret: bytes, kind: Kind, key_id: str, seconds: int) -> str:
-    """A token that stands for a key, for so long."""
-    claims = Claims(secrets.token_urlsafe(16), key_id, int(time.time()) + seconds)
+def issue(secret: bytes, kind: Kind, subject: str, seconds: int, roles: Sequence[str] = ()) -> str:
+    """A token that stands for the id of a key, or for a user with roles, for so long."""
+    claims = Claims(secrets.token_urlsafe(16), subject, int(time.time()) + seconds, roles)
     body = _b64(json.dumps(claims).encode())
     return f"{body}.{_b64(sign(secret, kind, body))}"
 

@@ -21,6 +21,7 @@ _ON_QUEUES: Final = frozenset(
         "redrive",
         "requeue",
         "replay",
+        "copy",
         "cancel",
         "create_queue",
         "set_queue",

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.errors import QueueNotFoundError
 from penstock.server.context import Context
 from penstock.server.transport.exchange import Exchange, log
+from penstock.server.transport.path_prefix import PathPrefix
 from penstock.server.transport.path_tree import Paths
 from penstock.server.transport.protocol import abort, channels, release, send_whole
 from penstock.server.transport.request_bodies import Disconnected
@@ -50,6 +51,7 @@ class EntryApp:
         self._paths = paths
         self._app = app
         self._finished = finished
+        self._prefix = PathPrefix(context.settings.path_prefix)
         self._sending: set[asyncio.Task[None]] = set()
 
     def _exchange(self, scope: Scope) -> Exchange:
@@ -60,17 +62,18 @@ class EntryApp:
             await self._app(scope, receive, send)
             return
         exchange = scope["exchange"] = scope.get("exchange") or self._exchange(scope)
+        scope["path"] = self._prefix.strip(scope["path"])
         try:
             found = self._paths.find(scope["path"])
             if found is None:
-                await self._app(scope, receive, _answering(exchange, send))
+                await self._app(scope, receive, _answering(exchange, send, self._prefix))
                 return
             methods, scope["path_params"] = found
             endpoint = methods.get(scope["method"])
             if endpoint is None:
-                await _send_reply(scope, send, other_method(methods, scope))
+                await self._reply(scope, send, other_method(methods, scope))
                 return
-            await _send_reply(scope, send, await endpoint.answer(self._context, scope, receive))
+            await self._reply(scope, send, await endpoint.answer(self._context, scope, receive))
         except Disconnected:
             exchange.status = CALLER_GONE
         except Exception:
@@ -87,7 +90,8 @@ class EntryApp:
         A task costs 7 us: a fifth of what Python does for an enqueue. Where anything is unusual
         nothing has been done, and the task finds the same, and says so.
         """
-        found = self._paths.find(scope["path"])
+        path = self._prefix.strip(scope["path"])
+        found = self._paths.find(path)
         endpoint = None if found is None else found[0].get(scope["method"])
         if found is None or endpoint is None or not endpoint.may_begin:
             return False
@@ -99,6 +103,7 @@ class EntryApp:
             return False
         if begun is None:
             return False
+        scope["path"] = path
         call, pending = begun
 
         def end(future: asyncio.Future[Any]) -> None:
@@ -133,9 +138,12 @@ class EntryApp:
 
     async def _send(self, scope: Scope, reply: Reply) -> None:
         try:
-            await _send_reply(scope, channels(scope)[1], reply)
+            await self._reply(scope, channels(scope)[1], reply)
         finally:
             self._finish(scope)
+
+    async def _reply(self, scope: Scope, send: Send, reply: Reply) -> None:
+        await _send_reply(scope, send, reply, self._prefix)
 
     def _finish(self, scope: Scope) -> None:
         self._finished(scope, scope["exchange"])
@@ -153,7 +161,7 @@ def _send_at_once(scope: Scope, reply: Reply, body: bytes) -> bool:
     return send_whole(scope, head, reply.status, body)
 
 
-async def _send_reply(scope: Scope, send: Send, reply: Reply) -> None:
+async def _send_reply(scope: Scope, send: Send, reply: Reply, prefix: PathPrefix) -> None:
     body = encoded(reply)
     if _send_at_once(scope, reply, body):
         return
@@ -161,6 +169,8 @@ async def _send_reply(scope: Scope, send: Send, reply: Reply) -> None:
     exchange.status = reply.status
     request_id = exchange.request_id.encode()
     headers = [*headers_of(reply, len(body)), (b"x-request-id", request_id)]
+    if prefix:
+        headers = prefix.add_to_headers(headers)
     if exchange.gzip and len(body) >= _GZIP_FROM:
         headers, body = _compressed(headers, body)
     exchange.sent = len(body)
@@ -168,7 +178,7 @@ async def _send_reply(scope: Scope, send: Send, reply: Reply) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _answering(exchange: Exchange, send: Send) -> Send:
+def _answering(exchange: Exchange, send: Send, prefix: PathPrefix) -> Send:
     """Sends what an application of Starlette's answers, as our own answers are sent."""
     held: list[Message] = []
 
@@ -176,14 +186,20 @@ def _answering(exchange: Exchange, send: Send) -> Send:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
             message["headers"].append((b"x-request-id", exchange.request_id.encode()))
+            if prefix:
+                message["headers"] = prefix.add_to_headers(message["headers"])
             held.append(message)
             return
         if held:
             start = held.pop()
             body = message.get("body", b"")
             # A stream is left as it is.
-            if exchange.gzip and not message.get("more_body") and len(body) >= _GZIP_FROM:
-                start["headers"], message["body"] = _compressed(start["headers"], body)
+            is_whole = not message.get("more_body")
+            if prefix and is_whole:
+                start["headers"], body = prefix.add_to_page(start["headers"], body)
+            if exchange.gzip and is_whole and len(body) >= _GZIP_FROM:
+                start["headers"], body = _compressed(start["headers"], body)
+            message["body"] = body
             await send(start)
         exchange.sent += len(message.get("body", b""))
         await send(message)

@@ -42,6 +42,11 @@ def caller_address(scope: Any, trusted: Sequence[Network]) -> str:
     return told.pop() if len(told) == 1 else peer
 
 
+def is_trusted_peer(scope: Any, trusted: Sequence[Network]) -> bool:
+    """Whether a trusted proxy has opened the connection."""
+    return _is_trusted((scope.get("client") or ("unknown",))[0], trusted)
+
+
 def _hops(scope: Any, name: bytes, read: Callable[[bytes], bytes]) -> list[str]:
     lines = [value for key, value in scope["headers"] if key == name]
     parts = [part for line in lines for part in line.split(b",")]

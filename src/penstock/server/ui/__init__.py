@@ -14,6 +14,7 @@ from penstock.server.ui.pages import (
     analytics,
     dead_letters,
     find,
+    keys,
     message_actions,
     messages,
     overview,
@@ -38,9 +39,10 @@ _PAGES = (
     analytics,
     system,
     activity,
+    keys,
     runbooks,
 )
-_ACTIONS = (queue_settings, queue_actions, message_actions, schedule_actions, system_actions)
+_ACTIONS = (queue_settings, queue_actions, message_actions, schedule_actions, system_actions, keys)
 
 
 def routes() -> list[BaseRoute]:

@@ -13,7 +13,7 @@ After it the visitor is sent on, to a page that tells what was done, as it stand
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qs
@@ -26,7 +26,7 @@ from penstock.commands.command import Command
 from penstock.errors import AuthenticationError, PenstockError
 from penstock.server.auth.permissions import need_of
 from penstock.server.transport.problems import HttpError, Problem, describe
-from penstock.server.ui.sessions import COOKIE, context_of, csrf_token, require_csrf
+from penstock.server.ui.sessions import context_of, csrf_token, require_csrf, session_of
 from penstock.server.ui.visits import View, Visit, failure, page_routes, respond
 
 FORM_BYTES: Final = 2 * 2**20
@@ -65,7 +65,9 @@ class Question:
 class Deed:
     """What is to be done, how it is recorded, and where to go then.
 
-    The answer of the command is noted as `answer_is`, if that is given.
+    The answer of the command is noted as `answer_is`, if that is given. `after` is called when it
+    is committed. `shows` is a page to answer with instead of a redirect, for what must not be in an
+    address.
     """
 
     command: Command[Any]
@@ -74,6 +76,8 @@ class Deed:
     to: str
     details: Mapping[str, Any] = field(default_factory=dict)
     answer_is: str | None = None
+    after: Callable[[], None] | None = None
+    shows: View | None = None
 
 
 class Act(ABC):
@@ -157,14 +161,17 @@ async def carry_out(visit: Visit, deed: Deed) -> Response:
         note = context.activity(visit.principal, visit.exchange, deed.act, deed.target, **details)
         number = await context.database.run(note, connection)
     context.snapshots.forget()
+    if deed.after is not None:
+        deed.after()
+    if deed.shows is not None:
+        return await respond(visit, deed.shows)
     mark = "&" if "?" in deed.to else "?"
     return RedirectResponse(f"{deed.to}{mark}done={number}", 303)
 
 
 async def _visit(request: Request) -> Visit:
     """The visit of a POST: with a session, from a form of ours."""
-    context = context_of(request)
-    principal = await context.auth.session(request.cookies.get(COOKIE))
+    principal = await session_of(request)
     if principal is None:
         raise AuthenticationError("there is no session", hint="Sign in at /login.")
     request.scope["exchange"].actor = principal.name

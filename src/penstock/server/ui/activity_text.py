@@ -37,6 +37,10 @@ _SENTENCES: Final[dict[str, Tell]] = {
         f"Replayed message {details.get('id', '')} into {target}"
         + (f", as message {details['copy']}" if "copy" in details else "")
     ),
+    "copy": lambda target, details: (
+        f"Enqueued an edited copy of message {details.get('id', '')} into {target}"
+        + (f", as message {details['copy']}" if "copy" in details else "")
+    ),
     "cancel": lambda target, details: (
         f"Cancelled {count(details['count'])} messages"
         if "count" in details
@@ -52,6 +56,8 @@ _SENTENCES: Final[dict[str, Tell]] = {
     "run delete reaper": lambda target, details: (
         f"Ran the delete reaper: {count(details.get('count'))} deleted"
     ),
+    "create key": _plain("Created API key"),
+    "revoke key": _plain("Revoked API key"),
     "create schedule": _plain("Created schedule"),
     "set schedule": _plain("Changed schedule"),
     "pause schedule": _plain("Paused schedule"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -63,6 +64,15 @@ def decimal_of(visit: Visit, name: str, default: T) -> float | T:
         return default if text is None else float(text)
     except ValueError:
         raise refused(name, text or "", "a number") from None
+
+
+def json_of(visit: Visit, name: str) -> Any:
+    """The JSON that was typed."""
+    text = visit.asked(name) or "null"
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise refused(name, text, "JSON, such as {} or null") from None
 
 
 def require_changes(changes: Mapping[str, Any]) -> None:

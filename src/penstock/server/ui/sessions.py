@@ -1,5 +1,5 @@
-"""Who looks at a page: a signed cookie, got for a key at `/login`. Signing out ends it on the
-server: a copy of the cookie is worth nothing then.
+"""Who looks at a page: a signed cookie, got at `/login` for a key or for a user. Signing out ends
+it on the server: a copy of the cookie is worth nothing then.
 
 Without a session a page is sent to `/login` and back; anything else is refused. The cookie goes
 with requests from our own pages only (SameSite=Strict); a POST must come from our own origin, and
@@ -16,7 +16,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from penstock.server.auth.authentication import Principal
+from penstock.server.auth.sign_on import proxied_user
 from penstock.server.auth.tokens import SESSION_SECONDS
+from penstock.server.auth.users import User
 from penstock.server.context import Context
 from penstock.server.transport.problems import HttpError
 
@@ -26,6 +28,17 @@ COOKIE: Final = "penstock_session"
 def context_of(request: Request) -> Context:
     found: Context = request.app.state.context
     return found
+
+
+async def session_of(request: Request) -> Principal | None:
+    """Who has signed in; None if nobody has."""
+    return await context_of(request).auth.session(request.cookies.get(COOKIE), proxied_by(request))
+
+
+def proxied_by(request: Request) -> User | None:
+    """The user whom a trusted proxy names in a header."""
+    headers = request.scope["exchange"].headers
+    return proxied_user(request.scope, headers, context_of(request).settings)
 
 
 async def csrf_token(request: Request) -> str:
@@ -47,20 +60,24 @@ async def require_csrf(request: Request, given: str) -> None:
 def require_same_origin(request: Request) -> None:
     """Browsers say where a POST comes from; one of another site's pages is refused."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    ours = {request.headers.get("host"), context_of(request).settings.public_host}
+    if origin is not None and urlsplit(origin).netloc not in ours - {None}:
         raise HttpError(403, "WrongOrigin", "the request comes from another site")
 
 
-async def signed_in(request: Request, principal: Principal, target: str) -> Response:
-    """Off to the target, with a session."""
+async def signed_in(
+    request: Request, who: Principal | User, target: str, response: Response | None = None
+) -> Response:
+    """Off to the target, with a session; or the given response, with a session."""
     context = context_of(request)
-    response = RedirectResponse(target, 303)
+    response = response or RedirectResponse(target, 303)
+    subject, roles = (who.subject, who.roles) if isinstance(who, User) else (who.key_id, ())
     response.set_cookie(
         COOKIE,
-        await context.auth.open_session(principal),
+        await context.auth.open_session(subject, roles),
         max_age=SESSION_SECONDS,
         httponly=True,
         samesite="strict",
-        secure=context.settings.secure_cookies == "on",
+        secure=context.settings.cookies_are_secure,
     )
     return response

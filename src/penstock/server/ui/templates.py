@@ -12,6 +12,7 @@ from penstock.server.ui import charts, formats
 from penstock.server.ui.activity_text import describe
 from penstock.server.ui.assets import asset_url
 from penstock.server.ui.diagnosis import messages_path, queue_path
+from penstock.server.ui.json_tree import json_tree
 
 
 @cache
@@ -33,6 +34,7 @@ def environment() -> Environment:
         ago=formats.ago,
         pretty=formats.pretty,
         spark=charts.spark,
+        tree=json_tree,
         sentence=describe,
     )
     made.globals.update(

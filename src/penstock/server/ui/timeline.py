@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from penstock.model.access import Activity
 from penstock.model.message import Message
+from penstock.server.ui.activity_text import describe
 from penstock.server.ui.formats import duration
 
 
@@ -22,8 +25,8 @@ class Event:
     seconds: float | None = None  # since the event before
 
 
-def timeline(message: Message, now: datetime) -> list[Event]:
-    """From its enqueue to its end, or to now."""
+def timeline(message: Message, now: datetime, acts: Sequence[Activity] = ()) -> list[Event]:
+    """From its enqueue to its end, or to now, with what operators did in between."""
     events = [Event("enqueued", "Enqueued", message.enqueued_at, _entry(message))]
     for attempt in message.attempts:
         took = (attempt.ended_at - attempt.started_at).total_seconds() if attempt.ended_at else None
@@ -38,6 +41,9 @@ def timeline(message: Message, now: datetime) -> list[Event]:
             )
         )
     events.append(_now(message, now))
+    events += [Event("user", describe(act), act.at, f"by {act.actor}") for act in acts]
+    # Python keeps the order of equal times. What has no time yet comes last.
+    events.sort(key=lambda event: event.at or now)
     return [_since(event, before) for event, before in zip(events, [None, *events], strict=False)]
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -33,7 +34,8 @@ from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.transport.exchange import Exchange
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import problem_reply
-from penstock.server.ui.sessions import COOKIE, context_of, csrf_token
+from penstock.server.ui.formats import ZONE, zone_of
+from penstock.server.ui.sessions import context_of, csrf_token, session_of
 from penstock.server.ui.templates import render
 
 T = TypeVar("T")
@@ -46,6 +48,7 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
+ZONE_COOKIE: Final = "penstock_zone"
 THEMES: Final = ("auto", "light", "dark")
 
 
@@ -210,7 +213,7 @@ async def _principal(request: Request, as_json: bool) -> Principal | None:
     authorization = request.headers.get("authorization")
     if as_json and authorization is not None:
         return await auth.authenticate(authorization, request.scope["exchange"].address)
-    found = await auth.session(request.cookies.get(COOKIE))
+    found = await session_of(request)
     if found is None and as_json:
         raise AuthenticationError("there is no session", hint="Send an API key, or sign in.")
     return found
@@ -228,8 +231,11 @@ def to_login(request: Request) -> Response:
 async def respond(visit: Visit, view: View, as_json: bool = False) -> Response:
     if as_json:
         return _json(view.data, view.status)
+    zone = zone_name(visit.request)
+    ZONE.set(zone_of(zone) or UTC)
     html = render(
         view.template,
+        zone=zone,
         visit=visit,
         view=view,
         title=view.title,
@@ -238,6 +244,12 @@ async def respond(visit: Visit, view: View, as_json: bool = False) -> Response:
         **view.data,
     )
     return Response(html, view.status, HEADERS, "text/html; charset=utf-8")
+
+
+def zone_name(request: Request) -> str:
+    """The time zone that the visitor chose; UTC unless there is one."""
+    chosen = request.cookies.get(ZONE_COOKIE, "UTC")
+    return chosen if zone_of(chosen) else "UTC"
 
 
 def theme_of(request: Request) -> str:
@@ -260,6 +272,7 @@ def failure(request: Request, visit: Visit | None, error: Exception, as_json: bo
         problem=reply.body,
         done=None,
         theme=theme_of(request),
+        zone=zone_name(request),
     )
     headers.pop("WWW-Authenticate", None)
     return Response(html, reply.status, headers, "text/html; charset=utf-8")

@@ -212,11 +212,12 @@ from penstock.schedule s join penstock.queue q on q.id = s.queue_id;
 -- from views/server.sql:2
 create or replace view penstock.api_keys as
 select k.id, k.name, k.grants, k.created_at, k.created_by, k.expires_at, k.revoked_at, k.revoked_by,
-       k.revoked_at is null and coalesce(k.expires_at > clock_timestamp(), true) as live
-from penstock.api_key k;
+       k.revoked_at is null and coalesce(k.expires_at > clock_timestamp(), true) as live,
+       u.used_at as last_used_at
+from penstock.api_key k left join penstock.api_key_use u on u.key_id = k.id;
 
 -- The actions of operators.
--- from views/server.sql:8
+-- from views/server.sql:9
 create or replace view penstock.activity as
 select a.id, a.at, a.actor, a.act, a.target, a.details, a.request_id, a.address
 from penstock.activity_log a;

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from copy import copy
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, get_args
+from urllib.parse import parse_qs
 
 from penstock.commands import read
+from penstock.commands.read.message_queries import PAGE
+from penstock.errors import PenstockError
 from penstock.model.message import Message
-from penstock.model.message_page import BrowseState, MessageFilter
+from penstock.model.message_page import BrowseState, MessageFilter, MessagePage
+from penstock.server.auth.visible_activity import visible_activity
 from penstock.server.transport.problems import HttpError
 from penstock.server.ui.pages.queues import shown
 from penstock.server.ui.timeline import timeline
@@ -16,6 +22,8 @@ from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()
 STATES: Final = get_args(BrowseState)
+LONGEST_LIST: Final = 4000
+TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
 # How long ago a message was enqueued: at least, or at most.
 AGES: Final = {
     "": None,
@@ -33,14 +41,7 @@ async def messages(visit: Visit) -> View:
     state = visit.asked_one("state", STATES)
     queue = visit.asked("queue")
     filter = _filter(visit)
-    found = await visit.run(
-        read.browse(
-            state,  # type: ignore[arg-type]  # one of STATES, as checked
-            await readable(visit, queue),
-            filter,
-            place=visit.asked("place"),
-        )
-    )
+    found = await _browse(visit, visit.asked("place"))
     snapshot = await visit.look("queues")
     data = {
         "state": state,
@@ -55,6 +56,21 @@ async def messages(visit: Visit) -> View:
         "queues": [queue.name for queue in snapshot.queues],
     }
     return View("messages.html", "Messages", data)
+
+
+async def _browse(visit: Visit, place: str | None, page: int = PAGE) -> MessagePage:
+    """A page of the list that the address describes."""
+    state = visit.asked_one("state", STATES)
+    queues = await readable(visit, visit.asked("queue"))
+    return await visit.run(
+        read.browse(
+            state,  # type: ignore[arg-type]  # one of STATES, as checked
+            queues,
+            _filter(visit),
+            place=place,
+            page=page,
+        )
+    )
 
 
 async def readable(visit: Visit, queue: str | None) -> list[str] | None:
@@ -88,13 +104,53 @@ def _age(visit: Visit, name: str, now: datetime) -> datetime | None:
 @pages("/messages/{id}")
 async def message(visit: Visit) -> View:
     found = await find(visit)
+    noted = await visit.run(read.message_activity(found.id))
+    acts = visible_activity(visit.principal, noted)
     data = {
         "message": document(visit, found),
-        "story": timeline(found, datetime.now(UTC)),
+        "story": timeline(found, datetime.now(UTC), acts if visit.may("operate") else ()),
         "redacted": visit.redacts,
         "can": possible(found),
+        "can_copy": can_copy(visit, found),
+        "trace_url": None if visit.redacts else trace_url(visit, found),
+        "neighbours": await _neighbours(visit, found.id),
     }
     return View("message.html", f"Message {found.id}", data)
+
+
+async def _neighbours(visit: Visit, id: int) -> dict[str, Any] | None:
+    """The messages before and after this one in the list that the visitor came from."""
+    text = visit.asked("list")
+    if text is None:
+        return None
+    listed = copy(visit)
+    listed.form = parse_qs(text[:LONGEST_LIST], max_num_fields=50)
+    try:
+        found = await _browse(listed, listed.asked("place"))
+        ids = [row.id for row in found.rows]
+        at = ids.index(id) if id in ids else None
+        after = ids[at + 1 : at + 2] if at is not None else []
+        if at == len(ids) - 1 and found.next is not None:
+            after = [row.id for row in (await _browse(listed, found.next, 1)).rows]
+    except (HttpError, PenstockError, ValueError):
+        # The list is a part of the address, which anybody can write.
+        return None
+    before = ids[at - 1] if at else None
+    return {"list": text, "before": before, "after": after[0] if after else None}
+
+
+def trace_url(visit: Visit, message: Message) -> str | None:
+    """Where the trace is shown in which the message was enqueued."""
+    found = TRACEPARENT.fullmatch(str(message.headers.get("traceparent", "")))
+    template = visit.context.settings.trace_url
+    return template.replace("{trace_id}", found[1]) if found and template else None
+
+
+def can_copy(visit: Visit, message: Message) -> bool:
+    """Whether the visitor may enqueue an edited copy: there is JSON to edit, and it may be seen."""
+    queue = message.original_queue or message.queue
+    allowed = visit.may("operate", queue) and visit.may("enqueue", queue)
+    return allowed and not visit.redacts and not isinstance(message.payload, bytes)
 
 
 async def find(visit: Visit) -> Message:

@@ -12,9 +12,9 @@ from penstock.commands.command import Command
 from penstock.model.schedule import Schedule
 from penstock.server.ui.actions import Act, Deed, Field, Question
 from penstock.server.ui.formats import moment
-from penstock.server.ui.forms import name_field, require_changes, typed
+from penstock.server.ui.forms import json_of, name_field, require_changes, typed
 from penstock.server.ui.pages.queue_actions import check_there
-from penstock.server.ui.visits import Visit, refused
+from penstock.server.ui.visits import Visit
 
 MISSED: Final = (
     ("once", "one message for all of them"),
@@ -143,11 +143,7 @@ def _wanted(visit: Visit) -> dict[str, Any]:
         "missed": visit.asked_one("missed", tuple(name for name, _ in MISSED)),
     }
     if not visit.redacts:
-        text = visit.asked("payload") or "null"
-        try:
-            wanted["payload"] = json.loads(text)
-        except (ValueError, RecursionError):
-            raise refused("payload", text, "JSON, such as {} or null") from None
+        wanted["payload"] = json_of(visit, "payload")
     return wanted
 
 

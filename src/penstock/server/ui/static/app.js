@@ -14,7 +14,7 @@ const live = {
 
   start() {
     if (!this.wanted || this.source || document.hidden) return;
-    this.source = new EventSource(this.follows ? "/live" : "/live?only=status");
+    this.source = new EventSource(document.body.dataset.url + (this.follows ? "" : "?only=status"));
     this.source.addEventListener("tick", () => {
       stale(null);
       // A menu that is open is not taken away from under the pointer.
@@ -116,3 +116,26 @@ document.addEventListener("keydown", (event) => {
     $("#find")?.focus();
   }
 });
+
+// Copy buttons. Browsers have a clipboard for scripts on https and on localhost only. Elsewhere the text is selected.
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const source = $(button.dataset.copy);
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(source.textContent);
+      button.textContent = "Copied";
+      return;
+    }
+    const holder = source.closest("details");
+    if (holder) holder.open = true;
+    getSelection().selectAllChildren(source);
+  });
+}
+
+// The browser knows its time zone, the server does not.
+const ownZone = $("[data-own-zone]");
+if (ownZone) {
+  ownZone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  ownZone.hidden = false;
+}
