@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from penstock import operations
 from penstock.commands import read
@@ -140,6 +141,17 @@ class Scene:
     def schedule(self) -> str:
         return str(self._part("schedule", self._schedule))
 
+    def _worker(self) -> str:
+        number = self._value("select nextval('penstock.position')")
+        name = f"worker-{number}"
+        report = {"takes_commands": True, "queues": {self.queue: {"running": 0}}}
+        self._value("select penstock.beat_v2(%s, 'running', now(), %s)", name, Jsonb(report))
+        return name
+
+    @property
+    def worker(self) -> str:
+        return str(self._part("worker", self._worker))
+
     def _service(self) -> str:
         name = self.queue.replace(".", "-")
         dsn = "postgresql://u:p@127.0.0.1:1/x"
@@ -185,7 +197,7 @@ def _form(path: str, **fields: Any) -> Build:
     def fill(text: Any, s: Scene) -> Any:
         if not isinstance(text, str):
             return text
-        for name in ("queue", "ready", "dead", "done", "schedule", "pid", "begun"):
+        for name in ("queue", "ready", "dead", "done", "schedule", "worker", "pid", "begun"):
             if f"{{{name}}}" in text:
                 text = text.replace(f"{{{name}}}", str(getattr(s, name)))
         return text
@@ -230,6 +242,9 @@ ROUTES: dict[str, Build] = {
     "POST /api/schedules/{schedule}/pause": _schedule("/pause"),
     "POST /api/schedules/{schedule}/resume": _schedule("/resume"),
     "POST /api/schedules/{schedule}/fire": _schedule("/fire"),
+    "POST /api/workers/command": lambda s: Example(
+        "/api/workers/command", {"worker": s.worker, "command": "quiet"}
+    ),
     "PUT /api/admin/delete-reaper/schedule": lambda s: Example(
         "/api/admin/delete-reaper/schedule", {"schedule": "@yearly"}
     ),
@@ -280,6 +295,9 @@ ACTS: dict[str, Build] = {
     "/schedules/{name}/resume": _form("/schedules/{schedule}/resume"),
     "/schedules/{name}/fire": _form("/schedules/{schedule}/fire"),
     "/schedules/{name}/drop": _form("/schedules/{schedule}/drop"),
+    "/workers/quiet": _form("/workers/quiet", worker="{worker}"),
+    "/workers/resume": _form("/workers/resume", worker="{worker}"),
+    "/workers/stop": _form("/workers/stop", worker="{worker}"),
     "/system/end-session": _form("/system/end-session", pid="{pid}", begun="{begun}"),
     "/system/maintain": _form("/system/maintain"),
     "/system/expiry-reaper": _form("/system/expiry-reaper"),
@@ -309,6 +327,7 @@ VERBS: dict[str, Callable[[Scene], Command[Any]]] = {
     "resume": lambda s: operations.resume(s.queue),
     "purge": lambda s: operations.purge(s.queue),
     "maintain": lambda s: operations.maintain(),
+    "command_worker": lambda s: operations.command_worker(s.worker, "quiet"),
     "create_schedule": lambda s: operations.create_schedule(f"{s.queue}-new", s.queue, "@yearly"),
     "set_schedule": lambda s: operations.set_schedule(s.schedule, {"cron": "@monthly"}),
     "drop_schedule": lambda s: operations.drop_schedule(s.schedule),

@@ -48,6 +48,8 @@ select md5(coalesce(string_agg(line, '|' order by line), '')) from (
   union all select 'history' || h::text from penstock.history h where queue !~ %(mine)s
   union all select 'schedule' || s::text from penstock.schedules s where queue !~ %(mine)s
   union all select 'service' || s::text from penstock.service s where name !~ %(mine)s
+  union all select 'worker' || h.command || h.worker from penstock.heartbeats h
+    where not exists (select from jsonb_object_keys(h.queues) k where k ~ %(mine)s)
   union all select 'key' || k::text from penstock.api_key k
 ) as t (line)
 """
@@ -236,7 +238,7 @@ def test_a_scope_for_all_queues_is_enough(world: World, route: str) -> None:
         assert INTERNAL not in text
 
 
-BY_QUEUE = ("path", "body", "message", "schedule")
+BY_QUEUE = ("path", "body", "message", "schedule", "worker")
 
 
 @pytest.mark.parametrize("route", [r for r in PROTECTED if need_of(r).target in BY_QUEUE])
@@ -271,7 +273,10 @@ OWN_PAGES = [path for path in PAGES if "{" not in path and path != "/system"]
 # They may be called with a scope for one queue and name none. All of them only read, and the tests
 # above see that nothing of other queues is in their answers.
 READS_WITHOUT_A_QUEUE = {
-    *(f"GET /api/{name}" for name in ("messages", "topic-configs", "stats", "schedules")),
+    *(
+        f"GET /api/{name}"
+        for name in ("messages", "topic-configs", "stats", "schedules", "workers")
+    ),
     *("GET /api/admin/activity", "GET /metrics", "GET /managed-services/{service}/queues"),
     *(f"GET {path}" for path in OWN_PAGES),
     *(f"GET {json_path(path)}" for path in OWN_PAGES),

@@ -76,6 +76,7 @@ def _all() -> list[Verb]:
         verb("resume", o.resume("q")),
         verb("purge", o.purge("q")),
         verb("maintain", o.maintain()),
+        verb("command_worker", o.command_worker("w", "quiet")),
         verb("create_schedule", o.create_schedule("s", "q", "@daily")),
         verb("set_schedule", o.set_schedule("s", {})),
         verb("drop_schedule", o.drop_schedule("s")),

@@ -18,7 +18,17 @@ from starlette.types import Scope
 from penstock.commands.http_verbs import verbs as all_verbs
 from penstock.errors import PenstockError
 from penstock.server import openapi, ui
-from penstock.server.api import admin, enqueue, leases, messages, schedules, settle, topics, verbs
+from penstock.server.api import (
+    admin,
+    enqueue,
+    leases,
+    messages,
+    schedules,
+    settle,
+    topics,
+    verbs,
+    workers,
+)
 from penstock.server.auth.permissions import UndeclaredError, check_declared
 from penstock.server.context import Context
 from penstock.server.control import queues, services
@@ -43,6 +53,7 @@ def endpoints() -> list[Endpoint]:
         *messages.endpoint.all,
         *topics.endpoint.all,
         *schedules.endpoint.all,
+        *workers.endpoint.all,
         *admin.endpoint.all,
         *queues.endpoint.all,
         *services.endpoint.all,

@@ -8,6 +8,7 @@ from typing import Any, Final
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, scalar, utc, utc_row
 from penstock.commands.payload import decode_json
+from penstock.commands.read.worker_reports import queues_of
 from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, Latencies
 from penstock.model.queue import WorkerLeases
 from penstock.sql.loader import load_query
@@ -81,7 +82,10 @@ def heartbeats() -> Command[list[Heartbeat]]:
     """The workers that were seen within a day, by name."""
 
     def decode(rows: Rows) -> list[Heartbeat]:
-        return [Heartbeat(*utc_row([*row[:-1], decode_json(row[-1])])) for row in rows]
+        return [
+            Heartbeat(*utc_row([*row[:9], queues_of(decode_json(row[9])), *row[10:]]))
+            for row in rows
+        ]
 
     return Command(load_query("read/heartbeats"), {}, decode)
 

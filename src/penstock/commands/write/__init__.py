@@ -38,6 +38,7 @@ from penstock.commands.write.schedules import (
     resume_schedule,
     set_schedule,
 )
+from penstock.commands.write.workers import command_worker
 
 __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "Command",
@@ -49,6 +50,7 @@ __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "resume",
     "purge",
     "maintain",
+    "command_worker",
     # in
     "enqueue",
     "enqueue_many",

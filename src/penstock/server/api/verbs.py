@@ -6,7 +6,7 @@ server's own; only arguments come from outside, each checked for its type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from penstock.db.async_connections import AnyConnection
 from penstock.server.api.leases import require_queues
 from penstock.server.api.schedules import covered_schedule
 from penstock.server.auth.permissions import need_of_verb
+from penstock.server.auth.worker_access import only_queue, operated_worker
 from penstock.server.transport.idempotency import once
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints
@@ -141,6 +142,12 @@ async def _checked_queue(
         if isinstance(arguments.get("queue"), str):
             call.require(need.scope, arguments["queue"])
         return found.queue
+    elif need.target == "worker":
+
+        def run(command: Command[Any]) -> Awaitable[Any]:
+            return call.context.database.run(command, connection)
+
+        return only_queue(await operated_worker(call.principal, run, arguments[need.name] or ""))
     elif need.target == "schedule":
         name = arguments[need.name] or ""
         return (await covered_schedule(call, "operate", name, connection)).queue

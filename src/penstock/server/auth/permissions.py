@@ -12,6 +12,7 @@ and `tests/server/test_scopes_matrix.py` calls each of them with keys that fit a
 | `message` | the queue of the message, and the one that a copy goes to |
 | `lease` | the queue of the message; a key for all queues shows the lease alone |
 | `schedule` | the queue of the schedule, before and after the change |
+| `worker` | every queue that the worker serves |
 | `all` | all queues: the call names none |
 | `own` | any: the answer holds only the caller's queues |
 | `none` | any: the answer is about no queue |
@@ -26,7 +27,7 @@ from typing import Final, Literal
 from penstock.model.access import Scope
 from penstock.server.auth.authentication import Principal
 
-Target = Literal["path", "body", "message", "lease", "schedule", "all", "own", "none"]
+Target = Literal["path", "body", "message", "lease", "schedule", "worker", "all", "own", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ _OPERATE_MESSAGE: Final = Need("operate", "message", "id")
 _OPERATE_NAME: Final = Need("operate", "path", "name")
 _OPERATE_SCHEDULE: Final = Need("operate", "schedule", "name")
 _OPERATE_TOPIC: Final = Need("operate", "path", "topic")
+_OPERATE_WORKER: Final = Need("operate", "worker", "worker")
 _LEASE: Final = Need("consume", "lease", "id")
 _LEASES: Final = Need("consume", "lease", "ids")
 _QUEUES: Final = "/managed-services/{service}/queues"
@@ -101,6 +103,8 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/schedules/{schedule}/pause": Need("operate", "schedule", "schedule"),
     "POST /api/schedules/{schedule}/resume": Need("operate", "schedule", "schedule"),
     "POST /api/schedules/{schedule}/fire": Need("operate", "schedule", "schedule"),
+    "GET /api/workers": _READ_OWN,
+    "POST /api/workers/command": _OPERATE_WORKER,
     "POST /api/admin/expiry-reaper/run": _OPERATE_ALL,
     "POST /api/admin/delete-reaper/run": _OPERATE_ALL,
     "GET /api/admin/delete-reaper/schedule": Need("read", "all"),
@@ -165,6 +169,9 @@ ACTS: Final[Mapping[str, Need]] = {
     "/schedules/{name}/resume": _OPERATE_SCHEDULE,
     "/schedules/{name}/fire": _OPERATE_SCHEDULE,
     "/schedules/{name}/drop": _OPERATE_SCHEDULE,
+    "/workers/quiet": _OPERATE_WORKER,
+    "/workers/resume": _OPERATE_WORKER,
+    "/workers/stop": _OPERATE_WORKER,
     "/system/end-session": Need("admin", "all"),
     "/system/maintain": _OPERATE_ALL,
     "/system/expiry-reaper": _OPERATE_ALL,
@@ -206,6 +213,7 @@ VERBS: Final[Mapping[str, Need]] = {
     "resume": Need("operate", "body", "name"),
     "purge": Need("operate", "body", "name"),
     "maintain": _OPERATE_ALL,
+    "command_worker": _OPERATE_WORKER,
     "create_schedule": Need("operate", "body", "queue"),
     "set_schedule": _OPERATE_SCHEDULE,
     "drop_schedule": _OPERATE_SCHEDULE,

@@ -25,6 +25,7 @@ from penstock.server.ui.pages import (
     schedules,
     system,
     system_actions,
+    worker_actions,
     workers,
 )
 
@@ -40,7 +41,14 @@ _PAGES = (
     activity,
     runbooks,
 )
-_ACTIONS = (queue_settings, queue_actions, message_actions, schedule_actions, system_actions)
+_ACTIONS = (
+    queue_settings,
+    queue_actions,
+    message_actions,
+    schedule_actions,
+    worker_actions,
+    system_actions,
+)
 
 
 def routes() -> list[BaseRoute]:

@@ -42,6 +42,9 @@ _SENTENCES: Final[dict[str, Tell]] = {
         if "count" in details
         else f"Cancelled message {details.get('id', '')} of {target}"
     ),
+    "quiet worker": _plain("Quieted worker"),
+    "resume worker": _plain("Resumed worker"),
+    "stop worker": _plain("Stopped worker"),
     "end session": lambda target, details: (
         f"Ended session {details.get('pid', '')} of {details.get('application') or 'no name'}"
     ),

@@ -120,7 +120,12 @@ def messages_path(**query: str) -> str:
 def _queues(snapshot: Snapshot) -> Iterator[Finding]:
     settings = {queue.name: queue for queue in snapshot.queues}
     served = {lease.queue for lease in snapshot.leases}
-    served |= {name for beat in snapshot.heartbeats if beat.alive for name in beat.queues}
+    served |= {
+        name
+        for beat in snapshot.heartbeats
+        if beat.alive and beat.state == "running"
+        for name in beat.queues
+    }
     served |= {pace.queue for pace in snapshot.finished if pace.state == "done"}
     failed = {pace.queue: pace.count for pace in snapshot.failed}
     done: dict[str, int] = {}

@@ -407,8 +407,21 @@ begin
       for update skip locked));
 end $$;
 
+-- beat_v2: as beat, for workers that take commands. Returns what an operator wants of the worker: 'quiet', 'stop', or
+-- null if it should work. A command is for one process, so a worker that was started later under the same name does not
+-- get it. Locks and indexes: as beat.
+-- from functions/background/heartbeat.sql:29
+create or replace function penstock.beat_v2(worker text, state text, started_at timestamptz, report jsonb) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  perform penstock.beat(beat_v2.worker, beat_v2.state, beat_v2.started_at, beat_v2.report);
+  return (select h.command from penstock.heartbeat h
+    where h.worker = beat_v2.worker and h.command_for = beat_v2.started_at);
+end $$;
+
 -- A worker ends: deletes its heartbeat. True if there was one.
--- from functions/background/heartbeat.sql:27
+-- from functions/background/heartbeat.sql:39
 create or replace function penstock.retire(worker text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -6559,7 +6572,7 @@ declare
     'get_results', 'get_outcome'];
   consumers constant text[] := array['claim', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
-                                     'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
+                                     'wake_channel', 'beat', 'beat_v2', 'retire', 'fire_schedules', 'schema_version',
                                      'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
@@ -9390,6 +9403,35 @@ begin
   end if;
 -- from functions/operate/cancel.sql:112
   return false;
+end $$;
+
+-- Tells a worker to claim no more (quiet), to claim again (resume), or to finish what it runs and end (stop). The worker
+-- gets the command by a notification, or with its next beat, within ten seconds. PS026 if no such worker was seen within
+-- a day, PS027 if its version takes no commands. Locks: the row of the worker. Uses heartbeat_pkey.
+-- from functions/operate/command_worker.sql:4
+create or replace function penstock.command_worker(worker text, command text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  h penstock.heartbeat;
+begin
+  if command_worker.command not in ('quiet', 'resume', 'stop') or command_worker.command is null then
+    perform penstock._fail_value('command', command_worker.command, 'quiet, resume or stop');
+  end if;
+  select * into h from penstock.heartbeat t where t.worker = command_worker.worker for update;
+  if not found then
+    perform penstock._fail('PS026', format('worker %L does not exist', left(command_worker.worker, 200)),
+      jsonb_build_object('worker', left(command_worker.worker, 200)),
+      'See penstock.heartbeats for the workers that were seen within a day.');
+  end if;
+  if not h.report @> '{"takes_commands": true}' then
+    perform penstock._fail('PS027', format('worker %L takes no commands: it runs version %s of Penstock', h.worker,
+      coalesce(h.report ->> 'version', 'unknown')), jsonb_build_object('worker', h.worker),
+      'Stop it with SIGTERM on its host, and start it with the current version.');
+  end if;
+  update penstock.heartbeat t set command = nullif(command_worker.command, 'resume'), command_for = h.started_at
+  where t.worker = h.worker;
+  perform pg_notify('penstock:workers', h.worker);
 end $$;
 
 -- Creates a queue and its registers. Returns true if it was created, false if it exists already and exist_ok is true.
