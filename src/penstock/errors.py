@@ -214,6 +214,10 @@ class WorkerTooOldError(_WorkerError):
     """The worker runs a version of Penstock that takes no commands."""
 
 
+class NothingToUndoError(_QueueError):
+    """The queue has no purge of the last hour that is not undone."""
+
+
 class AuthenticationError(PenstockError):
     """The HTTP server got no credentials, or does not accept them."""
 
@@ -372,6 +376,7 @@ ERRORS: Final = (
     ErrorRow("PS025", TaskNotFoundError, 404, 3),
     ErrorRow("PS026", WorkerNotFoundError, 404, 3),
     ErrorRow("PS027", WorkerTooOldError, 409, 4),
+    ErrorRow("PS028", NothingToUndoError, 409, 4),
     ErrorRow(None, AuthenticationError, 401, 8),
     ErrorRow(None, ServerUnavailableError, 503, 6, True),
     ErrorRow(None, ServerRefusedError, 500, 1),

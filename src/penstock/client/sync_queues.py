@@ -162,6 +162,23 @@ class QueueVerbs(CommandRunner):
         """
         return self.run(read.workers())
 
+    def undo_purge(self, name: str) -> int:
+        """Enqueue copies of what the latest purge of a queue removed, within an hour.
+
+        The copies have new ids. A message whose key waits again is skipped.
+
+        Args:
+            name: The name of the queue, or `<queue>.dlq` for its dead letters.
+
+        Returns:
+            The number of copies.
+
+        Raises:
+            QueueNotFoundError: The queue does not exist.
+            NothingToUndoError: There is no purge of the last hour that is not undone.
+        """
+        return self.run(write.undo_purge(name))
+
     def command_worker(self, worker: str, command: WorkerCommand) -> None:
         """Tell a worker to claim no more, to claim again, or to end.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,23 @@ class Heartbeat:
     queues: dict[str, QueueWork]
     takes_commands: bool = False
     command: str | None = None  # what an operator wants of it: quiet or stop
+
+
+NoteState = Literal["acknowledged", "muted"]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingNote:
+    """An operator acknowledged or muted a finding, while it is not more severe than `severity`."""
+
+    kind: str
+    subject: str
+    state: NoteState
+    severity: str
+    reason: str
+    noted_by: str
+    noted_at: datetime
+    until_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from penstock.errors import PenstockError
 from penstock.server import openapi, ui
 from penstock.server.api import (
     admin,
+    bulk_acts,
     enqueue,
     leases,
     messages,
@@ -53,6 +54,7 @@ def endpoints() -> list[Endpoint]:
         *messages.endpoint.all,
         *topics.endpoint.all,
         *schedules.endpoint.all,
+        *bulk_acts.endpoint.all,
         *workers.endpoint.all,
         *admin.endpoint.all,
         *queues.endpoint.all,

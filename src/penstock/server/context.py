@@ -16,6 +16,7 @@ from penstock.server.api.long_polls import LongPolls
 from penstock.server.auth.authentication import Authenticator, Principal
 from penstock.server.background import Background
 from penstock.server.cache import TimedCache
+from penstock.server.control.bulk_runner import BulkRunner
 from penstock.server.control.runner import Runner
 from penstock.server.database import Database
 from penstock.server.monitoring.metrics import Metrics
@@ -43,13 +44,16 @@ class Context:
         self.batches = Batches(self.database)
         self.long_polls = LongPolls(self.database, self.listener)
         self.background = Background(self.database)
-        self.runner = Runner(self.database, self.listener, name=f"{gethostname()}:{getpid()}")
+        name = f"{gethostname()}:{getpid()}"
+        self.runner = Runner(self.database, self.listener, name)
+        self.bulk_runner = BulkRunner(self.database, self.listener, name)
 
     async def open(self) -> None:
         await self.database.open()
         await self.listener.start()
         self.long_polls.start()
         self.runner.start()
+        self.bulk_runner.start()
         self.rate_history.start()
         self.metrics.start()
         if self.settings.upkeep == "on":
@@ -66,6 +70,7 @@ class Context:
         await self.background.stop()
         await self.long_polls.stop()
         await self.runner.stop()
+        await self.bulk_runner.stop()
         await self.batches.close()
         await self.listener.stop()
         await self.database.close()

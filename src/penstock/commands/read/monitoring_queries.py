@@ -9,7 +9,13 @@ from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, scalar, utc, utc_row
 from penstock.commands.payload import decode_json
 from penstock.commands.read.worker_reports import queues_of
-from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, Latencies
+from penstock.model.monitoring import (
+    DeadError,
+    FindingNote,
+    FinishRate,
+    Heartbeat,
+    Latencies,
+)
 from penstock.model.queue import WorkerLeases
 from penstock.sql.loader import load_query
 
@@ -88,6 +94,15 @@ def heartbeats() -> Command[list[Heartbeat]]:
         ]
 
     return Command(load_query("read/heartbeats"), {}, decode)
+
+
+def finding_notes() -> Command[list[FindingNote]]:
+    """The findings that operators acknowledged or muted."""
+    return Command(
+        load_query("read/finding_notes"),
+        {},
+        lambda rows: [FindingNote(*utc_row(row)) for row in rows],
+    )
 
 
 def workers() -> Command[list[WorkerLeases]]:

@@ -118,7 +118,7 @@ async def _run(
         rows = [row for row in rows if call.principal.may("read", row[_QUEUE_COLUMN[verb.name]])]
     if is_act(verb) and connection is not None:
         target = command.params.get(need_of_verb(verb.name).name)
-        target = None if target is None else str(target)
+        target = None if target is None else str(target)[:200]
         note = call.context.activity(call.principal, call.exchange, verb.name, target, queue=queue)
         await database.run(note, connection)
     return Answer([[pack(value) for value in row] for row in rows])
@@ -136,6 +136,8 @@ async def _checked_queue(
     need = need_of_verb(verb.name)
     if need.target == "lease":
         await require_queues(call, _ids(arguments[need.name]), connection)
+    elif need.target == "message" and need.name == "ids":
+        return await _checked_messages(call, arguments, connection)
     elif need.target == "message" and need.scope is not None:
         found = await call.context.database.run(read.message(arguments[need.name] or 0), connection)
         call.require_of(f"message {found.id}", need.scope, found.queue)
@@ -152,6 +154,20 @@ async def _checked_queue(
         name = arguments[need.name] or ""
         return (await covered_schedule(call, "operate", name, connection)).queue
     return None
+
+
+async def _checked_messages(
+    call: Call, arguments: Mapping[str, Any], connection: AnyConnection | None
+) -> str | None:
+    """The key has to cover the queues of all messages, and the queue that they are moved into."""
+    ids = _ids(arguments["ids"] or [])
+    found = await call.context.database.run(read.whereabouts(ids), connection)
+    for id, (queue, _) in found.items():
+        call.require_of(f"message {id}", "operate", queue)
+    if isinstance(arguments.get("queue"), str):
+        call.require("operate", arguments["queue"])
+    queues = {queue for queue, _ in found.values()}
+    return queues.pop() if len(queues) == 1 else None
 
 
 def _ids(found: Any) -> list[int]:

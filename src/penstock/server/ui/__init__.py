@@ -12,8 +12,10 @@ from penstock.server.ui import assets, live, login
 from penstock.server.ui.pages import (
     activity,
     analytics,
+    bulk_acts,
     dead_letters,
     find,
+    finding_actions,
     message_actions,
     messages,
     overview,
@@ -34,6 +36,7 @@ _PAGES = (
     queues,
     messages,
     dead_letters,
+    bulk_acts,
     workers,
     schedules,
     analytics,
@@ -44,9 +47,11 @@ _PAGES = (
 _ACTIONS = (
     queue_settings,
     queue_actions,
+    bulk_acts,
     message_actions,
     schedule_actions,
     worker_actions,
+    finding_actions,
     system_actions,
 )
 

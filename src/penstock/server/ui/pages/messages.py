@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, get_args
 
 from penstock.commands import read
+from penstock.model.bulk_act import STATES_OF
 from penstock.model.message import Message
 from penstock.model.message_page import BrowseState, MessageFilter
 from penstock.server.transport.problems import HttpError
@@ -32,7 +33,7 @@ AGES: Final = {
 async def messages(visit: Visit) -> View:
     state = visit.asked_one("state", STATES)
     queue = visit.asked("queue")
-    filter = _filter(visit)
+    filter = message_filter(visit)
     found = await visit.run(
         read.browse(
             state,  # type: ignore[arg-type]  # one of STATES, as checked
@@ -53,6 +54,7 @@ async def messages(visit: Visit) -> View:
         "next": found.next,
         "place": visit.asked("place"),
         "queues": [queue.name for queue in snapshot.queues],
+        "verbs": [verb for verb, states in STATES_OF.items() if state in states],
     }
     return View("messages.html", "Messages", data)
 
@@ -69,7 +71,8 @@ async def readable(visit: Visit, queue: str | None) -> list[str] | None:
     return [queue.name for queue in (await visit.look("queues")).queues]
 
 
-def _filter(visit: Visit) -> MessageFilter:
+def message_filter(visit: Visit) -> MessageFilter:
+    """What the address or the form asks for."""
     now = datetime.now(UTC)
     return MessageFilter(
         key=visit.asked("key"),
