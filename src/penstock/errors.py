@@ -200,6 +200,24 @@ class TaskNotFoundError(PenstockError):
     """No task of the control plane has this id."""
 
 
+class _WorkerError(PenstockError):
+    @property
+    def worker(self) -> str | None:
+        return self.fields.get("worker")
+
+
+class WorkerNotFoundError(_WorkerError):
+    """No worker of this name was seen within a day."""
+
+
+class WorkerTooOldError(_WorkerError):
+    """The worker runs a version of Penstock that takes no commands."""
+
+
+class NothingToUndoError(_QueueError):
+    """The queue has no purge of the last hour that is not undone."""
+
+
 class AuthenticationError(PenstockError):
     """The HTTP server got no credentials, or does not accept them."""
 
@@ -368,6 +386,9 @@ ERRORS: Final = (
     ErrorRow("PS023", ServiceExistsError, 409, 4),
     ErrorRow("PS024", QueueNotActiveError, 409, 4),
     ErrorRow("PS025", TaskNotFoundError, 404, 3),
+    ErrorRow("PS026", WorkerNotFoundError, 404, 3),
+    ErrorRow("PS027", WorkerTooOldError, 409, 4),
+    ErrorRow("PS028", NothingToUndoError, 409, 4),
     ErrorRow(None, AuthenticationError, 401, 8),
     ErrorRow(None, ServerUnavailableError, 503, 6, True),
     ErrorRow(None, ServerRefusedError, 500, 1),

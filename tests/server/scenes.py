@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from penstock import operations
 from penstock.commands import read
@@ -153,6 +154,38 @@ class Scene:
     def key(self) -> str:
         return str(self._part("key", self._key))
 
+    def _worker(self) -> str:
+        number = self._value("select nextval('penstock.position')")
+        name = f"worker-{number}"
+        report = {"takes_commands": True, "queues": {self.queue: {"running": 0}}}
+        self._value("select penstock.beat_v2(%s, 'running', now(), %s)", name, Jsonb(report))
+        return name
+
+    @property
+    def worker(self) -> str:
+        return str(self._part("worker", self._worker))
+
+    def _bulk_act(self) -> str:
+        request = "select penstock.request_bulk_act('cancel', 'dead', %s, in_background => false)"
+        return str(self._value(request, [self.queue]))
+
+    @property
+    def bulk_act(self) -> str:
+        return str(self._part("bulk act", self._bulk_act))
+
+    @property
+    def purged(self) -> str:
+        """The queue, after a purge that can be undone."""
+        self._enqueue("purged")
+        self._value("select penstock.purge(%s)", self.queue)
+        return self.queue
+
+    @property
+    def purged_dead(self) -> str:
+        self._dead()
+        self._value("select penstock.purge(%s)", f"{self.queue}.dlq")
+        return self.queue
+
     def _service(self) -> str:
         name = self.queue.replace(".", "-")
         dsn = "postgresql://u:p@127.0.0.1:1/x"
@@ -192,13 +225,19 @@ def _schedule(rest: str = "", **body: Any) -> Build:
     return lambda s: Example(f"/api/schedules/{s.schedule}{rest}", body or None)
 
 
+_PARTS = (
+    *("queue", "ready", "dead", "done", "schedule", "worker", "bulk_act", "purged", "purged_dead"),
+    *("key", "pid", "begun"),
+)
+
+
 def _form(path: str, **fields: Any) -> Build:
     """A form of a page; `{...}` in the path and in fields is a part of the scene."""
 
     def fill(text: Any, s: Scene) -> Any:
         if not isinstance(text, str):
             return text
-        for name in ("queue", "ready", "dead", "done", "schedule", "key", "pid", "begun"):
+        for name in _PARTS:
             if f"{{{name}}}" in text:
                 text = text.replace(f"{{{name}}}", str(getattr(s, name)))
         return text
@@ -243,6 +282,15 @@ ROUTES: dict[str, Build] = {
     "POST /api/schedules/{schedule}/pause": _schedule("/pause"),
     "POST /api/schedules/{schedule}/resume": _schedule("/resume"),
     "POST /api/schedules/{schedule}/fire": _schedule("/fire"),
+    "POST /api/topics/{topic}/undo-purge": lambda s: Example(f"/api/topics/{s.purged}/undo-purge"),
+    "POST /api/bulk-acts": lambda s: Example(
+        "/api/bulk-acts", {"act": "cancel", "state": "ready", "topics": [s.queue]}
+    ),
+    "GET /api/bulk-acts/{id}": lambda s: Example(f"/api/bulk-acts/{s.bulk_act}"),
+    "POST /api/bulk-acts/{id}/stop": lambda s: Example(f"/api/bulk-acts/{s.bulk_act}/stop"),
+    "POST /api/workers/command": lambda s: Example(
+        "/api/workers/command", {"worker": s.worker, "command": "quiet"}
+    ),
     "PUT /api/admin/delete-reaper/schedule": lambda s: Example(
         "/api/admin/delete-reaper/schedule", {"schedule": "@yearly"}
     ),
@@ -283,10 +331,14 @@ ACTS: dict[str, Build] = {
     "/queues/{name}/settings": _form("/queues/{queue}/settings", max_attempts="7"),
     "/queues/{name}/pause": _form("/queues/{queue}/pause"),
     "/queues/{name}/resume": _form("/queues/{queue}/resume"),
-    "/queues/{name}/purge": _form("/queues/{queue}/purge"),
-    "/queues/{name}/purge-dead": _form("/queues/{queue}/purge-dead"),
+    "/queues/{name}/purge": _form("/queues/{queue}/purge", confirm="{queue}"),
+    "/queues/{name}/purge-dead": _form("/queues/{queue}/purge-dead", confirm="{queue}"),
+    "/queues/{name}/undo-purge": _form("/queues/{purged}/undo-purge"),
+    "/queues/{name}/undo-purge-dead": _form("/queues/{purged_dead}/undo-purge-dead"),
     "/queues/{name}/redrive": _form("/queues/{queue}/redrive"),
     "/queues/{name}/drop": _form("/queues/{queue}/drop", confirm="{queue}"),
+    "/messages/bulk": _form("/messages/bulk", act="cancel", state="ready", queue="{queue}"),
+    "/bulk-acts/{id}/stop": _form("/bulk-acts/{bulk_act}/stop"),
     "/messages/cancel": _form("/messages/cancel", id="{ready}"),
     "/messages/{id}/cancel": _form("/messages/{ready}/cancel"),
     "/messages/{id}/requeue": _form("/messages/{dead}/requeue"),
@@ -304,6 +356,16 @@ ACTS: dict[str, Build] = {
     "/schedules/{name}/drop": _form("/schedules/{schedule}/drop"),
     "/keys/create": _form("/keys/create", name="{queue}-new", scopes="read:{queue}"),
     "/keys/{key}/revoke": _form("/keys/{key}/revoke"),
+    "/findings/acknowledge": _form(
+        "/findings/acknowledge", kind="full", severity="note", subject="{queue}", reason="known"
+    ),
+    "/findings/mute": _form(
+        "/findings/mute", kind="full", severity="note", subject="{queue}", reason="known"
+    ),
+    "/findings/clear": _form("/findings/clear", kind="full", subject="{queue}"),
+    "/workers/quiet": _form("/workers/quiet", worker="{worker}"),
+    "/workers/resume": _form("/workers/resume", worker="{worker}"),
+    "/workers/stop": _form("/workers/stop", worker="{worker}"),
     "/system/end-session": _form("/system/end-session", pid="{pid}", begun="{begun}"),
     "/system/maintain": _form("/system/maintain"),
     "/system/expiry-reaper": _form("/system/expiry-reaper"),
@@ -326,6 +388,9 @@ VERBS: dict[str, Callable[[Scene], Command[Any]]] = {
     "cancel": lambda s: operations.cancel(s.ready),
     "redrive": lambda s: operations.redrive(s.queue),
     "replay": lambda s: operations.replay(s.done),
+    "move": lambda s: operations.move([s.ready], s.queue),
+    "set_priority": lambda s: operations.set_priority([s.ready], 3),
+    "undo_purge": lambda s: operations.undo_purge(s.purged),
     "create_queue": lambda s: operations.create_queue(f"{s.queue}-new"),
     "set_queue": lambda s: operations.set_queue(s.queue, changes={"max_attempts": 7}),
     "drop_queue": lambda s: operations.drop_queue(s.queue, force=True),
@@ -333,6 +398,7 @@ VERBS: dict[str, Callable[[Scene], Command[Any]]] = {
     "resume": lambda s: operations.resume(s.queue),
     "purge": lambda s: operations.purge(s.queue),
     "maintain": lambda s: operations.maintain(),
+    "command_worker": lambda s: operations.command_worker(s.worker, "quiet"),
     "create_schedule": lambda s: operations.create_schedule(f"{s.queue}-new", s.queue, "@yearly"),
     "set_schedule": lambda s: operations.set_schedule(s.schedule, {"cron": "@monthly"}),
     "drop_schedule": lambda s: operations.drop_schedule(s.schedule),

@@ -40,7 +40,7 @@ HTML = {f"GET {path}" for path in (*PAGES, *ACTS)} | {f"POST {path}" for path in
 JSON_PAGES = {f"GET {json_path(path)}" for path in (*PAGES, *ACTS)}
 # Tasks of the control plane that were accepted are carried out at any moment: in the queue of the
 # tasks, and in the queues that were made to be used up.
-IN_WORK = "^(orders-[1-9]|penstock.tasks$)"
+IN_WORK = "^(orders-[1-9]|penstock.tasks$|penstock.bulk_acts$)"
 FINGERPRINT = """
 select md5(coalesce(string_agg(line, '|' order by line), '')) from (
   select 'queue' || q::text from penstock.queues q where name !~ %(mine)s
@@ -49,6 +49,10 @@ select md5(coalesce(string_agg(line, '|' order by line), '')) from (
   union all select 'schedule' || s::text from penstock.schedules s where queue !~ %(mine)s
   union all select 'service' || s::text from penstock.service s where name !~ %(mine)s
   union all select 'key' || k::text from penstock.api_key k where name !~ %(mine)s
+  union all select 'act' || b.stop_asked from penstock.bulk_act b where b.queues[1] !~ %(mine)s
+  union all select 'finding' || f::text from penstock.finding_note f where subject !~ %(mine)s
+  union all select 'worker' || h.command || h.worker from penstock.heartbeats h
+    where not exists (select from jsonb_object_keys(h.queues) k where k ~ %(mine)s)
 ) as t (line)
 """
 
@@ -175,13 +179,13 @@ def done(world: World, route: str, grants: tuple[str, ...] | None) -> httpx.Resp
     """The call is answered, and no other queue has changed."""
     example = example_of(route, world.scene())
     world.sign_in(route, grants)
-    before = world.fingerprint("^(orders-|penstock.tasks$)")
+    before = world.fingerprint("^(orders-|penstock.tasks$|penstock.bulk_acts$)")
     answer = world.send(route, example, grants)
     assert answer.status_code < 400, f"{grants}: {answer.status_code} {answer.text[:500]}"
     if answer.status_code == 303:
         assert not answer.headers["location"].startswith("/login"), grants
     if need_of(route).target != "all":
-        assert world.fingerprint("^(orders-|penstock.tasks$)") == before, grants
+        assert world.fingerprint("^(orders-|penstock.tasks$|penstock.bulk_acts$)") == before, grants
     return answer
 
 
@@ -248,7 +252,7 @@ def test_a_scope_for_all_queues_is_enough(world: World, route: str) -> None:
         assert INTERNAL not in text
 
 
-BY_QUEUE = ("path", "body", "message", "schedule")
+BY_QUEUE = ("path", "body", "message", "schedule", "worker", "bulk")
 
 
 @pytest.mark.parametrize("route", [r for r in PROTECTED if need_of(r).target in BY_QUEUE])
@@ -283,7 +287,10 @@ OWN_PAGES = [path for path in PAGES if "{" not in path and path != "/system"]
 # They may be called with a scope for one queue and name none. All of them only read, and the tests
 # above see that nothing of other queues is in their answers.
 READS_WITHOUT_A_QUEUE = {
-    *(f"GET /api/{name}" for name in ("messages", "topic-configs", "stats", "schedules", "keys")),
+    *(
+        f"GET /api/{name}"
+        for name in ("messages", "topic-configs", "stats", "schedules", "keys", "workers")
+    ),
     *("GET /api/admin/activity", "GET /metrics", "GET /managed-services/{service}/queues"),
     *(f"GET {path}" for path in OWN_PAGES),
     *(f"GET {json_path(path)}" for path in OWN_PAGES),

@@ -26,13 +26,14 @@ from penstock.cli.lake import lake
 from penstock.cli.lease import ack, claim, extend, nack, reject, snooze
 from penstock.cli.message import message
 from penstock.cli.migrate import migrate
-from penstock.cli.monitor import activity, top, workers
+from penstock.cli.monitor import activity, top
 from penstock.cli.queue import queue
 from penstock.cli.schedule import schedule
 from penstock.cli.service import service
 from penstock.cli.session import Session
 from penstock.cli.up import up
 from penstock.cli.worker import worker
+from penstock.cli.workers import workers
 
 
 @click.group("penstock", cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -20,6 +20,7 @@ from penstock.errors import ConfigurationError, PenstockError
 from penstock.server import openapi, ui
 from penstock.server.api import (
     admin,
+    bulk_acts,
     enqueue,
     keys,
     leases,
@@ -28,6 +29,7 @@ from penstock.server.api import (
     settle,
     topics,
     verbs,
+    workers,
 )
 from penstock.server.auth.permissions import UndeclaredError, check_declared
 from penstock.server.context import Context
@@ -54,6 +56,8 @@ def endpoints() -> list[Endpoint]:
         *messages.endpoint.all,
         *topics.endpoint.all,
         *schedules.endpoint.all,
+        *bulk_acts.endpoint.all,
+        *workers.endpoint.all,
         *admin.endpoint.all,
         *keys.endpoint.all,
         *queues.endpoint.all,

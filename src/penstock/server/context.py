@@ -17,6 +17,7 @@ from penstock.server.auth.authentication import Authenticator, Principal
 from penstock.server.auth.sign_on import make_openid_connect
 from penstock.server.background import Background
 from penstock.server.cache import TimedCache
+from penstock.server.control.bulk_runner import BulkRunner
 from penstock.server.control.runner import Runner
 from penstock.server.database import Database
 from penstock.server.monitoring.metrics import Metrics
@@ -47,12 +48,14 @@ class Context:
         self.background = Background(self.database)
         self.name = f"{gethostname()}:{getpid()}"
         self.runner = Runner(self.database, self.listener, self.name)
+        self.bulk_runner = BulkRunner(self.database, self.listener, self.name)
 
     async def open(self) -> None:
         await self.database.open()
         await self.listener.start()
         self.long_polls.start()
         self.runner.start()
+        self.bulk_runner.start()
         self.rate_history.start()
         self.metrics.start()
         self.auth.uses.start()
@@ -73,6 +76,7 @@ class Context:
         await self.background.stop()
         await self.long_polls.stop()
         await self.runner.stop()
+        await self.bulk_runner.stop()
         await self.batches.close()
         await self.listener.stop()
         await self.database.close()

@@ -50,6 +50,7 @@ Group: TypeAlias = Annotated[str, _text(1, 1024, "delivered in order, one at a t
 ErrorText: TypeAlias = Annotated[str, Meta(max_length=100_000, description="what went wrong")]
 Filter: TypeAlias = Annotated[str, _text(1, 1024, "text to look for")]
 Worker: TypeAlias = Annotated[str, _text(1, 200, "who claims, for people to see")]
+WorkerName: TypeAlias = Annotated[str, _text(1, 1024, "the name of a worker")]
 Payload: TypeAlias = Annotated[
     bytes,
     Meta(

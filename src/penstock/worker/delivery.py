@@ -29,6 +29,8 @@ class Delivery:
     The fields are those of `Lease`; payload and headers are decoded when they are first read.
     """
 
+    _begun = 0.0  # when its handler was called, by perf_counter
+
     def __init__(self, runner: Runner, row: Sequence[Any], now: float) -> None:
         self._row = row
         self._runner = runner

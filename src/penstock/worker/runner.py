@@ -62,6 +62,7 @@ class Runner:
         self.on_room: Callable[[], None] = _nothing
         self.on_settled: Callable[[], None] = _nothing
         self.stopping = False
+        self.quiet = False
         self._reserved = 0
         self._pumps = 0
         self._settler = settler
@@ -79,7 +80,7 @@ class Runner:
     @property
     def room(self) -> int:
         """How many messages more there is use for."""
-        if self.stopping or self._settler.is_behind:
+        if self.stopping or self.quiet or self._settler.is_behind:
             return 0
         busy = len(self.running)
         if self._threads is not None:
@@ -115,7 +116,7 @@ class Runner:
             return
         now = monotonic()
         self.waiting.extend([Delivery(self, row, now) for row in rows])
-        if self.stopping:
+        if self.stopping or self.quiet:
             self.give_back_waiting()
         else:
             self._begin()
@@ -152,7 +153,7 @@ class Runner:
         self._begin()
 
     async def _run(self, delivery: Delivery, task: asyncio.Task[None]) -> None:
-        started = perf_counter()
+        started = delivery._begun = perf_counter()
         handler = delivery._handler = self._find(delivery)
         timeout = handler.timeout
         alarm = None
@@ -281,6 +282,16 @@ class Runner:
         self.stopping = True
         self.give_back_waiting()
         self.on_room()
+
+    def set_quiet(self, quiet: bool) -> None:
+        """Claim no more, or claim again. Handlers that run are not touched."""
+        if quiet == self.quiet:
+            return
+        self.quiet = quiet
+        if quiet:
+            self.give_back_waiting()
+        else:
+            self.on_settled()
 
     def give_back_waiting(self) -> None:
         """What was never begun burns no attempt."""

@@ -18,6 +18,7 @@ from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
 from penstock.commands import arguments as check
 from penstock.commands import read
+from penstock.commands.write.workers import COMMANDS_CHANNEL
 from penstock.db import forks
 from penstock.db.listener import Listener
 from penstock.db.locate import locate
@@ -110,6 +111,10 @@ class Worker:
         """Drain and end. A second call does not wait for handlers."""
         if self._stop_asked.is_set():
             self._hurry_asked.set()
+        self._stop_asked.set()
+
+    def _stop_once(self) -> None:
+        """As an operator's command, which is repeated: a second one does not hurry."""
         self._stop_asked.set()
 
     @property
@@ -222,7 +227,8 @@ class Worker:
         self._settler.on_relief = [claimer.look_round for claimer in self._claimers]
         self._poller = Poller(self._claimers, claiming, self._listener, self.name)
         self._lease_keeper = LeaseKeeper(settling, self.runners, self._settler)
-        self._heartbeat = Heartbeat(claiming, self.name, self.runners)
+        self._heartbeat = Heartbeat(claiming, self.name, self.runners, self._stop_once)
+        self._listener.listen(COMMANDS_CHANNEL, self._heartbeat.look)
         self._scheduler = Scheduler(claiming)
         self._result_cleaner = ResultCleaner(claiming)
 

@@ -29,6 +29,7 @@ from penstock.commands.read.message_queries import (
 from penstock.commands.read.monitoring_queries import (
     counters,
     dead_errors,
+    finding_notes,
     heartbeats,
     overdue,
     recent,
@@ -55,6 +56,7 @@ __all__ = [
     "dead_errors",
     "ended_tokens",
     "exact_stats",
+    "finding_notes",
     "heartbeats",
     "horizon",
     "key_hashes",

@@ -127,6 +127,18 @@ async def purge_topic(call: Call) -> t.Counted:
 
 @endpoint(
     "POST",
+    "/api/topics/{topic}/undo-purge",
+    answers={200: t.Counted},
+    problems=(404, 409, 429),
+)
+async def undo_purge_topic(call: Call) -> t.Counted:
+    """Enqueue copies of what the latest purge of the topic removed, within an hour; how many."""
+    topic = call.path["topic"]
+    return t.Counted(await call.act(write.undo_purge(topic), "undo purge", topic))
+
+
+@endpoint(
+    "POST",
     "/api/topics/{topic}/redrive",
     body=t.Redrive,
     answers={200: t.Counted},

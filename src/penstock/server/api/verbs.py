@@ -6,7 +6,7 @@ server's own; only arguments come from outside, each checked for its type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from penstock.db.async_connections import AnyConnection
 from penstock.server.api.leases import require_queues
 from penstock.server.api.schedules import covered_schedule
 from penstock.server.auth.permissions import need_of_verb
+from penstock.server.auth.worker_access import only_queue, operated_worker
 from penstock.server.json_texts import check_printed_size
 from penstock.server.transport.idempotency import once
 from penstock.server.transport.problems import HttpError
@@ -140,7 +141,7 @@ async def _run(
         rows = [row for row in rows if call.principal.may("read", row[_QUEUE_COLUMN[verb.name]])]
     if is_act(verb) and connection is not None:
         target = command.params.get(need_of_verb(verb.name).name)
-        target = None if target is None else str(target)
+        target = None if target is None else str(target)[:200]
         note = call.context.activity(call.principal, call.exchange, verb.name, target, queue=queue)
         await database.run(note, connection)
     return Answer([[pack(value) for value in row] for row in rows])
@@ -158,16 +159,38 @@ async def _checked_queue(
     need = need_of_verb(verb.name)
     if need.target == "lease":
         await require_queues(call, _ids(arguments[need.name]), connection)
+    elif need.target == "message" and need.name == "ids":
+        return await _checked_messages(call, arguments, connection)
     elif need.target == "message" and need.scope is not None:
         found = await call.context.database.run(read.message(arguments[need.name] or 0), connection)
         call.require_of(f"message {found.id}", need.scope, found.queue)
         if isinstance(arguments.get("queue"), str):
             call.require(need.scope, arguments["queue"])
         return found.queue
+    elif need.target == "worker":
+
+        def run(command: Command[Any]) -> Awaitable[Any]:
+            return call.context.database.run(command, connection)
+
+        return only_queue(await operated_worker(call.principal, run, arguments[need.name] or ""))
     elif need.target == "schedule":
         name = arguments[need.name] or ""
         return (await covered_schedule(call, "operate", name, connection)).queue
     return None
+
+
+async def _checked_messages(
+    call: Call, arguments: Mapping[str, Any], connection: AnyConnection | None
+) -> str | None:
+    """The key has to cover the queues of all messages, and the queue that they are moved into."""
+    ids = _ids(arguments["ids"] or [])
+    found = await call.context.database.run(read.whereabouts(ids), connection)
+    for id, (queue, _) in found.items():
+        call.require_of(f"message {id}", "operate", queue)
+    if isinstance(arguments.get("queue"), str):
+        call.require("operate", arguments["queue"])
+    queues = {queue for queue, _ in found.values()}
+    return queues.pop() if len(queues) == 1 else None
 
 
 def _ids(found: Any) -> list[int]:

@@ -13,6 +13,8 @@ and `tests/server/test_scopes_matrix.py` calls each of them with keys that fit a
 | `lease` | the queue of the message; a key for all queues shows the lease alone |
 | `schedule` | the queue of the schedule, before and after the change |
 | `key` | the queues of the API key that is made, shown or revoked, with each of its scopes |
+| `worker` | every queue that the worker serves |
+| `bulk` | the queues of the bulk act, and the one that it puts messages into |
 | `all` | all queues: the call names none |
 | `own` | any: the answer holds only the caller's queues |
 | `none` | any: the answer is about no queue |
@@ -27,7 +29,9 @@ from typing import Final, Literal
 from penstock.model.access import Scope
 from penstock.server.auth.authentication import Principal
 
-Target = Literal["path", "body", "message", "lease", "schedule", "key", "all", "own", "none"]
+Target = Literal[
+    "path", "body", "message", "lease", "schedule", "key", "worker", "bulk", "all", "own", "none"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ _OPERATE_MESSAGE: Final = Need("operate", "message", "id")
 _OPERATE_NAME: Final = Need("operate", "path", "name")
 _OPERATE_SCHEDULE: Final = Need("operate", "schedule", "name")
 _OPERATE_TOPIC: Final = Need("operate", "path", "topic")
+_OPERATE_WORKER: Final = Need("operate", "worker", "worker")
 _LEASE: Final = Need("consume", "lease", "id")
 _LEASES: Final = Need("consume", "lease", "ids")
 _KEY: Final = Need("admin", "key", "key")
@@ -97,6 +102,7 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/topics/{topic}/pause": _OPERATE_TOPIC,
     "POST /api/topics/{topic}/resume": _OPERATE_TOPIC,
     "POST /api/topics/{topic}/purge": _OPERATE_TOPIC,
+    "POST /api/topics/{topic}/undo-purge": _OPERATE_TOPIC,
     "POST /api/topics/{topic}/redrive": _OPERATE_TOPIC,
     "GET /api/stats": _READ_OWN,
     "GET /api/schedules": _READ_OWN,
@@ -107,6 +113,11 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/schedules/{schedule}/pause": Need("operate", "schedule", "schedule"),
     "POST /api/schedules/{schedule}/resume": Need("operate", "schedule", "schedule"),
     "POST /api/schedules/{schedule}/fire": Need("operate", "schedule", "schedule"),
+    "POST /api/bulk-acts": _OPERATE_BODY,
+    "GET /api/bulk-acts/{id}": Need("operate", "bulk", "id"),
+    "POST /api/bulk-acts/{id}/stop": Need("operate", "bulk", "id"),
+    "GET /api/workers": _READ_OWN,
+    "POST /api/workers/command": _OPERATE_WORKER,
     "POST /api/admin/expiry-reaper/run": _OPERATE_ALL,
     "POST /api/admin/delete-reaper/run": _OPERATE_ALL,
     "GET /api/admin/delete-reaper/schedule": Need("read", "all"),
@@ -153,6 +164,7 @@ PAGES: Final[Mapping[str, Need]] = {
     "/activity": Need("operate", "own"),
     "/keys": Need("admin", "own"),
     "/find": _READ_OWN,
+    "/bulk-acts": Need("operate", "own"),
     "/runbooks": Need("read", "none"),
 }
 
@@ -164,9 +176,13 @@ ACTS: Final[Mapping[str, Need]] = {
     "/queues/{name}/resume": _OPERATE_NAME,
     "/queues/{name}/purge": _OPERATE_NAME,
     "/queues/{name}/purge-dead": _OPERATE_NAME,
+    "/queues/{name}/undo-purge": _OPERATE_NAME,
+    "/queues/{name}/undo-purge-dead": _OPERATE_NAME,
     "/queues/{name}/redrive": _OPERATE_NAME,
     "/queues/{name}/drop": _OPERATE_NAME,
     "/messages/cancel": _OPERATE_BODY,
+    "/messages/bulk": _OPERATE_BODY,
+    "/bulk-acts/{id}/stop": Need("operate", "bulk", "id"),
     "/messages/{id}/cancel": _OPERATE_MESSAGE,
     "/messages/{id}/requeue": _OPERATE_MESSAGE,
     "/messages/{id}/replay": _OPERATE_MESSAGE,
@@ -180,6 +196,12 @@ ACTS: Final[Mapping[str, Need]] = {
     "/schedules/{name}/drop": _OPERATE_SCHEDULE,
     "/keys/create": _KEY,
     "/keys/{key}/revoke": _KEY,
+    "/findings/acknowledge": _OPERATE_BODY,
+    "/findings/mute": _OPERATE_BODY,
+    "/findings/clear": _OPERATE_BODY,
+    "/workers/quiet": _OPERATE_WORKER,
+    "/workers/resume": _OPERATE_WORKER,
+    "/workers/stop": _OPERATE_WORKER,
     "/system/end-session": Need("admin", "all"),
     "/system/maintain": _OPERATE_ALL,
     "/system/expiry-reaper": _OPERATE_ALL,
@@ -217,13 +239,17 @@ VERBS: Final[Mapping[str, Need]] = {
     "cancel": _OPERATE_MESSAGE,
     "redrive": Need("operate", "body", "queue"),
     "replay": _OPERATE_MESSAGE,
+    "move": Need("operate", "message", "ids"),
+    "set_priority": Need("operate", "message", "ids"),
     "create_queue": Need("operate", "body", "name"),
     "set_queue": Need("operate", "body", "name"),
     "drop_queue": Need("operate", "body", "name"),
     "pause": Need("operate", "body", "name"),
     "resume": Need("operate", "body", "name"),
     "purge": Need("operate", "body", "name"),
+    "undo_purge": Need("operate", "body", "name"),
     "maintain": _OPERATE_ALL,
+    "command_worker": _OPERATE_WORKER,
     "create_schedule": Need("operate", "body", "queue"),
     "set_schedule": _OPERATE_SCHEDULE,
     "drop_schedule": _OPERATE_SCHEDULE,

@@ -48,6 +48,8 @@ MAX_FAILURES: Final = 5
 class Runner:
     """Claims tasks and carries them out, a few at once."""
 
+    queue = QUEUE
+
     def __init__(self, database: Database, listener: Listener, name: str) -> None:
         self.targets = Targets(database)
         self.max_failures = MAX_FAILURES
@@ -59,7 +61,7 @@ class Runner:
         self._wake_ups: Subscription | None = None
 
     def start(self) -> None:
-        self._loop = asyncio.create_task(self._work(), name="penstock tasks")
+        self._loop = asyncio.create_task(self._work(), name=self.queue)
 
     async def stop(self) -> None:
         """Take on no more; let those that are begun end."""
@@ -83,7 +85,7 @@ class Runner:
         return len(leases)
 
     async def _work(self) -> None:
-        with self._listener.subscribe(QUEUE) as wake_ups:
+        with self._listener.subscribe(self.queue) as wake_ups:
             self._wake_ups = wake_ups
             while True:
                 room = AT_ONCE - len(self._running)
@@ -113,7 +115,7 @@ class Runner:
 
     async def _claim(self, count: int) -> list[Lease]:
         try:
-            command = claim(QUEUE, count, lease_seconds=LEASE_SECONDS, worker=self._name)
+            command = claim(self.queue, count, lease_seconds=LEASE_SECONDS, worker=self._name)
             return await self._database.run(command)
         except QueueNotFoundError:  # nobody has asked for anything yet
             return []

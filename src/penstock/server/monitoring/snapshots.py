@@ -18,7 +18,13 @@ from penstock.commands import read
 from penstock.commands.command import Command
 from penstock.commands.read import analytics
 from penstock.commands.read.analytics import LakeGlance
-from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, HorizonHolder
+from penstock.model.monitoring import (
+    DeadError,
+    FindingNote,
+    FinishRate,
+    Heartbeat,
+    HorizonHolder,
+)
 from penstock.model.queue import Queue, QueueStats, WorkerLeases
 from penstock.model.schedule import Schedule
 from penstock.server.database import Database
@@ -46,6 +52,7 @@ PARTS: Final[dict[str, Part]] = {
     "heartbeats": Part(read.heartbeats, 5),
     "leases": Part(read.workers, 5),
     "errors": Part(read.dead_errors, 10),
+    "notes": Part(read.finding_notes, 5),
     "horizon": Part(read.horizon, 10),
     "schedules": Part(read.schedules, 10),
     "lakes": Part(analytics.lakes, 10),
@@ -66,6 +73,7 @@ class Snapshot:
     heartbeats: list[Heartbeat] = field(default_factory=list)
     leases: list[WorkerLeases] = field(default_factory=list)
     errors: list[DeadError] = field(default_factory=list)
+    notes: list[FindingNote] = field(default_factory=list)
     horizon: list[HorizonHolder] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
     lakes: list[LakeGlance] = field(default_factory=list)

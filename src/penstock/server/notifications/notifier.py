@@ -39,6 +39,7 @@ LEASE_SECONDS: Final = 60
 AWAY_SECONDS: Final = 60.0
 DATABASE: Final = Finding(
     kind="database",
+    subject="",
     severity="critical",
     title="The database does not answer",
     text="The server cannot reach PostgreSQL.",
@@ -103,7 +104,11 @@ class Notifier:
             await self._tell_away()
             return
         await self._tell_back()
-        findings = [each for each in diagnose(snapshot) if self._settings.includes(each.severity)]
+        findings = [
+            each
+            for each in diagnose(snapshot)
+            if not each.is_muted and self._settings.includes(each.severity)
+        ]
         for channel in self.channels:
             if channel.is_ready:
                 await self._bring_up_to_date(channel, findings)

@@ -12,8 +12,10 @@ from penstock.server.ui import assets, live, login
 from penstock.server.ui.pages import (
     activity,
     analytics,
+    bulk_acts,
     dead_letters,
     find,
+    finding_actions,
     keys,
     message_actions,
     messages,
@@ -26,6 +28,7 @@ from penstock.server.ui.pages import (
     schedules,
     system,
     system_actions,
+    worker_actions,
     workers,
 )
 
@@ -34,6 +37,7 @@ _PAGES = (
     queues,
     messages,
     dead_letters,
+    bulk_acts,
     workers,
     schedules,
     analytics,
@@ -42,7 +46,17 @@ _PAGES = (
     keys,
     runbooks,
 )
-_ACTIONS = (queue_settings, queue_actions, message_actions, schedule_actions, system_actions, keys)
+_ACTIONS = (
+    queue_settings,
+    queue_actions,
+    bulk_acts,
+    message_actions,
+    schedule_actions,
+    worker_actions,
+    finding_actions,
+    system_actions,
+    keys,
+)
 
 
 def routes() -> list[BaseRoute]:

@@ -23,6 +23,15 @@ def _message(verb: str) -> Tell:
     return lambda target, details: f"{verb} message {details.get('id', '')} of {target}"
 
 
+def _noted(verb: str) -> Tell:
+    def tell(target: str, details: dict[str, Any]) -> str:
+        subjects = ", ".join(map(str, details.get("subjects", ())))
+        reason = f": {details['reason']}" if "reason" in details else ""
+        return f"{verb} finding {target} of {subjects}{reason}"
+
+    return tell
+
+
 _SENTENCES: Final[dict[str, Tell]] = {
     "create queue": _plain("Created queue"),
     "set queue": _plain("Changed the settings of"),
@@ -31,6 +40,11 @@ _SENTENCES: Final[dict[str, Tell]] = {
     "pause": _plain("Paused"),
     "resume": _plain("Resumed"),
     "purge": _counted("Purged"),
+    "undo purge": _counted("Undid a purge: enqueued", "copies"),
+    "bulk act": lambda target, details: (
+        f"Requested a bulk act: {details.get('verb', '')} in {target or 'all queues'}"
+    ),
+    "stop bulk act": _plain("Stopped bulk act"),
     "redrive": _counted("Redrove", "dead letters"),
     "requeue": _message("Requeued"),
     "replay": lambda target, details: (
@@ -46,6 +60,12 @@ _SENTENCES: Final[dict[str, Tell]] = {
         if "count" in details
         else f"Cancelled message {details.get('id', '')} of {target}"
     ),
+    "acknowledge": _noted("Acknowledged"),
+    "mute": _noted("Muted"),
+    "clear finding": _noted("Showed as new"),
+    "quiet worker": _plain("Quieted worker"),
+    "resume worker": _plain("Resumed worker"),
+    "stop worker": _plain("Stopped worker"),
     "end session": lambda target, details: (
         f"Ended session {details.get('pid', '')} of {details.get('application') or 'no name'}"
     ),

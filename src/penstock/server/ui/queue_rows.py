@@ -35,7 +35,7 @@ def queue_rows(snapshot: Snapshot, findings: list[Finding], pulse: RateHistory) 
     settings = {queue.name: queue.settings for queue in snapshot.queues}
     trouble: dict[str, str] = {}
     for finding in findings:  # the worst first
-        if finding.queue is not None:
+        if finding.queue is not None and not finding.is_muted:
             trouble.setdefault(finding.queue, finding.severity)
     beats = list(pulse.beats)[-60:]
     lines = []

@@ -408,8 +408,21 @@ begin
       for update skip locked));
 end $$;
 
+-- beat_v2: as beat, for workers that take commands. Returns what an operator wants of the worker: 'quiet', 'stop', or
+-- null if it should work. A command is for one process, so a worker that was started later under the same name does not
+-- get it. Locks and indexes: as beat.
+-- from functions/background/heartbeat.sql:30
+create or replace function penstock.beat_v2(worker text, state text, started_at timestamptz, report jsonb) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  perform penstock.beat(beat_v2.worker, beat_v2.state, beat_v2.started_at, beat_v2.report);
+  return (select h.command from penstock.heartbeat h
+    where h.worker = beat_v2.worker and h.command_for = beat_v2.started_at);
+end $$;
+
 -- A worker ends: deletes its heartbeat. True if there was one.
--- from functions/background/heartbeat.sql:28
+-- from functions/background/heartbeat.sql:40
 create or replace function penstock.retire(worker text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -462,6 +475,7 @@ declare
   keys    integer;
   dropped integer := penstock._turn_history();
   staged  integer := penstock._forget_staged();
+  purged  integer := penstock._forget_purged();
   fired   integer := (select f.fired from penstock.fire_schedules() f);
 begin
   -- Messages that their transaction has not put into their groups, because its user had set penstock.announced.
@@ -475,12 +489,12 @@ begin
   get diagnostics keys = row_count;
   return jsonb_build_object('expired', expired, 'segments_adopted', adopted, 'keys_forgotten', keys,
                             'history_slots_dropped', dropped, 'schedules_fired', fired,
-                            'staged_pieces_dropped', staged);
+                            'staged_pieces_dropped', staged, 'purged_forgotten', purged);
 end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry
 -- indexes.
--- from functions/background/maintain.sql:61
+-- from functions/background/maintain.sql:62
 create or replace function penstock._expire(piece integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -494,7 +508,7 @@ begin
   n := n + (select count(penstock._remove_waiting(m.id, 'expired')) from (
     select id from penstock.grouped t where t.expires_at <= now_at order by t.expires_at limit piece
       for update skip locked) m);
--- from functions/background/maintain.sql:75, segment 0
+-- from functions/background/maintain.sql:76, segment 0
   with gone as (
     delete from penstock.lane_0 where ctid = any (array(
       select t.ctid from penstock.lane_0 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -503,7 +517,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:75, segment 1
+-- from functions/background/maintain.sql:76, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select t.ctid from penstock.lane_1 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -512,7 +526,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:75, segment 2
+-- from functions/background/maintain.sql:76, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select t.ctid from penstock.lane_2 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -521,7 +535,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:75, segment 3
+-- from functions/background/maintain.sql:76, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select t.ctid from penstock.lane_3 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -530,7 +544,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:75, segment 4
+-- from functions/background/maintain.sql:76, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select t.ctid from penstock.lane_4 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -539,7 +553,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:75, segment 5
+-- from functions/background/maintain.sql:76, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select t.ctid from penstock.lane_5 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -548,7 +562,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:75, segment 6
+-- from functions/background/maintain.sql:76, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select t.ctid from penstock.lane_6 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -557,7 +571,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:75, segment 7
+-- from functions/background/maintain.sql:76, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select t.ctid from penstock.lane_7 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -566,7 +580,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:75, segment 8
+-- from functions/background/maintain.sql:76, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select t.ctid from penstock.lane_8 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -575,7 +589,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:84
+-- from functions/background/maintain.sql:85
   return n;
 end $$;
 
@@ -6601,7 +6615,7 @@ declare
     'get_results', 'get_outcome'];
   consumers constant text[] := array['claim', 'claim_within', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
-                                     'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
+                                     'wake_channel', 'beat', 'beat_v2', 'retire', 'fire_schedules', 'schema_version',
                                      'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
@@ -9204,6 +9218,177 @@ begin
     is distinct from (excluded.severity, excluded.title, excluded.since, excluded.missing_since);
 end $$;
 
+-- Requests an act on all messages in a state that match a filter: cancel, redrive, replay, move or set_priority.
+-- Messages that were enqueued after the request are left out, so the act ends. With in_background a server carries it
+-- out; otherwise the caller calls step_bulk_act until it has ended. dry_run only counts. Returns the id of the act.
+-- Locks: the new rows. Uses queue_name_key.
+-- from functions/operate/bulk_act.sql:5
+create or replace function penstock.request_bulk_act(act text, state text, queues text[] default null,
+  key text default null, error text default null, worker text default null, enqueued_before timestamptz default null,
+  enqueued_after timestamptz default null, to_queue text default null, priority integer default null,
+  per_second numeric default null, max_count bigint default null, dry_run boolean default false,
+  in_background boolean default true, created_by text default null)
+returns uuid language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  now_at  timestamptz := clock_timestamp();
+  allowed text[] := case request_bulk_act.act
+    when 'cancel' then array['ready', 'scheduled', 'leased', 'dead']
+    when 'redrive' then array['dead']
+    when 'replay' then array['finished', 'done', 'expired', 'cancelled', 'superseded']
+    when 'move' then array['ready', 'scheduled', 'dead']
+    when 'set_priority' then array['ready', 'scheduled'] end;
+  made    uuid;
+  missing text;
+begin
+  if allowed is null then
+    perform penstock._fail_value('act', request_bulk_act.act, 'cancel, redrive, replay, move or set_priority');
+  elsif request_bulk_act.state <> all (allowed) or request_bulk_act.state is null then
+    perform penstock._fail_value('state', request_bulk_act.state, array_to_string(allowed, ', '));
+  elsif request_bulk_act.act = 'move' and request_bulk_act.to_queue is null then
+    perform penstock._fail_value('to_queue', null, 'the name of a queue');
+  elsif request_bulk_act.act = 'set_priority' and (request_bulk_act.priority is null
+    or request_bulk_act.priority not between -9 and 9) then
+    perform penstock._fail_value('priority', request_bulk_act.priority::text, '-9 to 9');
+  elsif request_bulk_act.per_second <= 0 then
+    perform penstock._fail_value('per_second', request_bulk_act.per_second::text, 'more than 0');
+  elsif request_bulk_act.max_count <= 0 then
+    perform penstock._fail_value('max_count', request_bulk_act.max_count::text, '1 or more');
+  end if;
+  missing := (select n from unnest(request_bulk_act.queues || request_bulk_act.to_queue) n
+    where n is not null and not exists (select from penstock.queue q where q.name = n) limit 1);
+  if missing is not null then
+    perform penstock._fail_unknown_queue(missing);
+  end if;
+  insert into penstock.bulk_act as b (act, queues, state, key, error, worker, enqueued_before, enqueued_after, to_queue,
+    priority, per_second, max_count, dry_run, created_by, created_at)
+  values (request_bulk_act.act, request_bulk_act.queues, request_bulk_act.state,
+    request_bulk_act.key, request_bulk_act.error, request_bulk_act.worker,
+    least(request_bulk_act.enqueued_before, now_at), request_bulk_act.enqueued_after,
+    request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
+    request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
+  returning b.id into made;
+  if in_background then
+    if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
+      perform penstock.create_queue('penstock.bulk_acts',
+        '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 0}', exist_ok => true);
+    end if;
+    perform penstock.enqueue('penstock.bulk_acts', jsonb_build_object('bulk_act', made));
+  end if;
+  return made;
+end $$;
+
+-- Asks an act to stop. It stops before its next step. True if it had not ended. Locks: the row of the act. Uses
+-- bulk_act_pkey.
+-- from functions/operate/bulk_act.sql:62
+create or replace function penstock.stop_bulk_act(id uuid) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.bulk_act b set stop_asked = true, updated_at = clock_timestamp()
+  where b.id = stop_bulk_act.id and b.status in ('pending', 'running');
+  return found;
+end $$;
+
+-- Ends an act with an error. Locks: the row of the act. Uses bulk_act_pkey.
+-- from functions/operate/bulk_act.sql:72
+create or replace function penstock.fail_bulk_act(id uuid, error_message text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.bulk_act b set status = 'failed', error_message = fail_bulk_act.error_message,
+    updated_at = clock_timestamp(), finished_at = clock_timestamp()
+  where b.id = fail_bulk_act.id and b.status in ('pending', 'running');
+end $$;
+
+-- One step of an act: up to 500 messages, or as many as its rate allows in a second. Its changes, its counts and the
+-- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing twice.
+-- Returns how the act stands, and the seconds to wait before the next step. Locks: the row of the act until commit, and
+-- as the verb. Uses bulk_act_pkey, and indexes as browse and the verb.
+-- from functions/operate/bulk_act.sql:85
+create or replace function penstock.step_bulk_act(id uuid, out status text, out pause_seconds double precision)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  b       penstock.bulk_act;
+  s       penstock.sighting;
+  most    integer;
+  filter  penstock.sight_filter;
+  ids     bigint[] := '{}';
+  queues  text[] := '{}';
+  did     bigint := 0;
+begin
+  select * into b from penstock.bulk_act t where t.id = step_bulk_act.id for update;
+  if not found or b.status not in ('pending', 'running') then
+    status := coalesce(b.status, 'done');
+    return;
+  end if;
+  most := least(500, ceil(b.per_second), b.max_count - b.matched);
+  if not b.stop_asked then
+    filter := (b.key, b.error, b.worker, b.enqueued_before, b.enqueued_after)::penstock.sight_filter;
+    for s in select * from penstock.browse(b.state, b.queues, filter, b.place, most, 10000) loop
+      continue when s.id is null or not penstock._is_meant(b, s);
+      ids := ids || s.id;
+      queues := queues || regexp_replace(s.queue, '\.dlq$', '');
+    end loop;
+    -- At this point s is the last row.
+    if not b.dry_run and cardinality(ids) > 0 then
+      did := penstock._bulk_change(b, ids, queues);
+    end if;
+    b.looked := b.looked + s.looked;
+  end if;
+  b.matched := b.matched + cardinality(ids);
+  b.status := case when b.stop_asked then 'stopped'
+    when s.place is null or b.matched >= b.max_count then 'done' else 'running' end;
+  update penstock.bulk_act t
+  set status = b.status, place = s.place, looked = b.looked, matched = b.matched,
+      changed = t.changed + did, updated_at = clock_timestamp(), error_message = null,
+      finished_at = case when b.status <> 'running' then clock_timestamp() end
+  where t.id = b.id;
+  status := b.status;
+  pause_seconds := case when b.status = 'running' and not b.dry_run then cardinality(ids) / b.per_second end;
+end $$;
+
+-- Whether a message that a step has found is one of the act. Internal queues are, only if they are named. Messages that
+-- died or finished after the request are not, and messages that the act has changed are not found again.
+-- from functions/operate/bulk_act.sql:130
+create or replace function penstock._is_meant(b penstock.bulk_act, s penstock.sighting) returns boolean
+language plpgsql immutable as $$
+begin
+  return (b.queues is not null or not s.queue ^@ 'penstock.')
+    and (b.state not in ('dead', 'finished', 'done', 'expired', 'cancelled', 'superseded') or s.at <= b.created_at)
+    and (b.act <> 'move' or regexp_replace(s.queue, '\.dlq$', '') <> b.to_queue)
+    and (b.act <> 'set_priority' or s.priority <> b.priority);
+end $$;
+
+-- Does what the act is about to some messages. Returns how many were changed.
+-- from functions/operate/bulk_act.sql:140
+create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
+language plpgsql as $$
+declare
+  n    bigint := 0;
+  each bigint;
+begin
+  case b.act
+    when 'cancel' then return penstock.cancel_many(ids);
+    when 'move' then return penstock.move(ids, b.to_queue);
+    when 'set_priority' then return penstock.set_priority(ids, b.priority);
+    when 'redrive' then
+      return (select sum(penstock.redrive(g.queue, g.ids)) from (
+        select u.queue, array_agg(u.id) as ids from unnest(ids, queues) u (id, queue) group by u.queue) g);
+    else
+      foreach each in array ids loop
+        begin
+          perform penstock.replay(each, b.to_queue);
+          n := n + 1;
+        exception when sqlstate 'PS010' or sqlstate 'PS012' then
+          null;   -- its history was dropped meanwhile, or its queue
+        end;
+      end loop;
+      return n;
+  end case;
+end $$;
+
 -- cancel ends a message that is waiting, leased or dead, and returns its previous state. A worker that holds the
 -- message loses its lease.
 -- Locks: the row of the message. Uses scheduled_id, grouped_id, dead_pkey and lane_N_order, otherwise scans: see
@@ -9570,6 +9755,35 @@ begin
   return false;
 end $$;
 
+-- Tells a worker to claim no more (quiet), to claim again (resume), or to finish what it runs and end (stop). The worker
+-- gets the command by a notification, or with its next beat, within ten seconds. PS026 if no such worker was seen within
+-- a day, PS027 if its version takes no commands. Locks: the row of the worker. Uses heartbeat_pkey.
+-- from functions/operate/command_worker.sql:4
+create or replace function penstock.command_worker(worker text, command text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  h penstock.heartbeat;
+begin
+  if command_worker.command not in ('quiet', 'resume', 'stop') or command_worker.command is null then
+    perform penstock._fail_value('command', command_worker.command, 'quiet, resume or stop');
+  end if;
+  select * into h from penstock.heartbeat t where t.worker = command_worker.worker for update;
+  if not found then
+    perform penstock._fail('PS026', format('worker %L does not exist', left(command_worker.worker, 200)),
+      jsonb_build_object('worker', left(command_worker.worker, 200)),
+      'See penstock.heartbeats for the workers that were seen within a day.');
+  end if;
+  if not h.report @> '{"takes_commands": true}' then
+    perform penstock._fail('PS027', format('worker %L takes no commands: it runs version %s of Penstock', h.worker,
+      coalesce(h.report ->> 'version', 'unknown')), jsonb_build_object('worker', h.worker),
+      'Stop it with SIGTERM on its host, and start it with the current version.');
+  end if;
+  update penstock.heartbeat t set command = nullif(command_worker.command, 'resume'), command_for = h.started_at
+  where t.worker = h.worker;
+  perform pg_notify('penstock:workers', h.worker);
+end $$;
+
 -- Creates a queue and its registers. Returns true if it was created, false if it exists already and exist_ok is true.
 -- Locks: an advisory lock on the name until commit, so that a second caller waits and then finds the queue. Uses
 -- queue_name_key.
@@ -9839,66 +10053,67 @@ begin
       'Drop them first, or drop the queue with force => true.');
   end if;
   delete from penstock.schedule s where s.queue_id = q.id;
+  delete from penstock.purge p where p.queue_id = q.id;
   delete from penstock.scheduled t where t.queue_id = q.id;
   delete from penstock.grouped t where t.queue_id = q.id;
   delete from penstock.message_group t where t.queue_id = q.id;
   delete from penstock.message_key t where t.queue_id = q.id;
   delete from penstock.dead t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 0
+-- from functions/operate/drop_queue.sql:37, segment 0
   delete from penstock.body_0 b where b.id in (
     select id from penstock.lane_0 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_0 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_0 t where t.queue_id = q.id;
   delete from penstock.leased_0 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 1
+-- from functions/operate/drop_queue.sql:37, segment 1
   delete from penstock.body_1 b where b.id in (
     select id from penstock.lane_1 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_1 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_1 t where t.queue_id = q.id;
   delete from penstock.leased_1 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 2
+-- from functions/operate/drop_queue.sql:37, segment 2
   delete from penstock.body_2 b where b.id in (
     select id from penstock.lane_2 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_2 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_2 t where t.queue_id = q.id;
   delete from penstock.leased_2 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 3
+-- from functions/operate/drop_queue.sql:37, segment 3
   delete from penstock.body_3 b where b.id in (
     select id from penstock.lane_3 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_3 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_3 t where t.queue_id = q.id;
   delete from penstock.leased_3 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 4
+-- from functions/operate/drop_queue.sql:37, segment 4
   delete from penstock.body_4 b where b.id in (
     select id from penstock.lane_4 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_4 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_4 t where t.queue_id = q.id;
   delete from penstock.leased_4 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 5
+-- from functions/operate/drop_queue.sql:37, segment 5
   delete from penstock.body_5 b where b.id in (
     select id from penstock.lane_5 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_5 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_5 t where t.queue_id = q.id;
   delete from penstock.leased_5 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 6
+-- from functions/operate/drop_queue.sql:37, segment 6
   delete from penstock.body_6 b where b.id in (
     select id from penstock.lane_6 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_6 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_6 t where t.queue_id = q.id;
   delete from penstock.leased_6 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 7
+-- from functions/operate/drop_queue.sql:37, segment 7
   delete from penstock.body_7 b where b.id in (
     select id from penstock.lane_7 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_7 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_7 t where t.queue_id = q.id;
   delete from penstock.leased_7 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:36, segment 8
+-- from functions/operate/drop_queue.sql:37, segment 8
   delete from penstock.body_8 b where b.id in (
     select id from penstock.lane_8 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_8 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_8 t where t.queue_id = q.id;
   delete from penstock.leased_8 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:42
+-- from functions/operate/drop_queue.sql:43
   -- This comes after the leases, because a transaction that archives one of them has ended by now.
   delete from penstock.pgmq_archive t where t.queue_id = q.id;
   delete from penstock.queue t where t.id = q.id;
@@ -9914,38 +10129,38 @@ begin
 end $$;
 
 -- Returns the number of leased dead letters of a queue.
--- from functions/operate/drop_queue.sql:57
+-- from functions/operate/drop_queue.sql:58
 create or replace function penstock._dead_leases(queue_id integer) returns setof bigint language plpgsql as $$
 #variable_conflict use_column
 begin
--- from functions/operate/drop_queue.sql:61, segment 0
+-- from functions/operate/drop_queue.sql:62, segment 0
   return query select id from penstock.leased_0 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 1
+-- from functions/operate/drop_queue.sql:62, segment 1
   return query select id from penstock.leased_1 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 2
+-- from functions/operate/drop_queue.sql:62, segment 2
   return query select id from penstock.leased_2 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 3
+-- from functions/operate/drop_queue.sql:62, segment 3
   return query select id from penstock.leased_3 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 4
+-- from functions/operate/drop_queue.sql:62, segment 4
   return query select id from penstock.leased_4 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 5
+-- from functions/operate/drop_queue.sql:62, segment 5
   return query select id from penstock.leased_5 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 6
+-- from functions/operate/drop_queue.sql:62, segment 6
   return query select id from penstock.leased_6 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 7
+-- from functions/operate/drop_queue.sql:62, segment 7
   return query select id from penstock.leased_7 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:61, segment 8
+-- from functions/operate/drop_queue.sql:62, segment 8
   return query select id from penstock.leased_8 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:64
+-- from functions/operate/drop_queue.sql:65
 end $$;
 
 -- Enqueues a message for every due schedule. Returns the number of messages and the time of the next fire. Workers call
@@ -10030,10 +10245,322 @@ begin
   return penstock._enqueue_fire(s, clock_timestamp());
 end $$;
 
+-- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at its
+-- first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the same
+-- key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how many
+-- were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
+-- from functions/operate/move.sql:5
+create or replace function penstock.move(ids bigint[], queue text) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  q     penstock.queue;
+  taken record;
+  n     bigint := 0;
+  wanted bigint;
+begin
+  if cardinality(ids) > 10000 or ids is null then
+    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
+  end if;
+  select * into q from penstock.queue t where t.name = move.queue;
+  if not found then
+    perform penstock._fail_unknown_queue(move.queue);
+  end if;
+  if q.name ^@ 'penstock.' then
+    perform penstock._check_internal(q.name);
+  end if;
+  for wanted in select distinct i from unnest(ids) i order by i loop
+    taken := penstock._take_waiting(wanted, true, q.id, null);
+    continue when taken.state is null;
+    if (taken.m).key is not null then
+      perform penstock._forget_key((taken.m).queue_id, (taken.m).key, wanted);
+    end if;
+    taken.m.queue_id := q.id;
+    perform penstock._place_again(q, taken.m, taken.due_at, true);
+    n := n + 1;
+  end loop;
+  if n > 0 and not penstock._in_block() then   -- else at commit
+    perform penstock._wake_waiters(q);
+  end if;
+  return n;
+end $$;
+
+-- set_priority changes the priority of waiting messages, which then come last among those of their new priority.
+-- Messages that are not waiting, or have the priority already, are skipped. Returns how many were changed. Locks: the
+-- rows. Indexes: as cancel, and as enqueue.
+-- from functions/operate/move.sql:43
+create or replace function penstock.set_priority(ids bigint[], priority integer) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  q      penstock.queue;
+  taken  record;
+  n      bigint := 0;
+  wanted bigint;
+begin
+  if cardinality(ids) > 10000 or ids is null then
+    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
+  elsif set_priority.priority not between -9 and 9 or set_priority.priority is null then
+    perform penstock._fail_value('priority', set_priority.priority::text, '-9 to 9');
+  end if;
+  for wanted in select distinct i from unnest(ids) i order by i loop
+    taken := penstock._take_waiting(wanted, false, null, set_priority.priority);
+    continue when taken.state is null;
+    if q.id is distinct from (taken.m).queue_id then
+      select * into q from penstock.queue t where t.id = (taken.m).queue_id;
+    end if;
+    taken.m.priority := set_priority.priority;
+    perform penstock._place_again(q, taken.m, taken.due_at, false);
+    n := n + 1;
+    if not penstock._in_block() then
+      perform penstock._wake_waiters(q);
+    end if;
+  end loop;
+  return n;
+end $$;
+
+-- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
+-- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there.
+-- from functions/operate/move.sql:75
+create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
+  reserve boolean) returns void language plpgsql as $$
+declare
+  state text;
+begin
+  if m.priority <> all (q.priorities) or q.plain and (m.expires_at is not null or m.group_key is not null) then
+    perform penstock._widen(q, penstock._lane_bits(m.priority, m.expires_at is null and m.group_key is null));
+  end if;
+  if reserve and q.max_depth is not null then
+    perform penstock._reserve_depth(q, 1);
+  end if;
+  if reserve and m.key is not null then
+    state := penstock._yield_key(m, 'wait');
+  end if;
+  if state is not null then
+    perform penstock._finish(m, state, null);
+  elsif m.group_key is not null then
+    perform penstock._rejoin_group(m, due);
+  elsif due is not null then
+    perform penstock._put_scheduled(due, m);
+  else
+    perform penstock._put_ready(m, nextval('penstock.position'));
+  end if;
+end $$;
+
+-- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
+-- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds it
+-- as _remove_waiting does.
+-- from functions/operate/move.sql:103
+create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
+  out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+  s penstock.scheduled;
+  g penstock.grouped;
+  d penstock.dead;
+  r penstock.ready_0;
+begin
+  delete from penstock.scheduled t where t.id = _take_waiting.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into s;
+  if found then
+    m := (s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority,
+      s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes,
+      s.last_error)::penstock.envelope;
+    due_at := case when s.due_at > now_at then s.due_at end;
+    state := case when s.due_at > now_at then 'scheduled' else 'ready' end;
+    return;
+  end if;
+  delete from penstock.grouped t where t.id = _take_waiting.id
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into g;
+  if found then
+    m := penstock._envelope(g);
+    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
+    due_at := case when g.visible_at > now_at then g.visible_at end;
+    state := case when g.visible_at > now_at then 'scheduled' else 'ready' end;
+    return;
+  end if;
+  if dead_too then
+    delete from penstock.dead t where t.id = _take_waiting.id and t.queue_id is distinct from not_in returning * into d;
+    if found then
+      m := (d.id, d.enqueued_at, null, d.first_claimed_at, d.claimed_at, null, d.queue_id, d.priority, 0,
+        d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes,
+        d.last_error)::penstock.envelope;
+      state := 'dead';
+      return;
+    end if;
+  end if;
+  r := penstock._take_ready(_take_waiting.id, not_in, unlike);
+  if r.id is not null then
+    m := (r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority,
+      r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
+      r.last_error)::penstock.envelope;
+    state := 'ready';
+  end if;
+end $$;
+
+-- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
+-- otherwise by a scan.
+-- from functions/operate/move.sql:153
+create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  r penstock.ready_0;
+begin
+  r := penstock._take_fresh(_take_ready.id, not_in, unlike);
+  if r.id is not null then
+    return r;
+  end if;
+-- from functions/operate/move.sql:164, segment 0
+  delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:164, segment 1
+  delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:164, segment 2
+  delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:164, segment 3
+  delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:164, segment 4
+  delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:164, segment 5
+  delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:164, segment 6
+  delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:164, segment 7
+  delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:164, segment 8
+  delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:170
+  return null;
+end $$;
+
+-- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane.
+-- from functions/operate/move.sql:174
+create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+  as $$
+#variable_conflict use_column
+declare
+  r penstock.ready_0;
+begin
+-- from functions/operate/move.sql:183, segment 0
+  delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:183, segment 1
+  delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:183, segment 2
+  delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:183, segment 3
+  delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:183, segment 4
+  delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:183, segment 5
+  delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:183, segment 6
+  delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:183, segment 7
+  delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:183, segment 8
+  delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/move.sql:191
+  return null;
+end $$;
+
 -- Deletes the waiting messages of a queue (with include_leased the leased ones too) or its dead letters
--- ('<queue>.dlq'), at most max_count of them. History records them as cancelled. Returns their number.
+-- ('<queue>.dlq'), at most max_count of them. History records them as cancelled. They are kept for an hour: see
+-- undo_purge. Returns their number.
 -- Locks: the rows. Uses scheduled_queue, grouped_order and dead_queue; lanes and leases are scanned.
--- from functions/operate/purge.sql:4
+-- from functions/operate/purge.sql:5
 create or replace function penstock.purge(name text, include_leased boolean default false,
   max_count bigint default null) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -10044,6 +10571,7 @@ declare
   dead boolean := purge.name ~ '\.dlq$';
   n    bigint := 0;
   now_at timestamptz := clock_timestamp();
+  batch  uuid := gen_random_uuid();
 begin
   if max_count < 0 then
     perform penstock._fail_value('max_count', max_count::text, '0 or more');
@@ -10052,282 +10580,322 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(purge.name);
   end if;
+  insert into penstock.purge (id, queue_id, is_dead, count, purged_at) values (batch, q.id, dead, 0, now_at);
   if dead then
     with gone as (
       delete from penstock.dead where ctid = any (array(
         select m.ctid from penstock.dead m where m.queue_id = q.id limit max_count - n)) returning *),
-    ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+    ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
     select count(*) into n from ended;
+    perform penstock._count_purge(batch, n);
     return n;
   end if;
   with gone as (
     delete from penstock.scheduled where ctid = any (array(
       select m.ctid from penstock.scheduled m where m.queue_id = q.id and m.group_key is null limit max_count - n))
         returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, g.due_at) from gone g)
   select count(*) into n from ended;
   with gone as (
     delete from penstock.grouped where ctid = any (array(
       select m.ctid from penstock.grouped m where m.queue_id = q.id limit max_count - n)) returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, g.visible_at) from gone g)
   select n + count(*) into n from ended;
   -- A group token may wait for a delayed message that is deleted now, so it becomes due at once.
   update penstock.scheduled m set due_at = now_at where m.queue_id = q.id and m.group_key is not null
     and m.due_at > now_at;
--- from functions/operate/purge.sql:51, segment 0
+-- from functions/operate/purge.sql:58, segment 0
   with gone as (
     delete from penstock.lane_0 where ctid = any (array(
       select m.ctid from penstock.lane_0 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:51, segment 1
+-- from functions/operate/purge.sql:58, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select m.ctid from penstock.lane_1 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:51, segment 2
+-- from functions/operate/purge.sql:58, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select m.ctid from penstock.lane_2 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:51, segment 3
+-- from functions/operate/purge.sql:58, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select m.ctid from penstock.lane_3 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:51, segment 4
+-- from functions/operate/purge.sql:58, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select m.ctid from penstock.lane_4 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:51, segment 5
+-- from functions/operate/purge.sql:58, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select m.ctid from penstock.lane_5 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:51, segment 6
+-- from functions/operate/purge.sql:58, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select m.ctid from penstock.lane_6 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:51, segment 7
+-- from functions/operate/purge.sql:58, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select m.ctid from penstock.lane_7 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:51, segment 8
+-- from functions/operate/purge.sql:58, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select m.ctid from penstock.lane_8 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
         limit max_count - n))
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
-  ended as (select penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
+  ended as (select penstock._purge_message(batch,
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
     g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, 'cancelled', null) from gone g)
+    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:62
+-- from functions/operate/purge.sql:70
   if include_leased then
--- from functions/operate/purge.sql:64, segment 0
+-- from functions/operate/purge.sql:72, segment 0
     for l in delete from penstock.held_0 where place = any (array(
         select t.place from penstock.held_0 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       n := n + 1;
     end loop;
     for l in delete from penstock.leased_0 where ctid = any (array(
         select t.ctid from penstock.leased_0 t where t.queue_id = q.id and t.dead_at is null limit max_count - n
           for update)) returning * loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       if l.group_key is not null then
         perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:64, segment 1
+-- from functions/operate/purge.sql:72, segment 1
     for l in delete from penstock.held_1 where place = any (array(
         select t.place from penstock.held_1 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       n := n + 1;
     end loop;
     for l in delete from penstock.leased_1 where ctid = any (array(
         select t.ctid from penstock.leased_1 t where t.queue_id = q.id and t.dead_at is null limit max_count - n
           for update)) returning * loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       if l.group_key is not null then
         perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:64, segment 2
+-- from functions/operate/purge.sql:72, segment 2
     for l in delete from penstock.held_2 where place = any (array(
         select t.place from penstock.held_2 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       n := n + 1;
     end loop;
     for l in delete from penstock.leased_2 where ctid = any (array(
         select t.ctid from penstock.leased_2 t where t.queue_id = q.id and t.dead_at is null limit max_count - n
           for update)) returning * loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       if l.group_key is not null then
         perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:64, segment 3
+-- from functions/operate/purge.sql:72, segment 3
     for l in delete from penstock.held_3 where place = any (array(
         select t.place from penstock.held_3 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       n := n + 1;
     end loop;
     for l in delete from penstock.leased_3 where ctid = any (array(
         select t.ctid from penstock.leased_3 t where t.queue_id = q.id and t.dead_at is null limit max_count - n
           for update)) returning * loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       if l.group_key is not null then
         perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:64, segment 4
+-- from functions/operate/purge.sql:72, segment 4
     for l in delete from penstock.held_4 where place = any (array(
         select t.place from penstock.held_4 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       n := n + 1;
     end loop;
     for l in delete from penstock.leased_4 where ctid = any (array(
         select t.ctid from penstock.leased_4 t where t.queue_id = q.id and t.dead_at is null limit max_count - n
           for update)) returning * loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       if l.group_key is not null then
         perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:64, segment 5
+-- from functions/operate/purge.sql:72, segment 5
     for l in delete from penstock.held_5 where place = any (array(
         select t.place from penstock.held_5 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       n := n + 1;
     end loop;
     for l in delete from penstock.leased_5 where ctid = any (array(
         select t.ctid from penstock.leased_5 t where t.queue_id = q.id and t.dead_at is null limit max_count - n
           for update)) returning * loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       if l.group_key is not null then
         perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:64, segment 6
+-- from functions/operate/purge.sql:72, segment 6
     for l in delete from penstock.held_6 where place = any (array(
         select t.place from penstock.held_6 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       n := n + 1;
     end loop;
     for l in delete from penstock.leased_6 where ctid = any (array(
         select t.ctid from penstock.leased_6 t where t.queue_id = q.id and t.dead_at is null limit max_count - n
           for update)) returning * loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       if l.group_key is not null then
         perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:64, segment 7
+-- from functions/operate/purge.sql:72, segment 7
     for l in delete from penstock.held_7 where place = any (array(
         select t.place from penstock.held_7 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       n := n + 1;
     end loop;
     for l in delete from penstock.leased_7 where ctid = any (array(
         select t.ctid from penstock.leased_7 t where t.queue_id = q.id and t.dead_at is null limit max_count - n
           for update)) returning * loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       if l.group_key is not null then
         perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:64, segment 8
+-- from functions/operate/purge.sql:72, segment 8
     for l in delete from penstock.held_8 where place = any (array(
         select t.place from penstock.held_8 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       n := n + 1;
     end loop;
     for l in delete from penstock.leased_8 where ctid = any (array(
         select t.ctid from penstock.leased_8 t where t.queue_id = q.id and t.dead_at is null limit max_count - n
           for update)) returning * loop
-      perform penstock._finish(penstock._envelope(l), 'cancelled', null);
+      perform penstock._purge_message(batch, penstock._envelope(l), null);
       if l.group_key is not null then
         perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:80
+-- from functions/operate/purge.sql:88
   end if;
+  perform penstock._count_purge(batch, n);
   return n;
+end $$;
+
+-- Ends a message, and keeps a copy of it for undo_purge.
+-- from functions/operate/purge.sql:94
+create or replace function penstock._purge_message(batch uuid, m penstock.envelope, due timestamptz) returns void
+language plpgsql as $$
+begin
+  insert into penstock.purged (purge_id, due_at, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
+    priority, attempt, max_attempts, worker, key, group_key, headers, payload, payload_bytes, last_error)
+  values (batch, due, m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at, m.priority,
+    m.attempt, m.max_attempts, m.worker, m.key, m.group_key, m.headers,
+    case when m.body_slot is null then m.payload else penstock._body_json(m.body_slot, m.id) end,
+    case when m.body_slot is null then m.payload_bytes else penstock._body_bytes(m.body_slot, m.id) end, m.last_error);
+  perform penstock._finish(m, 'cancelled', null);
+end $$;
+
+-- Writes down how many messages a purge removed. A purge of none leaves no row.
+-- from functions/operate/purge.sql:107
+create or replace function penstock._count_purge(batch uuid, n bigint) returns void language plpgsql as $$
+begin
+  if n = 0 then
+    delete from penstock.purge p where p.id = batch;
+  else
+    update penstock.purge p set count = n where p.id = batch;
+  end if;
 end $$;
 
 -- Puts dead letters back into their queue, at attempt 0: all of them, or those that match every filter given; at most
@@ -10752,6 +11320,87 @@ create or replace function penstock.resume(name text) returns void language plpg
 set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_queue(name, '{"paused": false}');
+end $$;
+
+-- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what it
+-- removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits again is
+-- skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and as enqueue.
+-- Uses purge_queue and purged_purge.
+-- from functions/operate/undo_purge.sql:5
+create or replace function penstock.undo_purge(name text) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  q     penstock.queue;
+  p     penstock.purge;
+  r     penstock.purged;
+  dead  boolean := undo_purge.name ~ '\.dlq$';
+  n     bigint := 0;
+begin
+  select * into q from penstock.queue t where t.name = regexp_replace(undo_purge.name, '\.dlq$', '');
+  if not found then
+    perform penstock._fail_unknown_queue(undo_purge.name);
+  end if;
+  select * into p from penstock.purge t where t.queue_id = q.id and t.is_dead = dead and t.undone_at is null
+    and t.purged_at > clock_timestamp() - interval '1 hour'
+  order by t.purged_at desc limit 1 for update;
+  if not found then
+    perform penstock._fail('PS028', format('queue %L has no purge to undo', undo_purge.name),
+      jsonb_build_object('queue', undo_purge.name), 'A purge can be undone once, within an hour.');
+  end if;
+  for r in select * from penstock.purged t where t.purge_id = p.id order by t.id loop
+    n := n + penstock._restore_purged(q, r, dead);
+  end loop;
+  delete from penstock.purged t where t.purge_id = p.id;
+  update penstock.purge t set undone_at = clock_timestamp() where t.id = p.id;
+  return n;
+end $$;
+
+-- Enqueues a copy of one purged message: 1, or 0 if another message with its key waits.
+-- from functions/operate/undo_purge.sql:35
+create or replace function penstock._restore_purged(q penstock.queue, r penstock.purged, dead boolean) returns integer
+language plpgsql as $$
+declare
+  m   penstock.envelope := (null::bigint, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+    q.id, r.priority, r.attempt, r.max_attempts, null::smallint, r.worker, r.key, r.group_key, r.headers, r.payload,
+    r.payload_bytes, r.last_error)::penstock.envelope;
+  due timestamptz := case when r.due_at > clock_timestamp() then r.due_at end;
+  put bigint;
+begin
+  if dead then
+    m.id := nextval('penstock.position');
+    m := penstock._store_body(m);
+    insert into penstock.dead select (m).*;
+    return 1;
+  end if;
+  if m.priority <> all (q.priorities) or q.plain and (m.expires_at is not null or m.group_key is not null) then
+    perform penstock._widen(q, penstock._lane_bits(m.priority, m.expires_at is null and m.group_key is null));
+  end if;
+  if m.key is null then
+    put := penstock._admit(q, m, due);
+    return 1;
+  end if;
+  if (penstock._waiting_with_key(q.id, m.key)).id is not null then
+    return 0;
+  end if;
+  put := penstock._enqueue_keyed(q, m, due, 'skip', 'waiting');
+  return 1;
+end $$;
+
+-- Deletes what purges removed more than an hour ago, a bounded number of messages at a time. Locks: the rows. Uses
+-- purged_purge.
+-- from functions/operate/undo_purge.sql:66
+create or replace function penstock._forget_purged() returns integer language plpgsql as $$
+declare
+  n integer;
+begin
+  delete from penstock.purged where ctid = any (array(
+    select d.ctid from penstock.purge p join penstock.purged d on d.purge_id = p.id
+    where p.purged_at < clock_timestamp() - interval '1 hour' limit 10000 for update of d skip locked));
+  get diagnostics n = row_count;
+  delete from penstock.purge p where p.purged_at < clock_timestamp() - interval '1 hour'
+    and not exists (select from penstock.purged d where d.purge_id = p.id);
+  return n;
 end $$;
 
 -- Counts the messages of every queue, for a page that shows all queues every few seconds. Counts are exact up to 64 MB
@@ -13659,6 +14308,54 @@ begin
   return (select s.secret from penstock.server_secret s);
 end $$;
 
+-- Acknowledges or mutes findings of one kind until a time, at most 90 days ahead, and returns how many. A later note
+-- replaces an earlier one. Deletes notes that have ended. Locks: the rows. Uses finding_note_pkey.
+-- from functions/server/findings.sql:3
+create or replace function penstock.note_findings(kind text, subjects text[], state text, severity text, reason text,
+  until_at timestamptz, noted_by text) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+  n      integer;
+begin
+  if note_findings.state not in ('acknowledged', 'muted') or note_findings.state is null then
+    perform penstock._fail_value('state', note_findings.state, 'acknowledged or muted');
+  elsif note_findings.severity not in ('note', 'warning', 'critical') or note_findings.severity is null then
+    perform penstock._fail_value('severity', note_findings.severity, 'note, warning or critical');
+  elsif length(note_findings.reason) not between 1 and 500 or note_findings.reason is null then
+    perform penstock._fail_value('reason', left(note_findings.reason, 50), '1 to 500 characters');
+  elsif note_findings.until_at not between now_at and now_at + interval '90 days' or note_findings.until_at is null then
+    perform penstock._fail_value('until_at', note_findings.until_at::text, 'a time within the next 90 days');
+  elsif cardinality(subjects) not between 1 and 1000 or subjects is null then
+    perform penstock._fail_value('subjects', cardinality(subjects)::text, '1 to 1000 subjects');
+  end if;
+  delete from penstock.finding_note f where f.until_at <= now_at;
+  insert into penstock.finding_note (kind, subject, state, severity, reason, noted_by, noted_at, until_at)
+  select note_findings.kind, s.subject, note_findings.state, note_findings.severity, note_findings.reason,
+    note_findings.noted_by, now_at, note_findings.until_at
+  from (select distinct u as subject from unnest(subjects) u order by u) s
+  on conflict (kind, subject) do update
+  set state = excluded.state, severity = excluded.severity, reason = excluded.reason, noted_by = excluded.noted_by,
+      noted_at = excluded.noted_at, until_at = excluded.until_at;
+  get diagnostics n = row_count;
+  return n;
+end $$;
+
+-- Takes back the notes of findings of one kind, and returns how many there were. Locks: the rows. Uses
+-- finding_note_pkey.
+-- from functions/server/findings.sql:36
+create or replace function penstock.clear_findings(kind text, subjects text[]) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  n integer;
+begin
+  delete from penstock.finding_note f where f.kind = clear_findings.kind and f.subject = any (subjects);
+  get diagnostics n = row_count;
+  return n;
+end $$;
+
 -- recall_answer returns the answer to an earlier call with this key, if there is one. Otherwise it reserves the key
 -- until the end of the transaction, and other calls with the key wait for that. Locks: the row of the key. Uses
 -- idempotent_answer_pkey.
@@ -13954,7 +14651,7 @@ begin
 end $$;
 
 -- Deletes old rows of the HTTP server in bounded batches. Answers and the ids of ended tokens are kept for a day, which
--- is longer than the lifetime of a token. Tasks are kept for a week, the record that a task was executed for a month,
+-- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was executed for a month,
 -- and activity for a year.
 -- Locks: the deleted rows. Uses the indexes on the times.
 -- from functions/server/upkeep.sql:5
@@ -13967,6 +14664,7 @@ begin
     select ctid from penstock.idempotent_answer where made_at < clock_timestamp() - interval '1 day' limit 10000
       for update skip locked));
   get diagnostics answers = row_count;
+  delete from penstock.bulk_act where finished_at < clock_timestamp() - interval '7 days';
   delete from penstock.ended_token where ended_at < clock_timestamp() - interval '1 day';
   delete from penstock.service_task where ctid = any (array(
     select ctid from penstock.service_task where finished_at < clock_timestamp() - interval '7 days' limit 10000
@@ -13985,7 +14683,7 @@ end $$;
 
 -- Deletes expired messages from history, and returns their number. A second call at the same time returns 0. Locks: an
 -- advisory lock, and the deleted rows. Scans history.
--- from functions/server/upkeep.sql:32
+-- from functions/server/upkeep.sql:33
 create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -14001,7 +14699,7 @@ end $$;
 
 -- Ends a session or a sign-in link of the HTTP server. True the first time. Locks: the new row. Uses
 -- ended_token_pkey.
--- from functions/server/upkeep.sql:47
+-- from functions/server/upkeep.sql:48
 create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin

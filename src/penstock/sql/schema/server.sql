@@ -61,3 +61,17 @@ create table penstock.ended_token (
   id       text primary key,
   ended_at timestamptz not null default clock_timestamp()
 );
+
+-- Operators acknowledge and mute findings of the admin UI. A finding is known by its kind and its subject: a queue, a
+-- worker, a schedule or a lake. The note counts until its end, and while the finding is not more severe.
+create table penstock.finding_note (
+  kind     text not null constraint kind_length check (octet_length(kind) between 1 and 100),
+  subject  text not null constraint subject_length check (octet_length(subject) <= 1024),
+  state    text not null constraint state_is_known check (state in ('acknowledged', 'muted')),
+  severity text not null constraint severity_is_known check (severity in ('note', 'warning', 'critical')),
+  reason   text not null constraint reason_length check (length(reason) between 1 and 500),
+  noted_by text not null,
+  noted_at timestamptz not null,
+  until_at timestamptz not null,
+  primary key (kind, subject)
+);

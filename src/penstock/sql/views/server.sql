@@ -9,3 +9,8 @@ from penstock.api_key k left join penstock.api_key_use u on u.key_id = k.id;
 create or replace view penstock.activity as
 select a.id, a.at, a.actor, a.act, a.target, a.details, a.request_id, a.address
 from penstock.activity_log a;
+
+-- The findings that operators acknowledged or muted, until the end of each note.
+create or replace view penstock.finding_notes as
+select f.kind, f.subject, f.state, f.severity, f.reason, f.noted_by, f.noted_at, f.until_at
+from penstock.finding_note f where f.until_at > clock_timestamp();

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 from penstock.commands import read
 from penstock.commands.read.message_queries import PAGE
 from penstock.errors import PenstockError
+from penstock.model.bulk_act import STATES_OF
 from penstock.model.message import Message
 from penstock.model.message_page import BrowseState, MessageFilter, MessagePage
 from penstock.server.auth.visible_activity import visible_activity
@@ -40,7 +41,7 @@ AGES: Final = {
 async def messages(visit: Visit) -> View:
     state = visit.asked_one("state", STATES)
     queue = visit.asked("queue")
-    filter = _filter(visit)
+    filter = message_filter(visit)
     found = await _browse(visit, visit.asked("place"))
     snapshot = await visit.look("queues")
     data = {
@@ -54,6 +55,7 @@ async def messages(visit: Visit) -> View:
         "next": found.next,
         "place": visit.asked("place"),
         "queues": [queue.name for queue in snapshot.queues],
+        "verbs": [verb for verb, states in STATES_OF.items() if state in states],
     }
     return View("messages.html", "Messages", data)
 
@@ -66,7 +68,7 @@ async def _browse(visit: Visit, place: str | None, page: int = PAGE) -> MessageP
         read.browse(
             state,  # type: ignore[arg-type]  # one of STATES, as checked
             queues,
-            _filter(visit),
+            message_filter(visit),
             place=place,
             page=page,
         )
@@ -85,7 +87,8 @@ async def readable(visit: Visit, queue: str | None) -> list[str] | None:
     return [queue.name for queue in (await visit.look("queues")).queues]
 
 
-def _filter(visit: Visit) -> MessageFilter:
+def message_filter(visit: Visit) -> MessageFilter:
+    """What the address or the form asks for."""
     now = datetime.now(UTC)
     return MessageFilter(
         key=visit.asked("key"),

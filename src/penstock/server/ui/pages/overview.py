@@ -23,7 +23,8 @@ async def overview(visit: Visit) -> View:
     ranked = sorted(lines, key=lambda line: (_RANK[line.trouble], -line.ready, line.name))
     data = {
         "at": snapshot.at,
-        "findings": grouped(findings),
+        "findings": grouped([each for each in findings if not each.is_muted]),
+        "muted": grouped([each for each in findings if each.is_muted]),
         "totals": totals(snapshot, lines),
         "queues": ranked[:SHOWN],
         "queues_count": len(lines),

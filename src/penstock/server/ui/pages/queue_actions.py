@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.commands import read, write
+from penstock.commands.read.bulk_queries import last_purge
 from penstock.errors import QueueNotFoundError
 from penstock.model.queue import QueueStats
 from penstock.server.ui.actions import Act, Deed, Field, Question
 from penstock.server.ui.diagnosis import queue_path
-from penstock.server.ui.formats import count, duration
+from penstock.server.ui.formats import count, duration, moment
 from penstock.server.ui.forms import decimal_of, limit_field, limit_of, whole_of
 from penstock.server.ui.visits import Visit, refused
 
@@ -90,12 +91,13 @@ class Purge(QueueAct):
                 "Scheduled": about + count(stats.scheduled),
                 "In work, not touched": count(stats.leased),
             },
-            fields=[limit_field(visit)],
+            fields=[limit_field(visit), confirm_field(visit, name)],
             danger=True,
         )
 
     async def do(self, visit: Visit) -> Deed:
         name, limit = self.name(visit), limit_of(visit)
+        check_confirmed(visit, name)
         return Deed(
             command=write.purge(name + self.suffix, max_count=limit),
             act="purge",
@@ -118,16 +120,68 @@ class PurgeDead(Purge):
             text=["They are cancelled.", after],
             count=stats.dead,
             unit="dead letters",
-            fields=[limit_field(visit)],
+            fields=[limit_field(visit), confirm_field(visit, name)],
             danger=True,
         )
 
 
 def _after_purge(keep_history: int) -> str:
+    undo = "The purge can be undone for an hour: copies of the messages are enqueued."
     if keep_history == 0:
-        return "This cannot be undone: the queue keeps no history, so the messages are gone."
+        return undo + " The queue keeps no history, so after that they are gone."
     days = "a day" if keep_history == 1 else f"{count(keep_history)} days"
-    return f"Each of them can be replayed from history for {days}."
+    return undo + f" Each of them can be replayed from history for {days}."
+
+
+class UndoPurge(QueueAct):
+    path = "/queues/{name}/undo-purge"
+    suffix = ""
+
+    async def ask(self, visit: Visit) -> Question:
+        name = self.name(visit)
+        purge = await visit.run(last_purge(name + self.suffix))
+        return Question(
+            title=f"Undo the purge of {name}{self.suffix}",
+            button="Undo the purge",
+            back=queue_path(name),
+            text=[
+                "Copies of the messages are enqueued, with new ids. A message whose key waits "
+                "again is skipped."
+            ],
+            count=0 if purge is None else purge.count,
+            unit="messages were purged",
+            facts={} if purge is None else {"Purged": moment(purge.purged_at)},
+        )
+
+    async def do(self, visit: Visit) -> Deed:
+        name = self.name(visit)
+        return Deed(
+            command=write.undo_purge(name + self.suffix),
+            act="undo purge",
+            target=name + self.suffix,
+            to=queue_path(name),
+            answer_is="count",
+        )
+
+
+class UndoPurgeDead(UndoPurge):
+    path = "/queues/{name}/undo-purge-dead"
+    suffix = ".dlq"
+
+
+def confirm_field(visit: Visit, name: str) -> Field:
+    """Typing the name shows that the visitor means this queue."""
+    return Field(
+        name="confirm",
+        label=f"Type the name of the queue: {name}",
+        value=visit.asked("confirm") or "",
+        required=True,
+    )
+
+
+def check_confirmed(visit: Visit, name: str) -> None:
+    if visit.asked("confirm") != name:
+        raise refused("confirm", visit.asked("confirm") or "", name)
 
 
 class Drop(QueueAct):
@@ -147,21 +201,13 @@ class Drop(QueueAct):
             ],
             count=held,
             unit="messages would be lost",
-            fields=[
-                Field(
-                    name="confirm",
-                    label=f"Type the name of the queue: {name}",
-                    value=visit.asked("confirm") or "",
-                    required=True,
-                )
-            ],
+            fields=[confirm_field(visit, name)],
             danger=True,
         )
 
     async def do(self, visit: Visit) -> Deed:
         name = self.name(visit)
-        if visit.asked("confirm") != name:
-            raise refused("confirm", visit.asked("confirm") or "", name)
+        check_confirmed(visit, name)
         return Deed(
             command=write.drop_queue(name, force=True),
             act="drop queue",
@@ -273,4 +319,13 @@ async def check_there(visit: Visit, name: str) -> None:
         raise refused("queue", name, "a queue that exists") from error
 
 
-ACTS: Final = (Pause(), Resume(), Purge(), PurgeDead(), Redrive(), Drop())
+ACTS: Final = (
+    Pause(),
+    Resume(),
+    Purge(),
+    PurgeDead(),
+    UndoPurge(),
+    UndoPurgeDead(),
+    Redrive(),
+    Drop(),
+)

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from penstock.commands import read
+from penstock.commands.read.bulk_queries import last_purge
 from penstock.errors import QueueNotFoundError
 from penstock.server.ui.diagnosis import diagnose, queue_path
 from penstock.server.ui.errors import kinds_of
@@ -139,6 +140,14 @@ async def queue(visit: Visit) -> View:
             {"worker": beat.worker, "alive": beat.alive, "running": beat.queues[name]}
             for beat in snapshot.heartbeats
             if name in beat.queues
+        ],
+        "purges": [
+            each
+            for each in (
+                await visit.run(last_purge(name)),
+                await visit.run(last_purge(f"{name}.dlq")),
+            )
+            if each is not None
         ],
         "schedules": [each.name for each in snapshot.schedules if each.queue == name],
         "pulse": series(list(visit.context.rate_history.beats), name),

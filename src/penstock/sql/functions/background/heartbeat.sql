@@ -24,6 +24,18 @@ begin
       for update skip locked));
 end $$;
 
+-- beat_v2: as beat, for workers that take commands. Returns what an operator wants of the worker: 'quiet', 'stop', or
+-- null if it should work. A command is for one process, so a worker that was started later under the same name does not
+-- get it. Locks and indexes: as beat.
+create or replace function penstock.beat_v2(worker text, state text, started_at timestamptz, report jsonb) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  perform penstock.beat(beat_v2.worker, beat_v2.state, beat_v2.started_at, beat_v2.report);
+  return (select h.command from penstock.heartbeat h
+    where h.worker = beat_v2.worker and h.command_for = beat_v2.started_at);
+end $$;
+
 -- A worker ends: deletes its heartbeat. True if there was one.
 create or replace function penstock.retire(worker text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -40,6 +40,7 @@ declare
   keys    integer;
   dropped integer := penstock._turn_history();
   staged  integer := penstock._forget_staged();
+  purged  integer := penstock._forget_purged();
   fired   integer := (select f.fired from penstock.fire_schedules() f);
 begin
   -- Messages that their transaction has not put into their groups, because its user had set penstock.announced.
@@ -53,7 +54,7 @@ begin
   get diagnostics keys = row_count;
   return jsonb_build_object('expired', expired, 'segments_adopted', adopted, 'keys_forgotten', keys,
                             'history_slots_dropped', dropped, 'schedules_fired', fired,
-                            'staged_pieces_dropped', staged);
+                            'staged_pieces_dropped', staged, 'purged_forgotten', purged);
 end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry

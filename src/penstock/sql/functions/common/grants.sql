@@ -11,7 +11,7 @@ declare
     'get_results', 'get_outcome'];
   consumers constant text[] := array['claim', 'claim_within', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
-                                     'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
+                                     'wake_channel', 'beat', 'beat_v2', 'retire', 'fire_schedules', 'schema_version',
                                      'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',

@@ -27,6 +27,7 @@ begin
       'Drop them first, or drop the queue with force => true.');
   end if;
   delete from penstock.schedule s where s.queue_id = q.id;
+  delete from penstock.purge p where p.queue_id = q.id;
   delete from penstock.scheduled t where t.queue_id = q.id;
   delete from penstock.grouped t where t.queue_id = q.id;
   delete from penstock.message_group t where t.queue_id = q.id;
