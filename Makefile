@@ -19,12 +19,16 @@ DOCS_STAMP = $(DOCS)/docs-$(call key,requirements/docs.txt)
 # The tests on S3 start moto's server from an environment of its own, and give Spark the jars of the S3A connector.
 S3       = $(VENV)/s3
 S3_STAMP = $(S3)/s3-$(call key,requirements/s3.txt)
+# Django 6 needs Python 3.12. The other tests run with Django 5.2.
+PYTHON312     ?= python3.12
+DJANGO6       = $(VENV)/django6
+DJANGO6_STAMP = $(DJANGO6)/django6-$(call key,requirements/django6.txt)
 JARS       = $(VENV)/spark-jars
 JARS_STAMP = $(JARS)/jars-$(call key,tools/spark_jars.xml)
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark spark-jars test test-s3 check docs pytest pytest-16 pytest-plain test-plain test-versions test-long mutants chaos bench lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +95,16 @@ spark-jars: $(JARS_STAMP) ## fetch the jars of Spark's S3 connector with Maven (
 test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the source and the sink on a local S3
 	PENSTOCK_TEST_S3=1 $(BIN)/pytest tests/lake/pipeline/test_object_store.py $(ARGS)
 
+test-django-6: $(DJANGO6_STAMP) ## the tests of penstock.django with Django 6, on Python 3.12
+	$(DJANGO6)/bin/pytest tests/django -m "not slow" $(ARGS)
+
+# They come from the package index, and run on a PostgreSQL of their own.
+test-django-suites: $(DEV_STAMP) $(DJANGO6_STAMP) ## the test suites of other backends of Django's Tasks, as far as they apply
+	$(BIN)/python -m tests.django_suites rq
+	$(BIN)/python -m tests.django_suites db
+	$(DJANGO6)/bin/python -m tests.django_suites db
+	$(DJANGO6)/bin/python -m tests.django_suites django
+
 chaos: $(DEV_STAMP) faults ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
 	$(BIN)/python -m tests.chaos $(ARGS)
 
@@ -117,12 +131,14 @@ docs: $(DOCS_STAMP) ## build the documentation into site/, or serve it on loopba
 RESOLVE = $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade
 COMPILE = $(RESOLVE) pyproject.toml
+COMPILE312 = $(subst --python-version 3.11,--python-version 3.12,$(COMPILE))
 
 lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(PIP) install uv
 	$(COMPILE) --extra embedded --extra server --group build --output-file requirements/app.txt
 	$(COMPILE) --all-extras --group build --constraints requirements/app.txt --output-file requirements/spark.txt
 	$(COMPILE) --all-extras --group dev --constraints requirements/spark.txt --output-file requirements/dev.txt
+	$(COMPILE312) --extra django --extra embedded --extra server --group django6 --output-file requirements/django6.txt
 	$(COMPILE) --extra embedded --group peers --output-file requirements/peers.txt
 	$(RESOLVE) --group docs --output-file requirements/docs.txt
 	$(RESOLVE) --group s3 --output-file requirements/s3.txt
@@ -165,6 +181,13 @@ $(DOCS_STAMP):
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/docs.txt
 	rm -f $(DOCS)/docs-*
+	touch $@
+
+$(DJANGO6_STAMP):
+	$(PYTHON312) -m venv $(DJANGO6)
+	$(DJANGO6)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/django6.txt
+	$(DJANGO6)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
+	rm -f $(DJANGO6)/django6-*
 	touch $@
 
 $(S3_STAMP):
