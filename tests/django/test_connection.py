@@ -48,9 +48,9 @@ def test_a_task_is_never_enqueued_if_the_atomic_block_fails(queue: Client) -> No
 def test_a_savepoint_takes_its_tasks_with_it(queue: Client) -> None:
     with transaction.atomic():
         kept = pack.enqueue_sync(1)
-        savepoint = transaction.savepoint()
-        pack.enqueue_sync(2)
-        transaction.savepoint_rollback(savepoint)
+        with transaction.atomic():
+            pack.enqueue_sync(2)
+            transaction.set_rollback(True)
     assert [lease.id for lease in queue.claim("orders", 10)] == [kept.id]
 
 
