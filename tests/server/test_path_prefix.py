@@ -24,7 +24,7 @@ from penstock.server.transport.path_prefix import PathPrefix
 
 MakeKey = Callable[..., str]
 ATTRIBUTE = re.compile(
-    r'\s(?:href|src|action|formaction|hx-get|hx-post|data-url)="([^"#?]*)', re.IGNORECASE
+    r'\s(?:href|src|action|formaction|hx-get|hx-post|data-events)="([^"#?]*)', re.IGNORECASE
 )
 
 

@@ -67,8 +67,11 @@ def endpoints() -> list[Endpoint]:
     ]
 
 
-def create_app(context: Context) -> EntryApp:
-    """The whole server as one ASGI application; its lifespan opens and closes the database."""
+def create_app(context: Context, *, has_api: bool = True) -> EntryApp:
+    """The whole server as one ASGI application; its lifespan opens and closes the database.
+
+    Without the API, only the pages are served.
+    """
     access_log = AccessLog() if context.settings.access_log == "json" else None
     notifier = Notifier(
         context.database,
@@ -115,7 +118,8 @@ def create_app(context: Context) -> EntryApp:
     )
     app.router.redirect_slashes = False
     app.state.context = context
-    return EntryApp(context, Paths(calls), app, finished)
+    app.state.has_api = has_api
+    return EntryApp(context, Paths(calls if has_api else []), app, finished)
 
 
 def _names(routes: Sequence[BaseRoute]) -> Iterator[str]:

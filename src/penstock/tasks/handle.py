@@ -41,8 +41,7 @@ class Handle(Generic[R]):
         TaskFailedError, TaskCancelledError or TaskExpiredError if it never will.
         ResultNotFoundError if the result was not kept.
         """
-        waiter = await self.task._clients.waiter()
-        return self._value(await waiter.wait(self.id, _seconds(timeout)))
+        return self._value(await self.task._clients.wait(self.id, _seconds(timeout)))
 
     def result_sync(self, timeout: Duration | None = None) -> R:
         """As `result`, for code that is not async."""

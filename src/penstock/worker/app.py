@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
 from penstock.model.message import Duration
+from penstock.tasks.clients import AppClients
 from penstock.tasks.registry import TaskDecorator, TaskRegistry
 from penstock.tasks.task import TASK_HEADER, MessageOptions, Task
 from penstock.worker.delivery import Delivery
@@ -67,6 +68,9 @@ class QueueHandlers:
             retry=RetryPolicy(),
         )
 
+    def on_thread_end(self) -> None:
+        """For subclasses: called in each thread of its handlers, before the thread ends."""
+
     def __iter__(self) -> Iterator[Handler]:
         return iter([*([] if self.plain is None else [self.plain]), *self.tasks.values()])
 
@@ -109,7 +113,7 @@ class App:
     def __init__(self, dsn: str | None = None) -> None:
         self._queues: dict[str, QueueHandlers] = {}
         self._middleware: list[Middleware] = []
-        self._tasks = TaskRegistry(dsn)
+        self._tasks = TaskRegistry(self._make_clients(dsn))
 
     def handler(
         self,
@@ -138,10 +142,12 @@ class App:
             return function
 
         def handler(function: Function) -> Handler:
+            is_async = _is_async(function)
+            checked = _function(function)
             return Handler(
                 queue=_queue(queue),
-                function=_function(function),
-                is_async=_is_async(function),
+                function=checked if is_async else self._in_thread(checked),
+                is_async=is_async,
                 concurrency=None if concurrency is None else _concurrency(concurrency),
                 timeout=_timeout(timeout),
                 lease_seconds=_lease_seconds(lease_seconds),
@@ -180,9 +186,10 @@ class App:
             keep = _keep_seconds(keep_result)
             made = self._tasks.make(_task_function(function), _queue(queue), name, options, keep)
             is_async = _is_async(function) or bool(process)
+            run = _task_handler(made, is_async, process)
             self._served(queue).tasks[made.name] = Handler(
                 queue=queue,
-                function=_task_handler(made, is_async, process),
+                function=run if is_async else self._in_thread(run),
                 is_async=is_async,
                 concurrency=None if concurrency is None else _concurrency(concurrency),
                 timeout=_timeout(timeout),
@@ -248,6 +255,14 @@ class App:
         for each in reversed(self._middleware):
             call = _around(each, call)
         return call
+
+    def _make_clients(self, dsn: str | None) -> AppClients:
+        """For subclasses: where tasks are enqueued."""
+        return AppClients(dsn)
+
+    def _in_thread(self, function: Function) -> Function:
+        """For subclasses: a handler that runs in a thread, with work before and after it."""
+        return function
 
     def _served(self, queue: str) -> QueueHandlers:
         return self._queues.setdefault(queue, QueueHandlers(queue))

@@ -10,6 +10,8 @@ import resource
 import signal
 import sys
 import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -26,6 +28,7 @@ class TaskPlace:
     module: str
     name: str
     dsn: str | None
+    around: str | None = None  # `module:name` of a context manager around each call
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,23 @@ def serve(connection: Connection, place: TaskPlace) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     try:
+        around = find_around(place)
         task = find_task(place)
         while True:
-            connection.send(run(task, connection.recv()))
+            connection.send(run(task, connection.recv(), around))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
+
+
+def find_around(place: TaskPlace) -> Callable[[], AbstractContextManager[Any]]:
+    """The context manager around each call. Its module may prepare the process for the task."""
+    if place.around is None:
+        return nullcontext
+    module, _, name = place.around.partition(":")
+    found: Callable[[], AbstractContextManager[Any]] = getattr(
+        importlib.import_module(module), name
+    )
+    return found
 
 
 def find_task(place: TaskPlace) -> Task[..., Any]:
@@ -64,13 +79,18 @@ def find_task(place: TaskPlace) -> Task[..., Any]:
     return found
 
 
-def run(task: Task[..., Any], payload: str | None) -> Answer:
+def run(
+    task: Task[..., Any],
+    payload: str | None,
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Answer:
     """Call the task. Whatever it raises, the child goes on."""
     try:
         args, kwargs = task.arguments.decode(payload)
-        value = task.function(*args, **kwargs)
-        if inspect.iscoroutine(value):
-            value = asyncio.run(value)
+        with around():
+            value = task.function(*args, **kwargs)
+            if inspect.iscoroutine(value):
+                value = asyncio.run(value)
         return Answer(outcome=completed(task, value), peak_bytes=_peak_bytes())
     except TaskArgumentsError as error:
         return Answer(outcome=Reject(error))

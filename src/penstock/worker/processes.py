@@ -62,7 +62,8 @@ def task_place(task: Task[..., Any]) -> TaskPlace:
             f"task {task.name!r} cannot run in a process: a child cannot import {name}",
             hint="Define it at the top level of a module.",
         )
-    return TaskPlace(function.__module__, name, task._clients.dsn)
+    clients = task._clients
+    return TaskPlace(function.__module__, name, clients.dsn, clients.around_child_call)
 
 
 class Processes:

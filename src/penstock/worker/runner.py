@@ -22,7 +22,7 @@ from penstock.worker.own_context import run_in_own_context
 from penstock.worker.process_metrics import measured
 from penstock.worker.processes import Processes
 from penstock.worker.settler import Settler
-from penstock.worker.threads import Threads
+from penstock.worker.threads import ThreadCaller, Threads
 from penstock.worker.tracing import traced
 
 logger = logging.getLogger("penstock.worker")
@@ -66,9 +66,9 @@ class Runner:
         self._reserved = 0
         self._pumps = 0
         self._settler = settler
-        self._threads: Threads | None = None
+        self.threads: ThreadCaller | None = None
         if not all(each.is_async for each in handlers):
-            self._threads = Threads(f"penstock-{self.queue}", self._freed)
+            self.threads = Threads(f"penstock-{self.queue}", self._freed, handlers.on_thread_end)
         only = handlers.plain if not handlers.tasks else None
         is_direct = only is not None and only.is_async
         call = wrap(only.function if only is not None and is_direct else self._call_handler)
@@ -83,8 +83,8 @@ class Runner:
         if self.stopping or self.quiet or self._settler.is_behind:
             return 0
         busy = len(self.running)
-        if self._threads is not None:
-            busy = max(busy, self._threads.busy)
+        if self.threads is not None:
+            busy = max(busy, self.threads.busy)
         return self.concurrency + self._ahead - len(self.waiting) - busy - self._reserved
 
     @property
@@ -131,7 +131,7 @@ class Runner:
 
     def _may_begin(self, busy: int) -> bool:
         """Is there a slot? A thread whose handler timed out has one until it ends."""
-        threads = 0 if self._threads is None else self._threads.busy
+        threads = 0 if self.threads is None else self.threads.busy
         return max(busy, threads) < self.concurrency
 
     async def _pump(self) -> None:
@@ -239,8 +239,8 @@ class Runner:
         handler = _handler(delivery)
         if handler.is_async:
             return await handler.function(delivery)
-        assert self._threads is not None
-        return await self._threads.call(handler.function, delivery)
+        assert self.threads is not None
+        return await self.threads.call(handler.function, delivery)
 
     def _log_failure(self, delivery: Delivery, outcome: Outcome, error: BaseException) -> None:
         if _is_dead(delivery, outcome):
@@ -311,8 +311,8 @@ class Runner:
 
     def close(self) -> None:
         self.processes.close()
-        if self._threads is not None:
-            self._threads.close()
+        if self.threads is not None:
+            self.threads.close()
 
 
 LOST: Final = "the lease was lost"

@@ -16,7 +16,7 @@ _COOKIE_PATH: Final = re.compile(rb"; path=/(?=;|$)", re.IGNORECASE)
 # Jinja escapes the quotes in data, so this matches attributes of the templates only. A second
 # slash would begin the name of another host.
 _LINK: Final = re.compile(
-    rb'(\s(?:href|src|action|formaction|hx-(?:get|post|put|patch|delete)|data-url)=")/(?!/)'
+    rb'(\s(?:href|src|action|formaction|hx-(?:get|post|put|patch|delete)|data-events)=")/(?!/)'
 )
 
 

@@ -7,14 +7,16 @@ const $ = (selector) => document.querySelector(selector);
 // Live pages: the server says when there is news, and the part that shows it is fetched again. Other pages learn only
 // whether the database answers.
 const live = {
+  // Where the events come from. A server that cannot keep a connection open names no address.
+  address: document.currentScript.dataset.events,
   source: null,
   button: $("#live"),
   follows: $("[data-live]") !== null,
   wanted: $("[data-live]") === null || localStorage.getItem("penstock-live") !== "off",
 
   start() {
-    if (!this.wanted || this.source || document.hidden) return;
-    this.source = new EventSource(document.body.dataset.url + (this.follows ? "" : "?only=status"));
+    if (!this.address || !this.wanted || this.source || document.hidden) return;
+    this.source = new EventSource(this.follows ? this.address : `${this.address}?only=status`);
     this.source.addEventListener("tick", () => {
       stale(null);
       // A menu that is open is not taken away from under the pointer.
@@ -57,7 +59,7 @@ function stale(text) {
   if (text !== null) banner.textContent = text;
 }
 
-if (live.follows && live.button) {
+if (live.address && live.follows && live.button) {
   live.show();
   live.button.addEventListener("click", () => live.toggle());
 }
