@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import django
-
 from penstock.django.connections import fresh_connections
 
 django.setup()

@@ -15,6 +15,7 @@ from penstock.errors import PermissionDeniedError
 from penstock.model.access import Grant, Scope
 from penstock.server.auth import tokens
 from penstock.server.auth.authentication import Authenticator, Principal
+from penstock.server.auth.users import User
 
 # The permissions of the app, the strongest first.
 _PERMISSIONS: Final[tuple[tuple[str, Scope], ...]] = (
@@ -76,7 +77,7 @@ current_visitor: Final[ContextVar[Visitor | None]] = ContextVar("penstock_visito
 class DjangoAuthenticator(Authenticator):
     """Sessions are those of Django. The view has checked them. There are no API keys."""
 
-    async def session(self, cookie: str | None) -> Principal | None:
+    async def session(self, cookie: str | None, proxied: User | None = None) -> Principal | None:
         visitor = current_visitor.get()
         return None if visitor is None else visitor.principal
 

@@ -24,9 +24,8 @@ from django.views.decorators.csrf import csrf_exempt
 from penstock.django.database import dsn
 from penstock.django.ui_access import Visitor, visitor_of
 from penstock.django.ui_server import PageRequest, PageResponse, servers
+from penstock.server.transport.path_prefix import LINK
 
-# Quotes in texts and values are escaped, so this finds only attributes that the templates have.
-_LINK: Final = re.compile(rb'(\s(?:href|src|action|formaction|hx-get|hx-post|data-events)=")/(?!/)')
 _EVENTS: Final = re.compile(rb'\sdata-events="[^"]*"')
 # Headers that say something about the connection, or that Django decides on.
 _OWN_HEADERS: Final = frozenset({"authorization", "accept-encoding", "host", "content-length"})
@@ -102,7 +101,7 @@ def _response(answer: PageResponse, prefix: str, has_events: bool) -> HttpRespon
     if kinds and kinds[0].startswith("text/html"):
         if not has_events:
             body = _EVENTS.sub(b"", body)
-        body = _LINK.sub(lambda found: found[1] + escape(prefix).encode() + b"/", body)
+        body = LINK.sub(lambda found: found[1] + escape(prefix).encode() + b"/", body)
     response = HttpResponse(body, status=answer.status)
     del response["Content-Type"]
     for name, value in answer.headers:

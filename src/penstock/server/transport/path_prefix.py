@@ -15,7 +15,7 @@ _REDIRECTS: Final = (b"location", b"hx-redirect")
 _COOKIE_PATH: Final = re.compile(rb"; path=/(?=;|$)", re.IGNORECASE)
 # Jinja escapes the quotes in data, so this matches attributes of the templates only. A second
 # slash would begin the name of another host.
-_LINK: Final = re.compile(
+LINK: Final = re.compile(
     rb'(\s(?:href|src|action|formaction|hx-(?:get|post|put|patch|delete)|data-events)=")/(?!/)'
 )
 
@@ -53,6 +53,6 @@ class PathPrefix:
         known = {name.lower(): value for name, value in headers}
         if not known.get(b"content-type", b"").startswith(b"text/html"):
             return headers, body
-        body = _LINK.sub(rb"\1" + self._raw + b"/", body)
+        body = LINK.sub(rb"\1" + self._raw + b"/", body)
         others = [each for each in headers if each[0].lower() != b"content-length"]
         return [*others, (b"content-length", b"%d" % len(body))], body
