@@ -12,6 +12,7 @@ from penstock.server.ui import assets, live, login
 from penstock.server.ui.pages import (
     activity,
     analytics,
+    batches,
     dead_letters,
     find,
     message_actions,
@@ -35,12 +36,20 @@ _PAGES = (
     dead_letters,
     workers,
     schedules,
+    batches,
     analytics,
     system,
     activity,
     runbooks,
 )
-_ACTIONS = (queue_settings, queue_actions, message_actions, schedule_actions, system_actions)
+_ACTIONS = (
+    queue_settings,
+    queue_actions,
+    message_actions,
+    schedule_actions,
+    batches,
+    system_actions,
+)
 
 
 def routes() -> list[BaseRoute]:

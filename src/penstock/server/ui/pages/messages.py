@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, get_args
 
 from penstock.commands import read
+from penstock.commands.write.progress import get_progress
 from penstock.model.message import Message
 from penstock.model.message_page import BrowseState, MessageFilter
 from penstock.server.transport.problems import HttpError
@@ -93,8 +94,15 @@ async def message(visit: Visit) -> View:
         "story": timeline(found, datetime.now(UTC)),
         "redacted": visit.redacts,
         "can": possible(found),
+        "progress": None if visit.redacts else await visit.run(get_progress(found.id)),
+        "batch_id": _batch_id(found),
     }
     return View("message.html", f"Message {found.id}", data)
+
+
+def _batch_id(message: Message) -> int | None:
+    id = message.headers.get("penstock-batch")
+    return id if isinstance(id, int) else None
 
 
 async def find(visit: Visit) -> Message:
