@@ -20,7 +20,7 @@ def test_a_batch_and_the_progress_of_its_members_are_shown(
         site.client.run(report_progress([Report(id, 1, 0.4, "page 40 of 100", [line])]))
         page = visit(site, f"/messages/{id}")
         expect(page.get_by_text("page 40 of 100")).to_be_visible()
-        expect(page.get_by_label("progress of the task")).to_have_attribute("value", "0.4")
+        expect(page.get_by_label("progress of the task")).to_have_attribute("value", "0.400")
         expect(page.get_by_label("log of the task")).to_have_text(line)
         assert page.evaluate("window.pwned") is None
         page.get_by_role("link", name="1", exact=True).click()
