@@ -9,6 +9,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,12 +60,14 @@ class Crew:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path)
-    try:
-        yield server
-    finally:
-        server.stop()
+def cluster() -> Iterator[Server]:
+    # Not below tmp_path, which the account of the server may not enter.
+    with tempfile.TemporaryDirectory(prefix="penstock-crash-") as place:
+        server = Server(Path(place))
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 def run(cluster: Server, place: Path, calls: Iterator[Any], pause: float) -> tuple[Any, int, int]:
