@@ -176,6 +176,20 @@ class ScheduleExistsError(_ScheduleError):
     """A schedule with this name exists."""
 
 
+class _BatchError(PenstockError):
+    @property
+    def batch(self) -> int | None:
+        return self.fields.get("batch")
+
+
+class BatchNotFoundError(_BatchError):
+    """No batch has this id. Finished batches are deleted after seven days."""
+
+
+class BatchSealedError(_BatchError):
+    """The batch is sealed: no messages can be added to it."""
+
+
 class ApiKeyExistsError(PenstockError):
     """A live API key with this name exists."""
 
@@ -380,6 +394,8 @@ ERRORS: Final = (
     ErrorRow("PS012", NotReplayableError, 409, 4),
     ErrorRow("PS013", ScheduleNotFoundError, 404, 3),
     ErrorRow("PS014", ScheduleExistsError, 409, 4),
+    ErrorRow("PS015", BatchNotFoundError, 404, 3),
+    ErrorRow("PS016", BatchSealedError, 409, 4),
     ErrorRow("PS020", ApiKeyExistsError, 409, 4),
     ErrorRow("PS021", ApiKeyNotFoundError, 404, 3),
     ErrorRow("PS022", ServiceNotFoundError, 404, 3),

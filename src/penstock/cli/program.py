@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 from penstock.cli import errors
+from penstock.cli.batch import batch
 from penstock.cli.bench import bench
 from penstock.cli.command_classes import Verbs
 from penstock.cli.completion import completion
@@ -44,7 +45,7 @@ def penstock() -> None:
 
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
     *(up, demo, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
-    *(worker, queue, message, schedule, top, workers, activity),
+    *(worker, queue, message, schedule, batch, top, workers, activity),
     *(lake, key, service, import_, doctor, bench, completion),
 )
 for verb in IN_ORDER_OF_USE:

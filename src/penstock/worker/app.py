@@ -6,15 +6,18 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
 from penstock.model.message import Duration
+from penstock.model.schedule import Missed
+from penstock.tasks.batch import BatchHandle
 from penstock.tasks.clients import AppClients
 from penstock.tasks.registry import TaskDecorator, TaskRegistry
+from penstock.tasks.schedule import DeclaredSchedules, declared
 from penstock.tasks.task import TASK_HEADER, MessageOptions, Task
 from penstock.worker.delivery import Delivery
 from penstock.worker.processes import ProcessLimits, task_place
@@ -49,6 +52,7 @@ class Handler:
     lease_seconds: int | None
     retry: RetryPolicy
     keeps_result: bool = False
+    task: Task[..., Any] | None = None
 
 
 class QueueHandlers:
@@ -114,6 +118,7 @@ class App:
         self._queues: dict[str, QueueHandlers] = {}
         self._middleware: list[Middleware] = []
         self._tasks = TaskRegistry(self._make_clients(dsn))
+        self._schedules = DeclaredSchedules()
 
     def handler(
         self,
@@ -196,6 +201,7 @@ class App:
                 lease_seconds=_lease_seconds(lease_seconds),
                 retry=_retry(None if isinstance(retry, int) else retry),
                 keeps_result=keep is not None,
+                task=made,
             )
             return made
 
@@ -206,6 +212,47 @@ class App:
     ) -> None:
         """Teach tasks a type: `encode` returns a value of known types, `decode` reads it."""
         self._tasks.codec.register(type_, encode, decode)
+
+    def schedule(
+        self,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        timezone: str = "UTC",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        missed: Missed = "once",
+    ) -> Callable[[T], T]:
+        """Call a task by itself: at the times of a cron rule, or every so often.
+
+            @app.schedule(every=timedelta(seconds=30))
+            @app.task(queue="reports")
+            async def refresh() -> None: ...
+
+        A worker that starts brings the schedule into the database, or changes it there. `name` is
+        that of the task unless given. `args` and `kwargs` are the arguments of the calls. `missed`
+        is that of `create_schedule`.
+        """
+
+        def declare(task: T) -> T:
+            if not isinstance(task, Task):
+                raise check.refuse("schedule", task, "a task: put it above @app.task(...)")
+            self._schedules.add(
+                declared(task, name, cron, every, timezone, args, kwargs or {}, missed)
+            )
+            return task
+
+        return declare
+
+    @property
+    def schedules(self) -> DeclaredSchedules:
+        """The schedules that the code declares."""
+        return self._schedules
+
+    def batch(self, id: int) -> BatchHandle:
+        """The handle of a batch that was enqueued earlier, by its id."""
+        return BatchHandle(check.whole("id", id, check.INT8), self._tasks.clients)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:

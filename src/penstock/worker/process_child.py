@@ -32,6 +32,14 @@ class TaskPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """What a child is to run: the payload, and whether the worker needs the result in any case."""
+
+    payload: str | None
+    always_encode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """How a run ended: with an outcome (None: a bare ack) or with an error and its traceback."""
 
@@ -81,17 +89,18 @@ def find_task(place: TaskPlace) -> Task[..., Any]:
 
 def run(
     task: Task[..., Any],
-    payload: str | None,
+    what: Run,
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Answer:
     """Call the task. Whatever it raises, the child goes on."""
     try:
-        args, kwargs = task.arguments.decode(payload)
+        args, kwargs = task.arguments.decode(what.payload)
         with around():
             value = task.function(*args, **kwargs)
             if inspect.iscoroutine(value):
                 value = asyncio.run(value)
-        return Answer(outcome=completed(task, value), peak_bytes=_peak_bytes())
+        outcome = completed(task, value, always=what.always_encode)
+        return Answer(outcome=outcome, peak_bytes=_peak_bytes())
     except TaskArgumentsError as error:
         return Answer(outcome=Reject(error))
     except BaseException as error:
@@ -99,12 +108,15 @@ def run(
         return Answer(error=_sendable(error), traceback=text, peak_bytes=_peak_bytes())
 
 
-def completed(task: Task[..., Any], value: Any) -> Outcome | None:
-    """What the task returned, as the settler stores it; None if nothing is to be stored."""
+def completed(task: Task[..., Any], value: Any, *, always: bool = False) -> Outcome | None:
+    """What the task returned, as the settler stores it; None if nothing is to be stored.
+
+    `always`: encode it though it is not kept, as a chain needs it.
+    """
     if isinstance(value, Outcome):
         return value
     keep_seconds = task.returns.keep_seconds
-    if keep_seconds is None:
+    if keep_seconds is None and not always:
         return None
     try:
         return Complete(task.returns.encode(value), keep_seconds)

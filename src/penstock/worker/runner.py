@@ -21,6 +21,7 @@ from penstock.worker.outcomes import Complete, Outcome, Reject, Retry, Snooze, k
 from penstock.worker.own_context import run_in_own_context
 from penstock.worker.process_metrics import measured
 from penstock.worker.processes import Processes
+from penstock.worker.progress import Reports
 from penstock.worker.settler import Settler
 from penstock.worker.threads import ThreadCaller, Threads
 from penstock.worker.tracing import traced
@@ -55,6 +56,7 @@ class Runner:
         self.client = client
         self.sync_client: Client | None = None
         self.waiter: ResultWaiter | None = None
+        self.reports: Reports | None = None
         self.processes = Processes()
         self.waiting: deque[Delivery] = deque()
         self.running: set[Delivery] = set()
@@ -338,7 +340,7 @@ def _returned(delivery: Delivery, result: Any) -> Outcome | None:
     outcome = result if isinstance(result, Outcome) else None
     if delivery._enqueues and (outcome is None or isinstance(outcome, Complete)):
         outcome = outcome or Complete()
-        outcome.enqueues = delivery._enqueues
+        outcome.enqueues = [*outcome.enqueues, *delivery._enqueues]
     return outcome
 
 

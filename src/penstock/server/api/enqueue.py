@@ -16,6 +16,7 @@ from penstock.model.message import NewMessage
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Kind
 from penstock.server.api.enqueue_schema import SCHEMA, is_silent
+from penstock.server.api.header_rules import check_headers
 from penstock.server.api.topic_creation import check_new_topic, is_strict
 from penstock.server.database import Database
 from penstock.server.json_texts import check_printed_size
@@ -191,6 +192,7 @@ def _topic(message: d.NewMessage, body: d.Enqueue, number: int) -> str:
 def _message(call: Call, message: d.NewMessage, where: str) -> NewMessage:
     if (message.payload is UNSET) == (message.json is UNSET):
         raise _refused(f"{where}payload", "one of `payload` (base64) and `json` (a JSON value)")
+    check_headers(message.metadata, f"{where}metadata")
     return NewMessage(
         message.payload if message.json is UNSET else _text(call, message.json, where),
         key=message.key,

@@ -14,6 +14,7 @@ from penstock.model import schedule
 from penstock.model.access import Scope
 from penstock.server import fields as f
 from penstock.server.api import documents as d
+from penstock.server.api.header_rules import check_headers
 from penstock.server.transport.routing import Call, Endpoints
 
 endpoint: Final = Endpoints("schedules")
@@ -22,7 +23,7 @@ Cron = Annotated[
     Meta(
         min_length=1,
         max_length=200,
-        description="minute, hour, day of month, month, day of week; or @daily and its kin",
+        description="minute, hour, day of month, month, day of week; or @daily; or @every 30s",
         extra_json_schema={"format": "cron", "examples": ["0 3 * * *", "@daily"]},
     ),
 ]
@@ -218,6 +219,8 @@ def _settings(body: ScheduleOptions) -> dict[str, Any]:
         value = getattr(body, name)
         if value is UNSET:
             continue
+        if name == "metadata":
+            check_headers(value, name)
         if name == "max_retries" and value is not None:
             value += 1
         found[_RENAMED.get(name, name)] = value

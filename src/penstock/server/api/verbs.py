@@ -17,6 +17,7 @@ from penstock.commands.http_verbs import PROTOCOL, Verb, pack, unpack_arguments,
 from penstock.commands.write import snooze_many
 from penstock.commands.write.leases import within
 from penstock.db.async_connections import AnyConnection
+from penstock.server.api.header_rules import check_arguments
 from penstock.server.api.leases import require_queues
 from penstock.server.api.schedules import covered_schedule
 from penstock.server.auth.permissions import need_of_verb
@@ -98,6 +99,7 @@ def _prepare(call: Call, each: VerbCall) -> tuple[Verb, Command[Rows]]:
         raise HttpError(404, "UnknownVerb", f"there is no verb {each.verb!r:.100}")
     arguments = unpack_arguments(verb, each.arguments)
     _check_sizes(call, verb, arguments)
+    check_arguments(arguments)
     need = need_of_verb(verb.name)
     need.admit(call.principal, {})
     if need.scope is not None and need.target in ("body", "own"):

@@ -159,6 +159,8 @@ PAGES: Final[Mapping[str, Need]] = {
     "/dead-letters": _READ_OWN,
     "/workers": _READ_OWN,
     "/schedules": _READ_OWN,
+    # The members of a batch may be in any queues.
+    "/batches": Need("read", "all"),
     "/analytics": _READ_OWN,
     "/system": Need("read", "all"),
     "/activity": Need("operate", "own"),
@@ -202,6 +204,7 @@ ACTS: Final[Mapping[str, Need]] = {
     "/workers/quiet": _OPERATE_WORKER,
     "/workers/resume": _OPERATE_WORKER,
     "/workers/stop": _OPERATE_WORKER,
+    "/batches/{id}/cancel": _OPERATE_ALL,
     "/system/end-session": Need("admin", "all"),
     "/system/maintain": _OPERATE_ALL,
     "/system/expiry-reaper": _OPERATE_ALL,

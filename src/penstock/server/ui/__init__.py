@@ -12,6 +12,7 @@ from penstock.server.ui import assets, live, login
 from penstock.server.ui.pages import (
     activity,
     analytics,
+    batches,
     bulk_acts,
     dead_letters,
     find,
@@ -40,6 +41,7 @@ _PAGES = (
     bulk_acts,
     workers,
     schedules,
+    batches,
     analytics,
     system,
     activity,
@@ -52,6 +54,7 @@ _ACTIONS = (
     bulk_acts,
     message_actions,
     schedule_actions,
+    batches,
     worker_actions,
     finding_actions,
     system_actions,

@@ -465,8 +465,8 @@ begin
   return jsonb_build_object('returned', returned, 'segments_freed', freed) || done;
 end $$;
 
--- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules that no worker
--- fires, and segments that hold rows though the ring does not list them (after a restore).
+-- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches that no
+-- worker looks at, and segments that hold rows though the ring does not list them (after a restore).
 -- from functions/background/maintain.sql:36
 create or replace function penstock._upkeep() returns jsonb language plpgsql as $$
 declare
@@ -477,6 +477,7 @@ declare
   staged  integer := penstock._forget_staged();
   purged  integer := penstock._forget_purged();
   fired   integer := (select f.fired from penstock.fire_schedules() f);
+  batches integer := penstock.finish_batches();
 begin
   -- Messages that their transaction has not put into their groups, because its user had set penstock.announced.
   perform penstock._commit_joins(-1);
@@ -487,14 +488,16 @@ begin
       and penstock._leased_with_key(k.queue_id, k.key) is null
     limit 100 for update skip locked));
   get diagnostics keys = row_count;
+  perform penstock._drop_batches(100), penstock._drop_progress(1000);
   return jsonb_build_object('expired', expired, 'segments_adopted', adopted, 'keys_forgotten', keys,
                             'history_slots_dropped', dropped, 'schedules_fired', fired,
-                            'staged_pieces_dropped', staged, 'purged_forgotten', purged);
+                            'staged_pieces_dropped', staged, 'purged_forgotten', purged,
+                            'batches_finished', batches);
 end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry
 -- indexes.
--- from functions/background/maintain.sql:62
+-- from functions/background/maintain.sql:65
 create or replace function penstock._expire(piece integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -508,7 +511,7 @@ begin
   n := n + (select count(penstock._remove_waiting(m.id, 'expired')) from (
     select id from penstock.grouped t where t.expires_at <= now_at order by t.expires_at limit piece
       for update skip locked) m);
--- from functions/background/maintain.sql:76, segment 0
+-- from functions/background/maintain.sql:79, segment 0
   with gone as (
     delete from penstock.lane_0 where ctid = any (array(
       select t.ctid from penstock.lane_0 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -517,7 +520,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:76, segment 1
+-- from functions/background/maintain.sql:79, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select t.ctid from penstock.lane_1 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -526,7 +529,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:76, segment 2
+-- from functions/background/maintain.sql:79, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select t.ctid from penstock.lane_2 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -535,7 +538,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:76, segment 3
+-- from functions/background/maintain.sql:79, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select t.ctid from penstock.lane_3 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -544,7 +547,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:76, segment 4
+-- from functions/background/maintain.sql:79, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select t.ctid from penstock.lane_4 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -553,7 +556,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:76, segment 5
+-- from functions/background/maintain.sql:79, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select t.ctid from penstock.lane_5 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -562,7 +565,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:76, segment 6
+-- from functions/background/maintain.sql:79, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select t.ctid from penstock.lane_6 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -571,7 +574,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:76, segment 7
+-- from functions/background/maintain.sql:79, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select t.ctid from penstock.lane_7 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -580,7 +583,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:76, segment 8
+-- from functions/background/maintain.sql:79, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select t.ctid from penstock.lane_8 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -589,7 +592,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:85
+-- from functions/background/maintain.sql:88
   return n;
 end $$;
 
@@ -616,6 +619,342 @@ begin
     else perform penstock._commit_upkeep();
   end case;
   return null;
+end $$;
+
+-- Enqueues messages as members of an open batch: parallel arrays as in enqueue_many, all or nothing. Returns their ids.
+-- The header penstock-batch of each has the id of the batch. Members have no keys, because a message that replaces
+-- another one could not be counted.
+-- Locks until commit: the row of the batch, shared; the row of the queue, if these are its first members. Otherwise as
+-- enqueue_many. Uses batch_pkey and queue_name_key.
+-- from functions/batches/add_to_batch.sql:6
+create or replace function penstock.add_to_batch(batch_id bigint, queue text, payloads jsonb[] default null,
+  payloads_bytes bytea[] default null, headers jsonb[] default null, priorities integer[] default null,
+  group_keys text[] default null, delays interval[] default null, visible_ats timestamptz[] default null,
+  ttls interval[] default null, max_attempts integer[] default null)
+returns setof bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  count constant integer := coalesce(cardinality(payloads), cardinality(payloads_bytes), 0);
+  ids   bigint[];
+begin
+  perform penstock._check_open(add_to_batch.batch_id);
+  update penstock.queue q set has_members = true where q.name = add_to_batch.queue and not q.has_members;
+  ids := array(select penstock.enqueue_many(add_to_batch.queue, payloads, payloads_bytes,
+    array(select coalesce(h, '{}') || jsonb_build_object('penstock-batch', add_to_batch.batch_id)
+          from unnest(coalesce(add_to_batch.headers, array_fill(null::jsonb, array[count]))) with ordinality u (h, n)
+          order by n),
+    null, priorities, group_keys, delays, visible_ats, ttls, add_to_batch.max_attempts));
+  insert into penstock.batch_member (id, batch_id) select i, add_to_batch.batch_id from unnest(ids) i;
+  insert into penstock.batch_change (batch_id, added) values (add_to_batch.batch_id, cardinality(ids));
+  return query select unnest(ids);
+end $$;
+
+-- Raises PS015 if the batch does not exist, and PS016 if it is sealed. Its row stays locked, shared, until commit:
+-- seal_batch waits for those who add members.
+-- from functions/batches/add_to_batch.sql:30
+create or replace function penstock._check_open(batch_id bigint) returns void language plpgsql as $$
+declare
+  b penstock.batch;
+begin
+  select * into b from penstock.batch t where t.id = batch_id for key share;
+  if b.id is null then
+    perform penstock._fail_unknown_batch(batch_id);
+  elsif b.sealed_at is not null then
+    perform penstock._fail('PS016', format('batch %s is sealed: no messages can be added to it', batch_id),
+      jsonb_build_object('batch', batch_id), 'Add all messages before you seal a batch, or create another batch.');
+  end if;
+end $$;
+
+-- PS015: the batch does not exist.
+-- from functions/batches/add_to_batch.sql:44
+create or replace function penstock._fail_unknown_batch(batch_id bigint) returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS015', format('batch %s does not exist', coalesce(batch_id::text, 'null')),
+    jsonb_build_object('batch', batch_id), 'Finished batches are deleted after seven days.');
+end $$;
+
+-- Cancels members of a batch that have not ended, at most max_count of them, and seals it. Returns how many were
+-- cancelled, and whether others are left: then call it again, in another transaction. Workers lose the leases of members
+-- that they run. Dead letters stay. When no member is left, the batch finishes.
+-- Locks: the row of the batch and the rows of the messages until commit. Uses batch_pkey; scans batch_member. Otherwise
+-- as cancel, but each segment is scanned once, not once for each message.
+-- from functions/batches/cancel_batch.sql:6
+create or replace function penstock.cancel_batch(batch_id bigint, max_count integer default 10000,
+  out cancelled bigint, out more boolean)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  b   penstock.batch;
+  ids bigint[];
+begin
+  if max_count not between 1 and 10000 or max_count is null then
+    perform penstock._fail_value('max_count', max_count::text, 'a whole number from 1 to 10000');
+  end if;
+  select * into b from penstock.batch t where t.id = cancel_batch.batch_id for update;
+  if b.id is null then
+    perform penstock._fail_unknown_batch(cancel_batch.batch_id);
+  end if;
+  update penstock.batch t
+  set sealed_at = coalesce(t.sealed_at, clock_timestamp()), cancelled_at = coalesce(t.cancelled_at, clock_timestamp())
+  where t.id = b.id and t.finished_at is null;
+  ids := array(select m.id from penstock.batch_member m where m.batch_id = cancel_batch.batch_id and not m.is_dead
+               order by m.id limit max_count);
+  cancelled := penstock._remove_many(ids, 'cancelled');
+  more := exists (select from penstock.batch_member m where m.batch_id = cancel_batch.batch_id and not m.is_dead);
+  perform penstock._finish_batch(b.id);
+end $$;
+
+-- Creates a batch and returns its id. It is open: add_to_batch adds members until seal_batch closes it. on_success,
+-- on_failure and on_finish are messages to enqueue when all members have ended: arrays of objects with the parameters of
+-- penstock.enqueue. on_success if every member is done, on_failure if one of them is not, on_finish in both cases.
+-- Locks: none. Uses queue_name_key.
+-- from functions/batches/create_batch.sql:5
+create or replace function penstock.create_batch(name text default null, on_success jsonb default '[]',
+  on_failure jsonb default '[]', on_finish jsonb default '[]')
+returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  new_id bigint;
+begin
+  if length(name) not between 1 and 200 then
+    perform penstock._fail_value('name', name, '1 to 200 characters');
+  end if;
+  perform penstock._check_batch_messages('on_success', on_success);
+  perform penstock._check_batch_messages('on_failure', on_failure);
+  perform penstock._check_batch_messages('on_finish', on_finish);
+  insert into penstock.batch (name, on_success, on_failure, on_finish)
+  values (create_batch.name, create_batch.on_success, create_batch.on_failure, create_batch.on_finish)
+  returning id into new_id;
+  return new_id;
+end $$;
+
+-- Checks the messages of a batch when it is created. They are enqueued later, by any caller, and then it would be too
+-- late to tell the caller who made the mistake. Internal queues are refused to all roles for the same reason.
+-- from functions/batches/create_batch.sql:25
+create or replace function penstock._check_batch_messages(field text, messages jsonb) returns void language plpgsql
+  as $$
+declare
+  known constant text[] := array['queue', 'payload', 'headers', 'key', 'priority', 'group_key', 'delay', 'visible_at',
+                                 'ttl', 'max_attempts', 'on_conflict', 'unique_while'];
+  m     record;
+  q     penstock.queue;
+begin
+  if messages is null or jsonb_typeof(messages) <> 'array' or jsonb_array_length(messages) > 10 then
+    perform penstock._fail_value(field, left(messages::text, 100), 'an array of up to 10 objects');
+  end if;
+  for m in select e.value as text from jsonb_array_elements(messages) e loop
+    if jsonb_typeof(m.text) <> 'object' or exists (select from jsonb_object_keys(m.text) k where k <> all (known)) then
+      perform penstock._fail_value(field, left(m.text::text, 100), 'objects with ' || array_to_string(known, ', '));
+    end if;
+  end loop;
+  for m in select * from penstock._messages_of(messages) loop
+    if m.queue ^@ 'penstock.' then
+      perform penstock._fail_value(field, m.queue, 'a queue whose name does not begin with "penstock."');
+    end if;
+    select * into q from penstock.queue t where t.name = m.queue;
+    if not found then
+      perform penstock._fail_unknown_queue(m.queue);
+    end if;
+    perform penstock._check_message(q, m.payload, null, m.headers, m.key, coalesce(m.priority, 0), m.group_key, m.delay,
+      m.visible_at, m.ttl, m.max_attempts);
+  end loop;
+end $$;
+
+-- Reads an array of messages.
+-- from functions/batches/create_batch.sql:55
+create or replace function penstock._messages_of(messages jsonb) returns table ("after" bigint, continues boolean,
+  queue text, payload jsonb, headers jsonb, key text, priority integer, group_key text, delay interval,
+  visible_at timestamptz, ttl interval, max_attempts integer, on_conflict text, unique_while text)
+language sql stable as $$
+  select * from jsonb_to_recordset(messages) m ("after" bigint, continues boolean, queue text, payload jsonb,
+    headers jsonb, key text, priority integer, group_key text, delay interval, visible_at timestamptz, ttl interval,
+    max_attempts integer, on_conflict text, unique_while text)
+$$;
+
+-- Members of batches end. Called wherever messages of a queue with has_members end, in the same transaction; ids that
+-- are not members cost one look at an index. A member counts once, for any number of calls.
+-- Locks: the rows of the members. Uses batch_member_pkey.
+-- from functions/batches/end_members.sql:4
+create or replace function penstock._end_members(ids bigint[], state text) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+#variable_conflict use_column
+begin
+  with gone as (
+    delete from penstock.batch_member m where m.id = any (ids) returning m.batch_id, m.is_dead)
+  insert into penstock.batch_change (batch_id, done, dead, expired, cancelled)
+  select g.batch_id, case when _end_members.state = 'done' then count(*) else 0 end,
+    case when _end_members.state = 'dead' then count(*) else 0 end,
+    case when _end_members.state = 'expired' then count(*) else 0 end,
+    case when _end_members.state in ('cancelled', 'superseded') then count(*) else 0 end
+  from gone g where not g.is_dead group by g.batch_id;
+end $$;
+
+-- A member becomes a dead letter. It has ended, but a redrive brings it back.
+-- from functions/batches/end_members.sql:19
+create or replace function penstock._bury_member(id bigint) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+begin
+  with buried as (
+    update penstock.batch_member m set is_dead = true where m.id = _bury_member.id and not m.is_dead
+    returning m.batch_id)
+  insert into penstock.batch_change (batch_id, dead) select b.batch_id, 1 from buried b;
+end $$;
+
+-- A dead letter is redriven. Its batch waits for it again, unless the batch has finished.
+-- from functions/batches/end_members.sql:30
+create or replace function penstock._revive_member(id bigint) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+begin
+  with revived as (
+    update penstock.batch_member m set is_dead = false where m.id = _revive_member.id and m.is_dead
+    returning m.batch_id)
+  insert into penstock.batch_change (batch_id, dead) select r.batch_id, -1 from revived r;
+end $$;
+
+-- The next step of a chain takes the place of a member that is done. Called after the member has ended.
+-- from functions/batches/end_members.sql:41
+create or replace function penstock._replace_member(batch_id bigint, new_id bigint, queue text) returns void
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  update penstock.queue q set has_members = true where q.name = _replace_member.queue and not q.has_members;
+  insert into penstock.batch_member (id, batch_id) values (new_id, _replace_member.batch_id);
+  insert into penstock.batch_change (batch_id, done) values (_replace_member.batch_id, -1);
+end $$;
+
+-- Adds up what happened to the members of batches, and enqueues the messages of each batch whose members have all
+-- ended. Returns how many batches have finished. Workers call it after they have settled members, and claims call it
+-- about once a minute. Any number of callers may call it at once.
+--
+-- A batch finishes exactly once. Its row is locked while its changes are added up, so only one caller decides. The
+-- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that adds
+-- them up. The messages are enqueued in the transaction that sets finished_at.
+-- Locks until commit: the rows of these batches, with SKIP LOCKED. Uses batch_change_batch, batch_pkey and
+-- batch_failing.
+-- from functions/batches/finish_batches.sql:10
+create or replace function penstock.finish_batches(max_count integer default 100) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  finished integer := 0;
+  b        bigint;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform penstock._fail_value('isolation level', current_setting('transaction_isolation'), 'read committed');
+  end if;
+  for b in
+    select t.id from penstock.batch t where t.id in (
+      select c.batch_id from penstock.batch_change c
+      union select f.id from penstock.batch f where f.finished_at is null and f.last_error is not null)
+    order by t.id limit max_count for no key update skip locked
+  loop
+    finished := finished + penstock._finish_batch(b)::integer;
+  end loop;
+  return finished;
+end $$;
+
+-- Adds up the changes of a batch whose row the caller has locked, and finishes it if all members have ended. True if it
+-- has finished now.
+-- from functions/batches/finish_batches.sql:32
+create or replace function penstock._finish_batch(batch_id bigint) returns boolean language plpgsql as $$
+#variable_conflict use_column
+declare
+  b penstock.batch;
+begin
+  with gone as (delete from penstock.batch_change c where c.batch_id = _finish_batch.batch_id returning *),
+  change as (
+    select coalesce(sum(g.added), 0) as added, coalesce(sum(g.done), 0) as done, coalesce(sum(g.dead), 0) as dead,
+      coalesce(sum(g.expired), 0) as expired, coalesce(sum(g.cancelled), 0) as cancelled
+    from gone g)
+  update penstock.batch t
+  set total = t.total + c.added, done = t.done + c.done, dead = t.dead + c.dead, expired = t.expired + c.expired,
+    cancelled = t.cancelled + c.cancelled
+  from change c where t.id = _finish_batch.batch_id
+  returning t.* into b;
+  if b.sealed_at is null or b.finished_at is not null or b.total > b.done + b.dead + b.expired + b.cancelled then
+    return false;
+  end if;
+  begin
+    if b.total = b.done then
+      perform penstock._enqueue_for_batch(b.id, 'success', b.on_success);
+    else
+      perform penstock._enqueue_for_batch(b.id, 'failure', b.on_failure);
+    end if;
+    perform penstock._enqueue_for_batch(b.id, 'finish', b.on_finish);
+    update penstock.batch t set finished_at = clock_timestamp(), last_error = null where t.id = b.id;
+    return true;
+  exception when others then
+    -- For example a full queue, or one that was dropped. The next call tries it again.
+    update penstock.batch t set last_error = format('%s (%s)', sqlerrm, sqlstate) where t.id = b.id;
+    return false;
+  end;
+end $$;
+
+-- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
+-- to enqueue: the caller of create_batch had it.
+-- from functions/batches/finish_batches.sql:68
+create or replace function penstock._enqueue_for_batch(batch_id bigint, event text, messages jsonb) returns void
+language plpgsql as $$
+begin
+  perform penstock._enqueue_checked(m.queue, m.payload, null, coalesce(m.headers, '{}')
+      || jsonb_build_object('penstock-batch', batch_id, 'penstock-batch-event', event), m.key,
+    coalesce(m.priority, 0), m.group_key, m.delay, m.visible_at, m.ttl, m.max_attempts,
+    coalesce(m.on_conflict, 'replace'), coalesce(m.unique_while, 'waiting'))
+  from penstock._messages_of(messages) m;
+end $$;
+
+-- Closes a batch: its messages are enqueued when the members that it has now have ended. A batch without members
+-- finishes at once. Sealing twice changes nothing. Waits for transactions that add members.
+-- Locks: the row of the batch until commit. Uses batch_pkey.
+-- from functions/batches/finish_batches.sql:81
+create or replace function penstock.seal_batch(batch_id bigint) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b penstock.batch;
+begin
+  select * into b from penstock.batch t where t.id = batch_id for update;
+  if b.id is null then
+    perform penstock._fail_unknown_batch(batch_id);
+  end if;
+  if b.sealed_at is null then
+    update penstock.batch t set sealed_at = clock_timestamp() where t.id = batch_id;
+  end if;
+  perform penstock._finish_batch(batch_id);
+end $$;
+
+-- Deletes batches that finished seven days ago, and what is left of their members. Returns how many.
+-- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
+-- from functions/batches/finish_batches.sql:98
+create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
+declare
+  dropped bigint[];
+begin
+  with gone as (
+    delete from penstock.batch where id = any (array(
+      select b.id from penstock.batch b where b.finished_at < clock_timestamp() - interval '7 days'
+      order by b.finished_at limit max_count for update skip locked)) returning id, dead)
+  select array_agg(g.id) filter (where g.dead > 0), count(*) into dropped, max_count from gone g;
+  if dropped is not null then
+    delete from penstock.batch_member m where m.batch_id = any (dropped);
+  end if;
+  -- Changes of batches that do not exist any more: members that were redriven and ended later.
+  delete from penstock.batch_change c where not exists (select from penstock.batch b where b.id = c.batch_id);
+  return max_count;
+end $$;
+
+-- Returns a batch as it is now. state: open, running, cancelling, or finished. Raises PS015 if it does not exist.
+-- Locks: none. Uses batch_pkey and batch_change_batch.
+-- from functions/batches/get_batch.sql:3
+create or replace function penstock.get_batch(batch_id bigint)
+returns table (id bigint, name text, state text, total bigint, pending bigint, done bigint, dead bigint,
+  expired bigint, cancelled bigint, created_at timestamptz, sealed_at timestamptz, finished_at timestamptz,
+  last_error text)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select b.* from penstock.batches b where b.id = batch_id;
+  if not found then
+    perform penstock._fail_unknown_batch(batch_id);
+  end if;
 end $$;
 
 -- Has a lease expired in this segment, of one queue or of any? A table without blocks needs no statement, and so no
@@ -1903,7 +2242,7 @@ declare
   lease_token bigint;
 begin
   select * into q from penstock.queue t where t.id = m.queue_id;
-  lease_token := penstock._lease_number() + bigint '-9223372036854775808' + case when q.keep_history > 0 then 16
+  lease_token := penstock._lease_number() + bigint '-9223372036854775808' + case when q.keep_history > 0 or q.has_members then 16
     else 0 end + slot;
 if slot <= 3 then
 if slot <= 1 then
@@ -2075,7 +2414,7 @@ begin
   -- it. If it is overdue by ten seconds, every claim does.
   select q.id, q.priorities[1], coalesce(pg_sequence_last_value(q.floors[1]), bigint '0'), ((pg_sequence_last_value('penstock.ring') % bigint '10'))::integer,
     started + interval '1 second' * coalesce(claim.lease_seconds, q.lease_seconds)::float8,
-    case when q.keep_history > 0 then bigint '16' else bigint '0' end,
+    case when q.keep_history > 0 or q.has_members then bigint '16' else bigint '0' end,
     current_setting('penstock.alone', true) = 'on',
     -- Due, or further ahead than it is ever set, because the clock was set back.
     abs(date_part('epoch', started) * float8 '1e6' + float8 '5e5' - coalesce(pg_sequence_last_value(q.sweep_register), bigint '0')::float8)
@@ -2734,7 +3073,7 @@ begin
   -- it. If it is overdue by ten seconds, every claim does.
   select q.id, q.priorities[1], coalesce(pg_sequence_last_value(q.floors[1]), bigint '0'), ((pg_sequence_last_value('penstock.ring') % bigint '10'))::integer,
     started + interval '1 second' * coalesce(_claim_by_id.lease_seconds, q.lease_seconds)::float8,
-    case when q.keep_history > 0 then bigint '16' else bigint '0' end,
+    case when q.keep_history > 0 or q.has_members then bigint '16' else bigint '0' end,
     current_setting('penstock.alone', true) = 'on',
     -- Due, or further ahead than it is ever set, because the clock was set back.
     abs(date_part('epoch', started) * float8 '1e6' + float8 '5e5' - coalesce(pg_sequence_last_value(q.sweep_register), bigint '0')::float8)
@@ -3350,7 +3689,7 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(dlq);
   end if;
-  lease_base := lease_base + case when q.keep_history > 0 then 16 else 0 end;
+  lease_base := lease_base + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
   slot := penstock._hold_current();
 if slot <= 3 then
@@ -3567,7 +3906,7 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(dlq);
   end if;
-  lease_base := lease_base + case when q.keep_history > 0 then 16 else 0 end;
+  lease_base := lease_base + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
   slot := penstock._hold_current();
 if slot <= 3 then
@@ -3809,7 +4148,7 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number() + case when q.keep_history > 0 then 16 else 0 end;
+  lease_base := penstock._lease_number() + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
   for round in 1 .. 2 loop
@@ -4008,7 +4347,7 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number() + bigint '-9223372036854775808' + case when q.keep_history > 0 then 16 else 0 end;
+  lease_base := penstock._lease_number() + bigint '-9223372036854775808' + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
   for round in 1 .. 2 loop
@@ -6612,15 +6951,18 @@ language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   producers constant text[] := array['enqueue', 'enqueue_many', 'spark_stage', 'spark_publish', 'spark_unstage',
     'spark_enqueue', 'spark_begin', 'spark_put', 'spark_complete', 'schema_version', 'oldest_client', 'wake_channel',
-    'get_results', 'get_outcome'];
-  consumers constant text[] := array['claim', 'claim_within', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
+    'get_results', 'get_outcome', 'enqueue_all', 'create_batch', 'add_to_batch', 'seal_batch', 'get_batch',
+    'get_progress'];
+  consumers constant text[] := array['claim', 'claim_within', 'ack', 'ack_many', 'nack', 'nack_many', 'reject',
+                                     'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
                                      'wake_channel', 'beat', 'beat_v2', 'retire', 'fire_schedules', 'schema_version',
                                      'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
                                      'spark_settle', 'spark_release', 'complete_many', 'get_results', 'get_outcome',
-                                     'drop_expired_results'];
+                                     'drop_expired_results', 'finish_batches', 'get_batch', 'report_progress',
+                                     'get_progress'];
 begin
   return query
   select r, 'schema', s, 'usage' from unnest(penstock._roles()) r cross join unnest(array['penstock', 'mdb_queue']) s;
@@ -6664,7 +7006,7 @@ begin
 end $$;
 
 -- Returns the names of the three roles. Locks: none. Indexes: none.
--- from functions/common/grants.sql:63
+-- from functions/common/grants.sql:66
 create or replace function penstock._roles() returns text[] language sql immutable as $$
   select array['penstock_producer', 'penstock_consumer', 'penstock_operator']
 $$;
@@ -6673,7 +7015,7 @@ $$;
 -- of PUBLIC. Roles may have been created after the schema, and a restored dump lacks the grants to roles that did not
 -- exist. `penstock migrate up` makes the missing grants, and `penstock doctor` reports them. Locks: ACCESS SHARE. Reads
 -- the catalog and migration_contract.
--- from functions/common/grants.sql:71
+-- from functions/common/grants.sql:74
 create or replace function penstock.check_grants() returns table (role_name text, problem text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -6879,6 +7221,9 @@ begin
     if m.key is not null then
       perform penstock._forget_key(m.queue_id, m.key, m.id);
     end if;
+    if q.has_members then
+      perform penstock._bury_member(m.id);
+    end if;
   else
     perform penstock._finish(m, state, null);
   end if;
@@ -6888,7 +7233,7 @@ begin
 end $$;
 
 -- The delay before the next attempt.
--- from functions/settle/give_back.sql:76
+-- from functions/settle/give_back.sql:79
 create or replace function penstock._backoff(rule jsonb, attempt integer) returns interval language sql as $$
   select make_interval(secs => least(
       (rule ->> 'max_seconds')::double precision,
@@ -7399,6 +7744,23 @@ end if;
     perform penstock._put_special(slot, new_id, lane_queue, enqueue.priority, over < bigint '0');
   end if;
   return new_id;
+end $$;
+
+-- Enqueues messages of any queues, all or nothing. messages is an array of up to 10,000 objects with the parameters of
+-- penstock.enqueue. Returns the ids in the order given. Locks and indexes: as enqueue.
+-- from functions/enqueue/enqueue_all.sql:3
+create or replace function penstock.enqueue_all(messages jsonb) returns setof bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if messages is null or jsonb_typeof(messages) <> 'array' or jsonb_array_length(messages) > 10000 then
+    perform penstock._fail_value('messages', left(messages::text, 100), 'an array of up to 10000 objects');
+  end if;
+  return query
+  select penstock.enqueue(queue => m.queue, payload => m.payload, headers => m.headers, key => m.key,
+    priority => coalesce(m.priority, 0), group_key => m.group_key, delay => m.delay, visible_at => m.visible_at,
+    ttl => m.ttl, max_attempts => m.max_attempts, on_conflict => coalesce(m.on_conflict, 'replace'),
+    unique_while => coalesce(m.unique_while, 'waiting'))
+  from penstock._messages_of(messages) m;
 end $$;
 
 -- The long path of enqueue: checks every argument by name, then handles keys, groups, delays, limits and large
@@ -9419,45 +9781,22 @@ begin
     from (select distinct i as id from unnest(ids) i order by i) wanted);
 end $$;
 
--- Ends a message in any table. A ready message that never came back is found in its lane by lane_N_order: see
--- _remove_fresh. Other ready messages, and leased ones, are found by a scan of their segments, because an index on the
--- id would cost every message. Returns the previous state, or null if the message does not exist. Locks: the row of the
--- message.
--- from functions/operate/cancel.sql:33
+-- Ends a message in any table. Ready messages that came back, and leased ones, are found by a scan of their segments,
+-- because an index on the id would cost every message. Returns the previous state, or null if the message does not
+-- exist. Locks: the row of the message.
+-- from functions/operate/cancel.sql:32
 create or replace function penstock._remove_waiting(id bigint, final_state text) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
   now_at timestamptz := clock_timestamp();
-  s penstock.scheduled;
-  g penstock.grouped;
-  d penstock.dead;
+  state  text := penstock._remove_indexed(_remove_waiting.id, final_state);
   r penstock.ready_0;
   l penstock.leased_0;
 begin
-  delete from penstock.scheduled t where t.id = _remove_waiting.id and t.group_key is null returning * into s;
-  if found then
-    perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at,
-      s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers,
-      s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
-    return case when s.due_at > now_at then 'scheduled' else 'ready' end;
+  if state is not null then
+    return state;
   end if;
-  delete from penstock.grouped t where t.id = _remove_waiting.id returning * into g;
-  if found then
-    perform penstock._finish(penstock._envelope(g), final_state, null);
-    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
-    return case when g.visible_at > now_at then 'scheduled' else 'ready' end;
-  end if;
-  delete from penstock.dead t where t.id = _remove_waiting.id returning * into d;
-  if found then
-    perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at,
-      d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers,
-      d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
-    return 'dead';
-  end if;
-  if penstock._remove_fresh(_remove_waiting.id, final_state) then
-    return 'ready';
-  end if;
--- from functions/operate/cancel.sql:67, segment 0
+-- from functions/operate/cancel.sql:44, segment 0
   delete from penstock.ready_0 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
@@ -9465,7 +9804,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:67, segment 1
+-- from functions/operate/cancel.sql:44, segment 1
   delete from penstock.ready_1 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
@@ -9473,7 +9812,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:67, segment 2
+-- from functions/operate/cancel.sql:44, segment 2
   delete from penstock.ready_2 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
@@ -9481,7 +9820,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:67, segment 3
+-- from functions/operate/cancel.sql:44, segment 3
   delete from penstock.ready_3 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
@@ -9489,7 +9828,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:67, segment 4
+-- from functions/operate/cancel.sql:44, segment 4
   delete from penstock.ready_4 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
@@ -9497,7 +9836,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:67, segment 5
+-- from functions/operate/cancel.sql:44, segment 5
   delete from penstock.ready_5 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
@@ -9505,7 +9844,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:67, segment 6
+-- from functions/operate/cancel.sql:44, segment 6
   delete from penstock.ready_6 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
@@ -9513,7 +9852,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:67, segment 7
+-- from functions/operate/cancel.sql:44, segment 7
   delete from penstock.ready_7 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
@@ -9521,7 +9860,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:67, segment 8
+-- from functions/operate/cancel.sql:44, segment 8
   delete from penstock.ready_8 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
@@ -9529,8 +9868,8 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:75
--- from functions/operate/cancel.sql:76, segment 0
+-- from functions/operate/cancel.sql:52
+-- from functions/operate/cancel.sql:53, segment 0
   delete from penstock.held_0 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_0 t where t.id = _remove_waiting.id returning * into l;
@@ -9542,7 +9881,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:76, segment 1
+-- from functions/operate/cancel.sql:53, segment 1
   delete from penstock.held_1 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_1 t where t.id = _remove_waiting.id returning * into l;
@@ -9554,7 +9893,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:76, segment 2
+-- from functions/operate/cancel.sql:53, segment 2
   delete from penstock.held_2 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_2 t where t.id = _remove_waiting.id returning * into l;
@@ -9566,7 +9905,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:76, segment 3
+-- from functions/operate/cancel.sql:53, segment 3
   delete from penstock.held_3 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_3 t where t.id = _remove_waiting.id returning * into l;
@@ -9578,7 +9917,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:76, segment 4
+-- from functions/operate/cancel.sql:53, segment 4
   delete from penstock.held_4 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_4 t where t.id = _remove_waiting.id returning * into l;
@@ -9590,7 +9929,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:76, segment 5
+-- from functions/operate/cancel.sql:53, segment 5
   delete from penstock.held_5 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_5 t where t.id = _remove_waiting.id returning * into l;
@@ -9602,7 +9941,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:76, segment 6
+-- from functions/operate/cancel.sql:53, segment 6
   delete from penstock.held_6 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_6 t where t.id = _remove_waiting.id returning * into l;
@@ -9614,7 +9953,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:76, segment 7
+-- from functions/operate/cancel.sql:53, segment 7
   delete from penstock.held_7 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_7 t where t.id = _remove_waiting.id returning * into l;
@@ -9626,7 +9965,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:76, segment 8
+-- from functions/operate/cancel.sql:53, segment 8
   delete from penstock.held_8 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_8 t where t.id = _remove_waiting.id returning * into l;
@@ -9638,13 +9977,230 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:88
+-- from functions/operate/cancel.sql:65
+  return null;
+end $$;
+
+-- Ends messages in any table, and returns their number. Each segment is scanned once for all of them. Locks: the rows of
+-- the messages.
+-- from functions/operate/cancel.sql:70
+create or replace function penstock._remove_many(ids bigint[], final_state text) returns bigint language plpgsql as $$
+#variable_conflict use_column
+declare
+  rest constant bigint[] := array(select i from unnest(ids) i where penstock._remove_indexed(i, final_state) is null);
+  n    bigint := cardinality(ids) - cardinality(rest);
+  r penstock.ready_0;
+  l penstock.leased_0;
+begin
+  if rest = '{}' then
+    return n;
+  end if;
+-- from functions/operate/cancel.sql:82, segment 0
+  for r in delete from penstock.ready_0 t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_0 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_0 t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+-- from functions/operate/cancel.sql:82, segment 1
+  for r in delete from penstock.ready_1 t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_1 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_1 t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+-- from functions/operate/cancel.sql:82, segment 2
+  for r in delete from penstock.ready_2 t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_2 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_2 t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+-- from functions/operate/cancel.sql:82, segment 3
+  for r in delete from penstock.ready_3 t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_3 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_3 t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+-- from functions/operate/cancel.sql:82, segment 4
+  for r in delete from penstock.ready_4 t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_4 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_4 t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+-- from functions/operate/cancel.sql:82, segment 5
+  for r in delete from penstock.ready_5 t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_5 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_5 t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+-- from functions/operate/cancel.sql:82, segment 6
+  for r in delete from penstock.ready_6 t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_6 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_6 t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+-- from functions/operate/cancel.sql:82, segment 7
+  for r in delete from penstock.ready_7 t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_7 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_7 t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+-- from functions/operate/cancel.sql:82, segment 8
+  for r in delete from penstock.ready_8 t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_8 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_8 t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+-- from functions/operate/cancel.sql:100
+  return n;
+end $$;
+
+-- Ends a message that an index finds: one that is scheduled, dead or in a group, or ready and never came back (see
+-- _remove_fresh). Returns the previous state, or null. Locks: the row of the message.
+-- from functions/operate/cancel.sql:105
+create or replace function penstock._remove_indexed(id bigint, final_state text) returns text language plpgsql as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+  s penstock.scheduled;
+  g penstock.grouped;
+  d penstock.dead;
+begin
+  delete from penstock.scheduled t where t.id = _remove_indexed.id and t.group_key is null returning * into s;
+  if found then
+    perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at,
+      s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers,
+      s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
+    return case when s.due_at > now_at then 'scheduled' else 'ready' end;
+  end if;
+  delete from penstock.grouped t where t.id = _remove_indexed.id returning * into g;
+  if found then
+    perform penstock._finish(penstock._envelope(g), final_state, null);
+    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
+    return case when g.visible_at > now_at then 'scheduled' else 'ready' end;
+  end if;
+  delete from penstock.dead t where t.id = _remove_indexed.id returning * into d;
+  if found then
+    perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at,
+      d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers,
+      d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
+    return 'dead';
+  end if;
+  if penstock._remove_fresh(_remove_indexed.id, final_state) then
+    return 'ready';
+  end if;
   return null;
 end $$;
 
 -- Ends a ready message that never came back, whose position is its id. Uses lane_N_order, in every lane. Locks: the row
 -- of the message.
--- from functions/operate/cancel.sql:93
+-- from functions/operate/cancel.sql:141
 create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -9652,7 +10208,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/cancel.sql:101, segment 0
+-- from functions/operate/cancel.sql:149, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -9663,7 +10219,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:101, segment 1
+-- from functions/operate/cancel.sql:149, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -9674,7 +10230,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:101, segment 2
+-- from functions/operate/cancel.sql:149, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -9685,7 +10241,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:101, segment 3
+-- from functions/operate/cancel.sql:149, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -9696,7 +10252,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:101, segment 4
+-- from functions/operate/cancel.sql:149, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -9707,7 +10263,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:101, segment 5
+-- from functions/operate/cancel.sql:149, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -9718,7 +10274,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:101, segment 6
+-- from functions/operate/cancel.sql:149, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -9729,7 +10285,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:101, segment 7
+-- from functions/operate/cancel.sql:149, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -9740,7 +10296,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:101, segment 8
+-- from functions/operate/cancel.sql:149, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -9751,7 +10307,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:112
+-- from functions/operate/cancel.sql:160
   return false;
 end $$;
 
@@ -9819,12 +10375,13 @@ begin
   return true;
 end $$;
 
--- Cron rules have five fields (minute, hour, day of month, month, day of week) or are a name such as @daily.
+-- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a period such
+-- as @every 30s.
 -- _parse_cron returns the parts of a rule, or raises an error that names the wrong field. every_hour means that the
 -- hour field begins with *. Such a rule follows elapsed time instead of local time. The difference matters on the two
 -- nights a year on which daylight saving time begins or ends.
 -- Locks: none. Indexes: none.
--- from functions/operate/cron.sql:6
+-- from functions/operate/cron.sql:7
 create or replace function penstock._parse_cron(
   cron text, out minutes integer[], out hours integer[], out days integer[], out months integer[],
     out weekdays integer[],
@@ -9839,7 +10396,7 @@ begin
   if cardinality(field) is distinct from 5 or octet_length(cron) > 1000 then
     perform penstock._fail_value('cron', cron,
       'five fields: minute, hour, day of month, month and day of week, such as 30 8 * * mon-fri; or '
-      '@hourly, @daily, @weekly, @monthly, @yearly');
+      '@hourly, @daily, @weekly, @monthly, @yearly; or @every and a period, such as @every 30s');
   end if;
   minutes := penstock._cron_field('minute', field[1], 0, 59, '{}');
   hours := penstock._cron_field('hour', field[2], 0, 23, '{}');
@@ -9852,7 +10409,7 @@ begin
 end $$;
 
 -- Returns the numbers that a field contains: lists of *, n, a-b, and these with /step.
--- from functions/operate/cron.sql:33
+-- from functions/operate/cron.sql:34
 create or replace function penstock._cron_field(field text, spec text, low integer, high integer, names text[])
 returns integer[]
 language plpgsql immutable as $$
@@ -9887,26 +10444,48 @@ begin
 end $$;
 
 -- Returns a number in a field, or the number of a name such as mon.
--- from functions/operate/cron.sql:67
+-- from functions/operate/cron.sql:68
 create or replace function penstock._cron_number(word text, low integer, names text[]) returns integer
 language sql immutable as $$
   select case when word ~ '^\d+$' then word::integer else array_position(names, word) - 1 + low end
 $$;
 
+-- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires at the
+-- multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
+-- from functions/operate/cron.sql:75
+create or replace function penstock._cron_period(cron text) returns integer language plpgsql immutable as $$
+declare
+  words constant text[] := regexp_match(lower(trim(cron)), '^@every\s+(\d{1,8})\s*([smhd])$');
+  seconds bigint;
+begin
+  if lower(trim(cron)) !~ '^@every\y' or cron is null then
+    return null;
+  end if;
+  seconds := words[1]::bigint * case words[2] when 's' then 1 when 'm' then 60 when 'h' then 3600 else 86400 end;
+  if (seconds between 1 and 31536000) is not true then
+    perform penstock._fail_value('cron', cron, '@every and a period from 1s to 365d: a whole number with s, m, h or d');
+  end if;
+  return seconds;
+end $$;
+
 -- Returns the first time after a moment at which a rule fires in a time zone, or null if there is none within eight
 -- years. A rule with fixed hours follows local time. A local time that is skipped when the clock is set forward fires
 -- later by the length of the gap. A local time that occurs twice when the clock is set back fires the first time only.
 -- A rule for every hour follows elapsed time.
--- from functions/operate/cron.sql:76
+-- from functions/operate/cron.sql:94
 create or replace function penstock._next_fire(cron text, time_zone text, after timestamptz) returns timestamptz
 language plpgsql stable as $$
 declare
+  period  constant integer := penstock._cron_period(cron);
   rule    record;
   wall    timestamp := after at time zone time_zone;
   day     date;
   minute  integer;
   instant timestamptz;
 begin
+  if period is not null then
+    return to_timestamp((floor(date_part('epoch', after) / period) + 1) * period);
+  end if;
   select * into rule from penstock._parse_cron(cron);
   for day in select penstock._cron_days(rule.months, rule.days, rule.weekdays, rule.either_day, wall::date) loop
     select min(h * 60 + m) into minute from unnest(rule.hours) h, unnest(rule.minutes) m
@@ -9926,7 +10505,7 @@ end $$;
 
 -- Returns the days on which a rule fires, from a day on. No two are more than eight years apart (29 February across a
 -- century).
--- from functions/operate/cron.sql:104
+-- from functions/operate/cron.sql:126
 create or replace function penstock._cron_days(months integer[], days integer[], weekdays integer[], either_day boolean,
   first date) returns setof date
 language sql immutable as $$
@@ -9937,7 +10516,7 @@ language sql immutable as $$
 $$;
 
 -- Returns whether the local clock does not change within three hours of a moment.
--- from functions/operate/cron.sql:114
+-- from functions/operate/cron.sql:136
 create or replace function penstock._is_steady(instant timestamptz, time_zone text) returns boolean language sql stable
   as $$
   select (instant - interval '3 hours') at time zone time_zone = (instant at time zone time_zone) - interval '3 hours'
@@ -9945,7 +10524,7 @@ create or replace function penstock._is_steady(instant timestamptz, time_zone te
 $$;
 
 -- The same near a change of the local clock: it checks the individual times of the next hours.
--- from functions/operate/cron.sql:121
+-- from functions/operate/cron.sql:143
 create or replace function penstock._next_fire_near_turn(
   minutes integer[], hours integer[], days integer[], months integer[], weekdays integer[], either_day boolean,
     every_hour boolean,
@@ -9969,7 +10548,7 @@ begin
 end $$;
 
 -- Returns the moments at which the local clock shows a time. On most days there is one.
--- from functions/operate/cron.sql:144
+-- from functions/operate/cron.sql:166
 create or replace function penstock._instants(wall timestamp, time_zone text, all_of_them boolean)
 returns setof timestamptz
 language plpgsql stable as $$
@@ -9991,7 +10570,7 @@ begin
 end $$;
 
 -- Returns the next times at which a rule fires, to check a rule before it is used. Locks: none. Indexes: none.
--- from functions/operate/cron.sql:165
+-- from functions/operate/cron.sql:187
 create or replace function penstock.next_fires(cron text, time_zone text default 'UTC', count integer default 5,
   after timestamptz default null)
 returns setof timestamptz language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -10011,7 +10590,7 @@ end $$;
 
 -- Returns the time zone as the tz database spells it. Only names are accepted, because PostgreSQL takes any text with a
 -- number in it for a POSIX rule, and so would take a misspelled name for UTC.
--- from functions/operate/cron.sql:184
+-- from functions/operate/cron.sql:206
 create or replace function penstock._checked_time_zone(time_zone text) returns text language plpgsql stable as $$
 declare
   found text := (select z.name from pg_catalog.pg_timezone_names z where lower(z.name) = lower(time_zone)
@@ -10052,6 +10631,10 @@ begin
           jsonb_build_object('queue', q.name, 'count', n),
       'Drop them first, or drop the queue with force => true.');
   end if;
+  if q.has_members then
+    -- Their batches do not wait for messages that are gone.
+    perform penstock.purge(q.name, include_leased => true), penstock.purge(q.name || '.dlq');
+  end if;
   delete from penstock.schedule s where s.queue_id = q.id;
   delete from penstock.purge p where p.queue_id = q.id;
   delete from penstock.scheduled t where t.queue_id = q.id;
@@ -10059,61 +10642,61 @@ begin
   delete from penstock.message_group t where t.queue_id = q.id;
   delete from penstock.message_key t where t.queue_id = q.id;
   delete from penstock.dead t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:37, segment 0
+-- from functions/operate/drop_queue.sql:41, segment 0
   delete from penstock.body_0 b where b.id in (
     select id from penstock.lane_0 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_0 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_0 t where t.queue_id = q.id;
   delete from penstock.leased_0 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:37, segment 1
+-- from functions/operate/drop_queue.sql:41, segment 1
   delete from penstock.body_1 b where b.id in (
     select id from penstock.lane_1 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_1 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_1 t where t.queue_id = q.id;
   delete from penstock.leased_1 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:37, segment 2
+-- from functions/operate/drop_queue.sql:41, segment 2
   delete from penstock.body_2 b where b.id in (
     select id from penstock.lane_2 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_2 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_2 t where t.queue_id = q.id;
   delete from penstock.leased_2 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:37, segment 3
+-- from functions/operate/drop_queue.sql:41, segment 3
   delete from penstock.body_3 b where b.id in (
     select id from penstock.lane_3 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_3 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_3 t where t.queue_id = q.id;
   delete from penstock.leased_3 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:37, segment 4
+-- from functions/operate/drop_queue.sql:41, segment 4
   delete from penstock.body_4 b where b.id in (
     select id from penstock.lane_4 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_4 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_4 t where t.queue_id = q.id;
   delete from penstock.leased_4 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:37, segment 5
+-- from functions/operate/drop_queue.sql:41, segment 5
   delete from penstock.body_5 b where b.id in (
     select id from penstock.lane_5 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_5 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_5 t where t.queue_id = q.id;
   delete from penstock.leased_5 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:37, segment 6
+-- from functions/operate/drop_queue.sql:41, segment 6
   delete from penstock.body_6 b where b.id in (
     select id from penstock.lane_6 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_6 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_6 t where t.queue_id = q.id;
   delete from penstock.leased_6 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:37, segment 7
+-- from functions/operate/drop_queue.sql:41, segment 7
   delete from penstock.body_7 b where b.id in (
     select id from penstock.lane_7 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_7 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_7 t where t.queue_id = q.id;
   delete from penstock.leased_7 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:37, segment 8
+-- from functions/operate/drop_queue.sql:41, segment 8
   delete from penstock.body_8 b where b.id in (
     select id from penstock.lane_8 t where t.queue_id = q.id and t.body_slot is not null
     union all select id from penstock.leased_8 t where t.queue_id = q.id and t.body_slot is not null);
   delete from penstock.lane_8 t where t.queue_id = q.id;
   delete from penstock.leased_8 t where t.queue_id = q.id;
--- from functions/operate/drop_queue.sql:43
+-- from functions/operate/drop_queue.sql:47
   -- This comes after the leases, because a transaction that archives one of them has ended by now.
   delete from penstock.pgmq_archive t where t.queue_id = q.id;
   delete from penstock.queue t where t.id = q.id;
@@ -10129,38 +10712,38 @@ begin
 end $$;
 
 -- Returns the number of leased dead letters of a queue.
--- from functions/operate/drop_queue.sql:58
+-- from functions/operate/drop_queue.sql:62
 create or replace function penstock._dead_leases(queue_id integer) returns setof bigint language plpgsql as $$
 #variable_conflict use_column
 begin
--- from functions/operate/drop_queue.sql:62, segment 0
+-- from functions/operate/drop_queue.sql:66, segment 0
   return query select id from penstock.leased_0 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:62, segment 1
+-- from functions/operate/drop_queue.sql:66, segment 1
   return query select id from penstock.leased_1 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:62, segment 2
+-- from functions/operate/drop_queue.sql:66, segment 2
   return query select id from penstock.leased_2 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:62, segment 3
+-- from functions/operate/drop_queue.sql:66, segment 3
   return query select id from penstock.leased_3 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:62, segment 4
+-- from functions/operate/drop_queue.sql:66, segment 4
   return query select id from penstock.leased_4 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:62, segment 5
+-- from functions/operate/drop_queue.sql:66, segment 5
   return query select id from penstock.leased_5 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:62, segment 6
+-- from functions/operate/drop_queue.sql:66, segment 6
   return query select id from penstock.leased_6 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:62, segment 7
+-- from functions/operate/drop_queue.sql:66, segment 7
   return query select id from penstock.leased_7 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:62, segment 8
+-- from functions/operate/drop_queue.sql:66, segment 8
   return query select id from penstock.leased_8 l where l.queue_id = _dead_leases.queue_id
     and l.dead_at is not null;
--- from functions/operate/drop_queue.sql:65
+-- from functions/operate/drop_queue.sql:69
 end $$;
 
 -- Enqueues a message for every due schedule. Returns the number of messages and the time of the next fire. Workers call
@@ -10982,6 +11565,9 @@ language plpgsql as $$
 declare
   state text;
 begin
+  if q.has_members then
+    perform penstock._revive_member(m.id);
+  end if;
   if q.max_depth is not null then
     perform penstock._reserve_depth(q, 1);
   end if;
@@ -11148,7 +11734,9 @@ begin
     when 'queue' then s.queue_id := penstock._queue_id(penstock._text_of(setting, value));
     when 'cron' then
       s.cron := penstock._text_of(setting, value);
-      perform penstock._parse_cron(s.cron);
+      if penstock._cron_period(s.cron) is null then
+        perform penstock._parse_cron(s.cron);
+      end if;
     when 'time_zone' then s.time_zone := penstock._checked_time_zone(coalesce(penstock._text_of(setting, value),
       'UTC'));
     when 'payload' then s.payload := value;
@@ -11170,7 +11758,7 @@ begin
 end $$;
 
 -- Returns the id of a queue, or raises PS001. Locks: none. Uses queue_name_key.
--- from functions/operate/schedule.sql:144
+-- from functions/operate/schedule.sql:146
 create or replace function penstock._queue_id(queue text) returns integer language plpgsql stable as $$
 declare
   found integer := (select q.id from penstock.queue q where q.name = _queue_id.queue);
@@ -11182,7 +11770,7 @@ begin
 end $$;
 
 -- Pauses a schedule. Locks and indexes: as set_schedule.
--- from functions/operate/schedule.sql:155
+-- from functions/operate/schedule.sql:157
 create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -11190,7 +11778,7 @@ begin
 end $$;
 
 -- Resumes a schedule. Fires that were due during the pause are skipped. Locks and indexes: as set_schedule.
--- from functions/operate/schedule.sql:162
+-- from functions/operate/schedule.sql:164
 create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -11198,7 +11786,7 @@ begin
 end $$;
 
 -- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
--- from functions/operate/schedule.sql:169
+-- from functions/operate/schedule.sql:171
 create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -14714,7 +15302,8 @@ end $$;
 create or replace function penstock._ack_logged_0(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_0 l
@@ -14732,14 +15321,19 @@ begin
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
 -- from functions/settle/ack.sql:5, segment 1
 create or replace function penstock._ack_logged_1(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_1 l
@@ -14757,14 +15351,19 @@ begin
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
 -- from functions/settle/ack.sql:5, segment 2
 create or replace function penstock._ack_logged_2(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_2 l
@@ -14782,14 +15381,19 @@ begin
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
 -- from functions/settle/ack.sql:5, segment 3
 create or replace function penstock._ack_logged_3(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_3 l
@@ -14807,14 +15411,19 @@ begin
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
 -- from functions/settle/ack.sql:5, segment 4
 create or replace function penstock._ack_logged_4(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_4 l
@@ -14832,14 +15441,19 @@ begin
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
 -- from functions/settle/ack.sql:5, segment 5
 create or replace function penstock._ack_logged_5(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_5 l
@@ -14857,14 +15471,19 @@ begin
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
 -- from functions/settle/ack.sql:5, segment 6
 create or replace function penstock._ack_logged_6(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_6 l
@@ -14882,14 +15501,19 @@ begin
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
 -- from functions/settle/ack.sql:5, segment 7
 create or replace function penstock._ack_logged_7(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_7 l
@@ -14907,14 +15531,19 @@ begin
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
 -- from functions/settle/ack.sql:5, segment 8
 create or replace function penstock._ack_logged_8(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_8 l
@@ -14932,13 +15561,17 @@ begin
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
--- from functions/settle/ack.sql:23
+-- from functions/settle/ack.sql:28
 
 -- Settles a message as done. Raises PS007 if the lease is lost.
--- from functions/settle/ack.sql:25
+-- from functions/settle/ack.sql:30
 create or replace function penstock.ack(id bigint, token bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off as $$
@@ -14952,24 +15585,24 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack.sql:36, segment 0
+-- from functions/settle/ack.sql:41, segment 0
     delete from penstock.leased_0 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:36, segment 1
+-- from functions/settle/ack.sql:41, segment 1
     delete from penstock.leased_1 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack.sql:36, segment 2
+-- from functions/settle/ack.sql:41, segment 2
     delete from penstock.leased_2 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:36, segment 3
+-- from functions/settle/ack.sql:41, segment 3
     delete from penstock.leased_3 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
@@ -14978,30 +15611,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack.sql:36, segment 4
+-- from functions/settle/ack.sql:41, segment 4
     delete from penstock.leased_4 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:36, segment 5
+-- from functions/settle/ack.sql:41, segment 5
     delete from penstock.leased_5 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack.sql:36, segment 6
+-- from functions/settle/ack.sql:41, segment 6
     delete from penstock.leased_6 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
 if slot <= 7 then
--- from functions/settle/ack.sql:36, segment 7
+-- from functions/settle/ack.sql:41, segment 7
     delete from penstock.leased_7 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:36, segment 8
+-- from functions/settle/ack.sql:41, segment 8
     delete from penstock.leased_8 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null;
@@ -15009,7 +15642,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack.sql:40
+-- from functions/settle/ack.sql:45
     if found then
       return;
     end if;
@@ -15017,24 +15650,24 @@ end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack.sql:45, segment 0
+-- from functions/settle/ack.sql:50, segment 0
     delete from penstock.lane_0 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:45, segment 1
+-- from functions/settle/ack.sql:50, segment 1
     delete from penstock.lane_1 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack.sql:45, segment 2
+-- from functions/settle/ack.sql:50, segment 2
     delete from penstock.lane_2 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:45, segment 3
+-- from functions/settle/ack.sql:50, segment 3
     delete from penstock.lane_3 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
@@ -15043,30 +15676,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack.sql:45, segment 4
+-- from functions/settle/ack.sql:50, segment 4
     delete from penstock.lane_4 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:45, segment 5
+-- from functions/settle/ack.sql:50, segment 5
     delete from penstock.lane_5 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack.sql:45, segment 6
+-- from functions/settle/ack.sql:50, segment 6
     delete from penstock.lane_6 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
 if slot <= 7 then
--- from functions/settle/ack.sql:45, segment 7
+-- from functions/settle/ack.sql:50, segment 7
     delete from penstock.lane_7 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
 else
--- from functions/settle/ack.sql:45, segment 8
+-- from functions/settle/ack.sql:50, segment 8
     delete from penstock.lane_8 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
       and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
@@ -15074,7 +15707,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack.sql:49
+-- from functions/settle/ack.sql:54
     if found then
       return;
     end if;
@@ -15082,24 +15715,24 @@ end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack.sql:54, segment 0
+-- from functions/settle/ack.sql:59, segment 0
     if penstock._ack_logged_0(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:54, segment 1
+-- from functions/settle/ack.sql:59, segment 1
     if penstock._ack_logged_1(ack.id, ack.token) then
       return;
     end if;
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack.sql:54, segment 2
+-- from functions/settle/ack.sql:59, segment 2
     if penstock._ack_logged_2(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:54, segment 3
+-- from functions/settle/ack.sql:59, segment 3
     if penstock._ack_logged_3(ack.id, ack.token) then
       return;
     end if;
@@ -15108,30 +15741,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack.sql:54, segment 4
+-- from functions/settle/ack.sql:59, segment 4
     if penstock._ack_logged_4(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:54, segment 5
+-- from functions/settle/ack.sql:59, segment 5
     if penstock._ack_logged_5(ack.id, ack.token) then
       return;
     end if;
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack.sql:54, segment 6
+-- from functions/settle/ack.sql:59, segment 6
     if penstock._ack_logged_6(ack.id, ack.token) then
       return;
     end if;
 else
 if slot <= 7 then
--- from functions/settle/ack.sql:54, segment 7
+-- from functions/settle/ack.sql:59, segment 7
     if penstock._ack_logged_7(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:54, segment 8
+-- from functions/settle/ack.sql:59, segment 8
     if penstock._ack_logged_8(ack.id, ack.token) then
       return;
     end if;
@@ -15139,13 +15772,13 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack.sql:58
+-- from functions/settle/ack.sql:63
   end if;
   perform penstock._ack_special(ack.id, ack.token);
 end $$;
 
 -- The long path of ack: for messages with history, a key, a group or a body, and for lost leases.
--- from functions/settle/ack.sql:63
+-- from functions/settle/ack.sql:68
 create or replace function penstock._ack_special(id bigint, token bigint) returns void language plpgsql as $$
 declare
   l penstock.leased_0 := penstock._pull(id, token);
@@ -15367,13 +16000,20 @@ end if;
   if n = cardinality(ids) then
     return;
   end if;
+  if exists (select from penstock.queue q where q.has_members) then
+    return query select * from penstock._ack_members(ids, tokens);
+    get diagnostics n = row_count;
+    if n = cardinality(ids) then
+      return;
+    end if;
+  end if;
   return query select * from penstock._ack_each(ids, tokens);
 end $$;
 
 -- Settles messages of several claims, and messages that leave history or have a key, a group or a body. Each pair is
 -- looked up by itself: OFFSET 0, and the clock, which no index can serve, leave no other plan. A join of many pairs
 -- with what the planner took for few leases compared all pairs with each lease: 100 ms for 700 of them.
--- from functions/settle/ack_many.sql:57
+-- from functions/settle/ack_many.sql:64
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
@@ -15393,7 +16033,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack_many.sql:74, segment 0
+-- from functions/settle/ack_many.sql:81, segment 0
       return query
       with moved as (
         delete from penstock.leased_0 l where l.ctid = any (array(
@@ -15434,7 +16074,7 @@ if slot <= 0 then
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:74, segment 1
+-- from functions/settle/ack_many.sql:81, segment 1
       return query
       with moved as (
         delete from penstock.leased_1 l where l.ctid = any (array(
@@ -15477,7 +16117,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack_many.sql:74, segment 2
+-- from functions/settle/ack_many.sql:81, segment 2
       return query
       with moved as (
         delete from penstock.leased_2 l where l.ctid = any (array(
@@ -15518,7 +16158,7 @@ if slot <= 2 then
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:74, segment 3
+-- from functions/settle/ack_many.sql:81, segment 3
       return query
       with moved as (
         delete from penstock.leased_3 l where l.ctid = any (array(
@@ -15563,7 +16203,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack_many.sql:74, segment 4
+-- from functions/settle/ack_many.sql:81, segment 4
       return query
       with moved as (
         delete from penstock.leased_4 l where l.ctid = any (array(
@@ -15604,7 +16244,7 @@ if slot <= 4 then
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:74, segment 5
+-- from functions/settle/ack_many.sql:81, segment 5
       return query
       with moved as (
         delete from penstock.leased_5 l where l.ctid = any (array(
@@ -15647,7 +16287,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack_many.sql:74, segment 6
+-- from functions/settle/ack_many.sql:81, segment 6
       return query
       with moved as (
         delete from penstock.leased_6 l where l.ctid = any (array(
@@ -15689,7 +16329,7 @@ if slot <= 6 then
       select g.id from gone g;
 else
 if slot <= 7 then
--- from functions/settle/ack_many.sql:74, segment 7
+-- from functions/settle/ack_many.sql:81, segment 7
       return query
       with moved as (
         delete from penstock.leased_7 l where l.ctid = any (array(
@@ -15730,7 +16370,7 @@ if slot <= 7 then
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:74, segment 8
+-- from functions/settle/ack_many.sql:81, segment 8
       return query
       with moved as (
         delete from penstock.leased_8 l where l.ctid = any (array(
@@ -15774,12 +16414,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:107
+-- from functions/settle/ack_many.sql:114
     else
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack_many.sql:109, segment 0
+-- from functions/settle/ack_many.sql:116, segment 0
       return query
       with moved as (
         delete from penstock.leased_0 l where l.ctid = any (array(
@@ -15799,7 +16439,7 @@ if slot <= 0 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:109, segment 1
+-- from functions/settle/ack_many.sql:116, segment 1
       return query
       with moved as (
         delete from penstock.leased_1 l where l.ctid = any (array(
@@ -15821,7 +16461,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack_many.sql:109, segment 2
+-- from functions/settle/ack_many.sql:116, segment 2
       return query
       with moved as (
         delete from penstock.leased_2 l where l.ctid = any (array(
@@ -15841,7 +16481,7 @@ if slot <= 2 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:109, segment 3
+-- from functions/settle/ack_many.sql:116, segment 3
       return query
       with moved as (
         delete from penstock.leased_3 l where l.ctid = any (array(
@@ -15865,7 +16505,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack_many.sql:109, segment 4
+-- from functions/settle/ack_many.sql:116, segment 4
       return query
       with moved as (
         delete from penstock.leased_4 l where l.ctid = any (array(
@@ -15885,7 +16525,7 @@ if slot <= 4 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:109, segment 5
+-- from functions/settle/ack_many.sql:116, segment 5
       return query
       with moved as (
         delete from penstock.leased_5 l where l.ctid = any (array(
@@ -15907,7 +16547,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack_many.sql:109, segment 6
+-- from functions/settle/ack_many.sql:116, segment 6
       return query
       with moved as (
         delete from penstock.leased_6 l where l.ctid = any (array(
@@ -15928,7 +16568,7 @@ if slot <= 6 then
       select id from moved union all select id from let_go;
 else
 if slot <= 7 then
--- from functions/settle/ack_many.sql:109, segment 7
+-- from functions/settle/ack_many.sql:116, segment 7
       return query
       with moved as (
         delete from penstock.leased_7 l where l.ctid = any (array(
@@ -15948,7 +16588,7 @@ if slot <= 7 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:109, segment 8
+-- from functions/settle/ack_many.sql:116, segment 8
       return query
       with moved as (
         delete from penstock.leased_8 l where l.ctid = any (array(
@@ -15971,7 +16611,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:128
+-- from functions/settle/ack_many.sql:135
     end if;
     get diagnostics n = row_count;
     settled := settled + n;
@@ -15985,6 +16625,28 @@ end if;
       return next l.id;
     end loop;
   end if;
+end $$;
+
+-- Settles those of the messages that are members of batches, and counts them. Returns the ids that were settled.
+-- Locks: the rows of the messages and of the members. Uses batch_member_pkey, otherwise as _ack_each.
+-- from functions/settle/ack_many.sql:152
+create or replace function penstock._ack_members(ids bigint[], tokens bigint[]) returns setof bigint
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
+  member_ids    bigint[];
+  member_tokens bigint[];
+begin
+  perform penstock._check_pairs(ids, tokens, 'tokens');
+  select array_agg(u.id), array_agg(u.token) into member_ids, member_tokens
+  from unnest(ids, tokens) u (id, token) join penstock.batch_member m on m.id = u.id;
+  if member_ids is null then
+    return;
+  end if;
+  member_ids := array(select * from penstock._ack_each(member_ids, member_tokens));
+  perform penstock._end_members(member_ids, 'done');
+  return query select unnest(member_ids);
 end $$;
 
 -- A message is done: writes history, and issues the group token of its group. Locks and indexes: as _finish and
@@ -16209,8 +16871,8 @@ end if;
   return until;
 end $$;
 
--- A message has reached its end: writes history if the queue keeps it, and deletes its body and its key.
--- Locks: none but the rows it deletes. Uses body_N_id and message_key_pkey.
+-- A message has reached its end: writes history if the queue keeps it, deletes its body and its key, and counts it in its
+-- batch. Locks: none but the rows it deletes. Uses body_N_id, message_key_pkey and batch_member_pkey.
 -- from functions/settle/finish.sql:3
 create or replace function penstock._finish(m penstock.envelope, state text, reason text) returns void language plpgsql
   as $$
@@ -16237,6 +16899,9 @@ begin
   end if;
   if m.key is not null then
     perform penstock._forget_key(m.queue_id, m.key, m.id);
+  end if;
+  if q.has_members then
+    perform penstock._end_members(array[m.id], state);
   end if;
 end $$;
 
@@ -16613,7 +17278,7 @@ declare
   piece      integer := 500;
   most_bytes constant bigint := 33554432;
   until      constant timestamptz := clock_timestamp() + interval '100 years';
-  keeps      constant integer := case when q.keep_history > 0 then 16 else 0 end;
+  keeps      constant integer := case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed    integer;
   bytes      bigint := 0;
   live       text;
@@ -17837,6 +18502,8 @@ declare
   slot    integer;
   n       integer;
   settled integer := 0;
+  -- Members of batches are settled one by one, and counted.
+  has_members constant boolean := exists (select from penstock.queue q where q.has_members);
   l       penstock.leased_0;
 begin
   foreach slot in array array(select distinct (t & 15)::integer from unnest(tokens) t union select 0
@@ -17844,10 +18511,10 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:86, segment 0
+-- from functions/spark/settle.sql:88, segment 0
     with gone as (
       delete from penstock.leased_0 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -17865,10 +18532,10 @@ if slot <= 0 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:86, segment 1
+-- from functions/spark/settle.sql:88, segment 1
     with gone as (
       delete from penstock.leased_1 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -17888,10 +18555,10 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:86, segment 2
+-- from functions/spark/settle.sql:88, segment 2
     with gone as (
       delete from penstock.leased_2 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -17909,10 +18576,10 @@ if slot <= 2 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:86, segment 3
+-- from functions/spark/settle.sql:88, segment 3
     with gone as (
       delete from penstock.leased_3 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -17934,10 +18601,10 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:86, segment 4
+-- from functions/spark/settle.sql:88, segment 4
     with gone as (
       delete from penstock.leased_4 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -17955,10 +18622,10 @@ if slot <= 4 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:86, segment 5
+-- from functions/spark/settle.sql:88, segment 5
     with gone as (
       delete from penstock.leased_5 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -17978,10 +18645,10 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:86, segment 6
+-- from functions/spark/settle.sql:88, segment 6
     with gone as (
       delete from penstock.leased_6 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18000,10 +18667,10 @@ if slot <= 6 then
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:86, segment 7
+-- from functions/spark/settle.sql:88, segment 7
     with gone as (
       delete from penstock.leased_7 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18021,10 +18688,10 @@ if slot <= 7 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:86, segment 8
+-- from functions/spark/settle.sql:88, segment 8
     with gone as (
       delete from penstock.leased_8 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18045,14 +18712,14 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:99
+-- from functions/spark/settle.sql:101
   end loop;
   return settled;
 end $$;
 
 -- Gives back the messages under these tokens without counting the attempt, and returns their number. Uses
 -- leased_N_token.
--- from functions/spark/settle.sql:105
+-- from functions/spark/settle.sql:107
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -18066,13 +18733,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:116, segment 0
+-- from functions/spark/settle.sql:118, segment 0
     for l in delete from penstock.leased_0 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:116, segment 1
+-- from functions/spark/settle.sql:118, segment 1
     for l in delete from penstock.leased_1 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -18080,13 +18747,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:116, segment 2
+-- from functions/spark/settle.sql:118, segment 2
     for l in delete from penstock.leased_2 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:116, segment 3
+-- from functions/spark/settle.sql:118, segment 3
     for l in delete from penstock.leased_3 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -18096,13 +18763,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:116, segment 4
+-- from functions/spark/settle.sql:118, segment 4
     for l in delete from penstock.leased_4 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:116, segment 5
+-- from functions/spark/settle.sql:118, segment 5
     for l in delete from penstock.leased_5 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -18110,20 +18777,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:116, segment 6
+-- from functions/spark/settle.sql:118, segment 6
     for l in delete from penstock.leased_6 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:116, segment 7
+-- from functions/spark/settle.sql:118, segment 7
     for l in delete from penstock.leased_7 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:116, segment 8
+-- from functions/spark/settle.sql:118, segment 8
     for l in delete from penstock.leased_8 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -18132,7 +18799,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:121
+-- from functions/spark/settle.sql:123
   end loop;
   return returned;
 end $$;
@@ -19177,9 +19844,10 @@ end $$;
 -- their acks: all of it in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
--- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued.
+-- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with "continues"
+-- is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
 -- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
--- from functions/tasks/complete_many.sql:7
+-- from functions/tasks/complete_many.sql:8
 create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
   keep_seconds integer[], enqueues jsonb default null)
 returns setof bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -19187,6 +19855,7 @@ declare
   now_at  timestamptz := clock_timestamp();
   settled bigint[];
   kept    bigint[];
+  members jsonb;
 begin
   perform penstock._check_pairs(ids, tokens, 'tokens');
   perform penstock._check_pairs(ids, results, 'results');
@@ -19194,6 +19863,7 @@ begin
   perform penstock._check_keep(k) from unnest(keep_seconds) k;
   if enqueues is not null then
     perform penstock._check_may_enqueue();
+    members := penstock._members_of(ids);
   end if;
   settled := array(select a.id from penstock.ack_many(ids, tokens) a (id));
   with stored as (
@@ -19207,13 +19877,13 @@ begin
   select array_agg(s.id) into kept from stored s;
   perform penstock._announce_results(kept);
   if enqueues is not null then
-    perform penstock._enqueue_after(settled, enqueues);
+    perform penstock._enqueue_after(settled, enqueues, members);
   end if;
   return query select s.id from unnest(settled) s (id);
 end $$;
 
 -- Results are kept for 1 second to 10 years.
--- from functions/tasks/complete_many.sql:40
+-- from functions/tasks/complete_many.sql:43
 create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$
 begin
   if keep_seconds not between 1 and 315360000 then
@@ -19222,7 +19892,7 @@ begin
 end $$;
 
 -- Consumers may ack, but only producers may enqueue, also with an ack. The caller is found as in _is_admin.
--- from functions/tasks/complete_many.sql:48
+-- from functions/tasks/complete_many.sql:51
 create or replace function penstock._check_may_enqueue() returns void language plpgsql as $$
 begin
   if not has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
@@ -19233,38 +19903,116 @@ begin
 end $$;
 
 -- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
--- from functions/tasks/complete_many.sql:58
+-- from functions/tasks/complete_many.sql:61
 create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
 begin
   perform pg_notify('penstock:results', string_agg(u.id::text, ','))
   from unnest(ids) with ordinality u (id, n) group by (u.n - 1) / 375;
 end $$;
 
--- Enqueues the messages that go with the acks of settled messages, in the order given.
--- from functions/tasks/complete_many.sql:65
-create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb) returns void language plpgsql as $$
+-- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
+-- message that was a member of one.
+-- from functions/tasks/complete_many.sql:69
+create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
+language plpgsql as $$
+declare
+  m      record;
+  new_id bigint;
 begin
   if jsonb_typeof(enqueues) <> 'array' then
     perform penstock._fail_value('enqueues', left(enqueues::text, 100), 'an array of objects');
   end if;
-  perform penstock.enqueue(queue => m.queue, payload => m.payload, headers => m.headers, key => m.key,
-    priority => coalesce(m.priority, 0), group_key => m.group_key, delay => m.delay, visible_at => m.visible_at,
-    ttl => m.ttl, max_attempts => m.max_attempts, on_conflict => coalesce(m.on_conflict, 'replace'),
-    unique_while => coalesce(m.unique_while, 'waiting'))
-  from jsonb_to_recordset(enqueues) m ("after" bigint, queue text, payload jsonb, headers jsonb, key text,
-    priority integer, group_key text, delay interval, visible_at timestamptz, ttl interval, max_attempts integer,
-    on_conflict text, unique_while text)
-  where m."after" = any (settled);
+  for m in select * from penstock._messages_of(enqueues) t where t."after" = any (settled) loop
+    new_id := penstock.enqueue(queue => m.queue, payload => m.payload, headers => m.headers, key => m.key,
+      priority => coalesce(m.priority, 0), group_key => m.group_key, delay => m.delay, visible_at => m.visible_at,
+      ttl => m.ttl, max_attempts => m.max_attempts, on_conflict => coalesce(m.on_conflict, 'replace'),
+      unique_while => coalesce(m.unique_while, 'waiting'));
+    if m.continues then
+      update penstock.result r set next_id = new_id where r.id = m."after";
+      -- A message with a key may be another one that waited already.
+      if members ? m."after"::text and m.key is null then
+        perform penstock._replace_member((members ->> m."after"::text)::bigint, new_id, m.queue);
+      end if;
+    end if;
+  end loop;
+end $$;
+
+-- The batches of those messages that are members of one, by the ids of the messages. Locks: none. Uses
+-- batch_member_pkey.
+-- from functions/tasks/complete_many.sql:95
+create or replace function penstock._members_of(ids bigint[]) returns jsonb language sql stable
+set enable_seqscan = off set enable_bitmapscan = off as $$
+  select coalesce(jsonb_object_agg(m.id, m.batch_id) filter (where not m.is_dead), '{}')
+  from penstock.batch_member m where m.id = any (ids)
+$$;
+
+-- report_progress stores what running tasks say about themselves: parallel arrays. fractions[i] and notes[i] replace the
+-- earlier ones, unless they are null. logs is an array with one array of new lines for each message, or null. The last
+-- 100 lines are kept, 500 characters of each. A new attempt begins with an empty log.
+-- Locks: the rows. Uses progress_pkey.
+-- from functions/tasks/progress.sql:5
+create or replace function penstock.report_progress(ids bigint[], attempts integer[], fractions real[], notes text[],
+  logs jsonb default null)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock._check_pairs(ids, attempts, 'attempts');
+  perform penstock._check_pairs(ids, fractions, 'fractions');
+  perform penstock._check_pairs(ids, notes, 'notes');
+  insert into penstock.progress as p (id, attempt, fraction, note, log, updated_at)
+  select distinct on (u.id) u.id, u.attempt,
+    case when u.fraction is not null then least(greatest(u.fraction, 0), 1) end, left(u.note, 500),
+    coalesce((select array_agg(left(line, 500) order by n) from (
+      select line, n, count(*) over () as count
+      from jsonb_array_elements_text(case when jsonb_typeof(logs -> (u.place - 1)::integer) = 'array'
+                                          then logs -> (u.place - 1)::integer end) with ordinality l (line, n)) e
+      where e.n > e.count - 100), '{}'),
+    clock_timestamp()
+  from unnest(ids, attempts, fractions, notes) with ordinality u (id, attempt, fraction, note, place)
+  order by u.id, u.place desc
+  on conflict on constraint progress_pkey do update
+  set attempt = excluded.attempt, updated_at = excluded.updated_at,
+    fraction = case when p.attempt = excluded.attempt then coalesce(excluded.fraction, p.fraction)
+                    else excluded.fraction end,
+    note = case when p.attempt = excluded.attempt then coalesce(excluded.note, p.note) else excluded.note end,
+    log = case when p.attempt = excluded.attempt
+               then (p.log || excluded.log)[greatest(1, cardinality(p.log || excluded.log) - 99) :]
+               else excluded.log end;
+end $$;
+
+-- Returns what the task of a message has reported, or nothing. Locks: none. Uses progress_pkey.
+-- from functions/tasks/progress.sql:34
+create or replace function penstock.get_progress(id bigint)
+returns table (attempt integer, fraction real, note text, log text[], updated_at timestamptz)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select p.attempt::integer, p.fraction, p.note, p.log, p.updated_at from penstock.progress p
+  where p.id = get_progress.id
+$$;
+
+-- Deletes reports that are a day old, and returns how many. Locks: the rows, and skips locked ones. Uses
+-- progress_updated_at.
+-- from functions/tasks/progress.sql:43
+create or replace function penstock._drop_progress(max_count integer) returns integer language plpgsql as $$
+declare
+  dropped integer;
+begin
+  delete from penstock.progress where id = any (array(
+    select p.id from penstock.progress p where p.updated_at < clock_timestamp() - interval '1 day'
+    order by p.updated_at limit max_count for update skip locked));
+  get diagnostics dropped = row_count;
+  return dropped;
 end $$;
 
 -- get_results returns what is quickly found of these messages: kept results, and the errors of dead letters. A message
--- that is missing has not ended, kept no result, or left no dead letter: see get_outcome.
+-- that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is 'continued' for a step
+-- of a chain that is not the last: then the value is the id of the message of the next step.
 -- Locks: none. Uses result_pkey and dead_pkey.
--- from functions/tasks/results.sql:4
+-- from functions/tasks/results.sql:5
 create or replace function penstock.get_results(ids bigint[])
 returns table (id bigint, state text, value jsonb, error text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select r.id, 'done', r.value, null from penstock.result r where r.id = any (ids) and r.expires_at > clock_timestamp()
+  select r.id, case when r.next_id is null then 'done' else 'continued' end,
+    case when r.next_id is null then r.value else to_jsonb(r.next_id) end, null
+  from penstock.result r where r.id = any (ids) and r.expires_at > clock_timestamp()
   union all
   select d.id, 'dead', null, d.last_error from penstock.dead d join penstock.queue q on q.id = d.queue_id
   where d.id = any (ids) and (not q.name ^@ 'penstock.' or penstock._is_admin())
@@ -19273,7 +20021,7 @@ $$;
 -- get_outcome returns what became of a message, wherever it is: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
 -- Locks: none. Uses result_pkey, the indexes of find_message, and history_log_*_id.
--- from functions/tasks/results.sql:16
+-- from functions/tasks/results.sql:19
 create or replace function penstock.get_outcome(id bigint)
 returns table (state text, value jsonb, error text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -19281,8 +20029,8 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp a
 declare
   queue text;
 begin
-  return query select 'done', r.value, null::text from penstock.result r
-  where r.id = get_outcome.id and r.expires_at > clock_timestamp();
+  return query select r.state, r.value, r.error from penstock.get_results(array[get_outcome.id]) r
+  where r.state <> 'dead';
   if found then
     return;
   end if;
@@ -19299,7 +20047,7 @@ end $$;
 
 -- Deletes expired results, the oldest first, and returns how many. Workers call it.
 -- Locks: the rows, and skips locked ones. Uses result_expires_at.
--- from functions/tasks/results.sql:41
+-- from functions/tasks/results.sql:44
 create or replace function penstock.drop_expired_results(max_count integer default 1000) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 
 from penstock.commands import read
 from penstock.commands.read.message_queries import PAGE
+from penstock.commands.write.progress import get_progress
 from penstock.errors import PenstockError
 from penstock.model.bulk_act import STATES_OF
 from penstock.model.message import Message
@@ -117,6 +118,8 @@ async def message(visit: Visit) -> View:
         "can_copy": can_copy(visit, found),
         "trace_url": None if visit.redacts else trace_url(visit, found),
         "neighbours": await _neighbours(visit, found.id),
+        "progress": None if visit.redacts else await visit.run(get_progress(found.id)),
+        "batch_id": _batch_id(found),
     }
     return View("message.html", f"Message {found.id}", data)
 
@@ -154,6 +157,11 @@ def can_copy(visit: Visit, message: Message) -> bool:
     queue = message.original_queue or message.queue
     allowed = visit.may("operate", queue) and visit.may("enqueue", queue)
     return allowed and not visit.redacts and not isinstance(message.payload, bytes)
+
+
+def _batch_id(message: Message) -> int | None:
+    id = message.headers.get("penstock-batch")
+    return id if isinstance(id, int) else None
 
 
 async def find(visit: Visit) -> Message:
