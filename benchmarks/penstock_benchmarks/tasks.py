@@ -139,7 +139,7 @@ class _Bench:
                 numbers = range(first, min(count, first + _IN_STATEMENT))
                 calls = [self._alone.message(UUID(int=n), n, _TEXT) for n in numbers]
                 await self._client.enqueue_many(ALONE, calls)
-            while worker.settled < count:  # noqa: ASYNC110 - the worker tells nobody
+            while worker.settled < count:  # noqa: ASYNC110 - the worker has no event for it
                 await asyncio.sleep(0.005)
             self._found.alone.append((time.perf_counter() - started) * 1e6 / count)
         await self.app.close()

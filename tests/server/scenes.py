@@ -174,6 +174,10 @@ class Scene:
         return str(self._part("bulk act", self._bulk_act))
 
     @property
+    def batch(self) -> str:
+        return str(self._part("batch", lambda: self._value("select penstock.create_batch()")))
+
+    @property
     def purged(self) -> str:
         """The queue, after a purge that can be undone."""
         self._enqueue("purged")
@@ -227,7 +231,7 @@ def _schedule(rest: str = "", **body: Any) -> Build:
 
 _PARTS = (
     *("queue", "ready", "dead", "done", "schedule", "worker", "bulk_act", "purged", "purged_dead"),
-    *("key", "pid", "begun"),
+    *("key", "batch", "pid", "begun"),
 )
 
 
@@ -366,6 +370,7 @@ ACTS: dict[str, Build] = {
     "/workers/quiet": _form("/workers/quiet", worker="{worker}"),
     "/workers/resume": _form("/workers/resume", worker="{worker}"),
     "/workers/stop": _form("/workers/stop", worker="{worker}"),
+    "/batches/{id}/cancel": _form("/batches/{batch}/cancel"),
     "/system/end-session": _form("/system/end-session", pid="{pid}", begun="{begun}"),
     "/system/maintain": _form("/system/maintain"),
     "/system/expiry-reaper": _form("/system/expiry-reaper"),

@@ -1,4 +1,4 @@
-"""The application: all endpoints, the pages behind them, and what opens and closes with them."""
+"""The application: all endpoints, the pages, and the resources that open and close with them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FLUSH_SECONDS = 0.25
 
 
 def endpoints() -> list[Endpoint]:
-    """Every endpoint, in the order in which they are documented."""
+    """Every endpoint, in the order of the documentation."""
     return [
         *enqueue.endpoint.all,
         *leases.endpoint.all,
@@ -126,7 +126,7 @@ def _names(routes: Sequence[BaseRoute]) -> Iterator[str]:
     """`METHOD /path` of each route; GET stands for HEAD too."""
     for route in routes:
         if not isinstance(route, Route):
-            raise UndeclaredError(f"{route!r} is not a Route: nobody can say what it needs")
+            raise UndeclaredError(f"{route!r} is not a Route, so its permissions are unknown")
         for method in sorted((route.methods or set()) - {"HEAD"}):
             yield f"{method} {route.path}"
 
@@ -151,7 +151,7 @@ async def _flush(log: AccessLog) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """What Starlette itself refuses: no such path, above all."""
+    """Errors that Starlette raises, such as an unknown path."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         error = HttpError(404, "NotFound", "there is nothing at this path", hint="See /docs.")

@@ -1,5 +1,6 @@
-"""What one server process has: every handler finds it as `call.context`, every page as
-`request.app.state.context`."""
+"""The shared objects of one server process: `call.context` in handlers, and
+`request.app.state.context` in pages.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from penstock.server.transport.request_bodies import Bodies
 
 
 class Context:
-    """The database, the settings, and what the routes share."""
+    """The database, the settings, and the objects that routes share."""
 
     def __init__(self, dsn: str, settings: ServerSettings, notes: Path | None = None) -> None:
         self.settings = settings
@@ -63,7 +64,7 @@ class Context:
             self.background.start()
 
     def drain(self) -> None:
-        """The end is near: who waits is answered, and nobody is told to come here any more."""
+        """Begin to stop: answer waiting consumers, and report not ready."""
         self.draining.set()
         self.long_polls.drain()
 
@@ -89,7 +90,7 @@ class Context:
         target: str | None,
         **details: object,
     ) -> Command[int]:
-        """The note of an operator's act, to be run with it, in one transaction."""
+        """The record of an operator's action, to be written in the same transaction."""
         return record_activity(
             principal.name,
             act,

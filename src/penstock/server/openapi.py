@@ -1,6 +1,6 @@
-"""OpenAPI 3.1, made from the endpoints themselves, and a page of it for people.
+"""The OpenAPI 3.1 document, generated from the endpoints, and an HTML page with the same content.
 
-The page is plain HTML, rendered here: it loads nothing from anywhere.
+The page loads nothing from other hosts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _REASONS: Final = {
     401: "No credentials, or unknown ones",
     403: "The key lacks the scope, for this queue or for all queues",
     404: "Not there",
-    405: "Another method is for this path",
-    408: "The body came too slowly",
+    405: "The path does not support this method",
+    408: "The body arrived too slowly",
     409: "Conflict: the lease is lost, the name or the key is taken",
     413: "Too large",
     415: "Not JSON, or an unknown encoding",
     422: "Out of range, or not storable",
-    429: "Too much: the topic is full, or too many credentials failed; see Retry-After",
-    503: "The database is away, or the server is busy; see Retry-After",
+    429: "The topic is full, or too many credentials failed; see Retry-After",
+    503: "The database is unavailable, or the server is busy; see Retry-After",
     507: "The disk of the database is full",
 }
 _DESCRIPTION: Final = """A durable message queue inside PostgreSQL, over HTTP.
@@ -45,13 +45,13 @@ the key. Errors are problem+json (RFC 9457)."""
 
 @endpoint("GET", "/openapi.json", answers={200: dict[str, Any]})
 async def openapi_document(call: Call) -> Reply:
-    """This document. Open to anybody."""
+    """This document. No key is needed."""
     return Reply(_encoded(call.context.settings.path_prefix))
 
 
 @endpoint("GET", "/docs", answers={200: str}, media_type="text/html")
 async def documentation(call: Call) -> Reply:
-    """This document as a page. Open to anybody."""
+    """This document as a page. No key is needed."""
     return Reply(_page(), media_type="text/html; charset=utf-8")
 
 
@@ -104,7 +104,7 @@ def document() -> dict[str, Any]:
 
 
 def _narrowed(part: Any) -> Any:
-    """With the patterns that say more than msgspec checks, in place of those that it checks."""
+    """The schema with stricter patterns than those that msgspec checks."""
     if isinstance(part, list):
         return [_narrowed(each) for each in part]
     if not isinstance(part, dict):
@@ -116,7 +116,7 @@ def _narrowed(part: Any) -> Any:
 
 
 def _kinds(each: Endpoint) -> list[Any]:
-    """The types that need a schema. A union of structs is taken apart: msgspec has none."""
+    """The types that need a schema. A union of structs is split, because msgspec has none."""
     found = [kind for answer in each.answers.values() for kind in _alternatives(answer)]
     if each.body is not None:
         found.append(each.body)
@@ -233,6 +233,6 @@ def _query_parameters(
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query has no null: what may be left out is left out."""
+    """A query has no null, so optional parameters are not nullable."""
     options = [part for part in schema.get("anyOf", []) if part.get("type") != "null"]
     return options[0] if len(options) == 1 else {k: v for k, v in schema.items() if k != "default"}

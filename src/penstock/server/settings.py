@@ -1,4 +1,4 @@
-"""How the HTTP server is set up: every setting, read and checked at once.
+"""The settings of the HTTP server, read and checked at the start.
 
 | variable | meaning | default |
 |---|---|---|
@@ -7,7 +7,7 @@
 | `PENSTOCK_HTTP_PROCESSES` | server processes on this machine, which share the port | 1 |
 | `PENSTOCK_HTTP_POOL` | connections to the database, for each process | 10 |
 | `PENSTOCK_HTTP_MAX_BODY_BYTES` | the largest body that is read | 16 MiB |
-| `PENSTOCK_HTTP_BODIES_BYTES` | all bodies that are held at a moment, together | 64 MiB |
+| `PENSTOCK_HTTP_BODIES_BYTES` | all bodies in memory together | 64 MiB |
 | `PENSTOCK_HTTP_ANSWER_BYTES` | messages in one answer; a dequeue hands out fewer | 16 MiB |
 | `PENSTOCK_HTTP_BODY_SECONDS` | how long a body may take to arrive | 30 |
 | `PENSTOCK_HTTP_IDLE_SECONDS` | how long a connection may wait for its next request | 60 |
@@ -75,7 +75,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """The settings in force; see the table above."""
+    """The current settings. See the table above."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -111,7 +111,7 @@ class ServerSettings:
     def from_environment(
         cls, environment: Mapping[str, str] | None = None, **chosen: Any
     ) -> ServerSettings:
-        """`chosen`, from the command line, comes first; None there means not chosen."""
+        """Options of the command line (`chosen`) have precedence. None means not given."""
         found = os.environ if environment is None else environment
         values = {
             each.name: _read(each.name, found[_variable(each.name)])
@@ -175,7 +175,7 @@ def _read(name: str, text: str) -> Any:
 
 
 def _check_sign_on(settings: ServerSettings) -> None:
-    """What single sign-on needs beside its own settings."""
+    """Check the other settings that single sign-on needs."""
     needed: dict[str, Any] = {}
     if settings.sso_issuer:
         needed = {

@@ -1,4 +1,4 @@
-"""Single enqueues, claims and acks of many callers, gathered into batches."""
+"""Batches single enqueues, claims and acks of many callers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     topic: str
     on_conflict: OnConflict
     unique: Unique
-    # Nothing but small JSON texts. Among others they would lose the engine's short way.
+    # Only small JSON texts. Mixed with others they would not take the engine's short path.
     plain: bool
 
 
@@ -48,21 +48,21 @@ class Want(NamedTuple):
 
 
 class Caller(Protocol):
-    """Whoever waits for an answer."""
+    """A caller that waits for a response."""
 
     @property
     def is_gone(self) -> bool: ...
 
 
 class Claim(NamedTuple):
-    """How many messages a caller wants."""
+    """The number of messages that a caller wants."""
 
     wanted: int
     caller: Caller
 
 
 class Batches:
-    """What one server process gathers."""
+    """The batches of one server process."""
 
     def __init__(self, database: Database, answer_bytes: int) -> None:
         self._database = database
@@ -92,7 +92,7 @@ class Batches:
         except (PenstockError, psycopg.Error) as error:
             if len(messages) == 1:
                 return [error]
-        # All or none: so none. Each alone, to find out whose fault it was.
+        # All of them are refused together. Each is tried alone to find the wrong one.
         answers: list[int | Exception] = []
         for message in messages:
             try:
@@ -105,13 +105,13 @@ class Batches:
         return answers
 
     def give_back(self, messages: Iterable[d.Message]) -> None:
-        """Put messages that reached nobody back into their queue, in the background."""
+        """Give undelivered messages back to their queue, in the background."""
         task = asyncio.create_task(give_back(self._database, messages))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
 
     async def close(self) -> None:
-        """Wait until everything is given back."""
+        """Wait until all messages are given back."""
         await asyncio.gather(*self._giving_back)
 
     async def _claim(self, want: Want, claims: Sequence[Claim]) -> Sequence[list[d.Message]]:
@@ -126,7 +126,7 @@ class Batches:
                 )
             )
             is_all = len(found) == asked or sum(map(content_bytes, found)) < self._answer_bytes
-            for n in waiting:  # in the order in which they came
+            for n in waiting:  # in order of arrival
                 shares[n] = found[: counts[n]]
                 found = found[counts[n] :]
             if is_all:
@@ -145,7 +145,7 @@ class Batches:
 
 
 async def give_back(database: Database, messages: Iterable[d.Message]) -> None:
-    """Back to the queue, with no attempt counted: nobody saw them."""
+    """Give them back without counting the attempt, because no caller has seen them."""
     leases = [(int(m.id), int(str(m.lease_token))) for m in messages]
     if leases:
         with suppress(PenstockError, psycopg.Error):

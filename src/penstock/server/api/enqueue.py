@@ -1,4 +1,4 @@
-"""`POST /api/messages`: one message, or up to 1,000, all or none."""
+"""`POST /api/messages`: enqueues one message, or up to 1,000, all or none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ endpoint: Final = Endpoints("messages")
 def enqueue_messages(call: Call) -> Awaitable[Any] | Pending:
     """Enqueue one message, or up to 1,000 in `messages`, all or none.
 
-    A topic that does not exist is made, unless the call has `Prefer: handling=strict`.
+    A missing topic is created, unless the call has `Prefer: handling=strict`.
     """
     body: d.Enqueue = call.body
     if body.messages is UNSET and call.header(HEADER) is None:
@@ -48,7 +48,7 @@ def enqueue_messages(call: Call) -> Awaitable[Any] | Pending:
 
 
 def _enqueue_one(call: Call, body: d.Enqueue) -> Pending:
-    """One message, in a statement that it may share with those of other callers."""
+    """One message, in a statement that it may share with messages of other callers."""
     kind, message = _single(call, body)
     enqueues = call.context.batches.enqueues
 
@@ -87,7 +87,7 @@ async def _enqueue_many(call: Call, body: d.Enqueue) -> Any:
 
 
 def _single(call: Call, body: d.Enqueue) -> tuple[Kind, NewMessage | JsonText]:
-    """One message, and those with which it can share a statement."""
+    """One message, and the kind of messages with which it can share a statement."""
     topic = _topic(body, body, 0)
     call.require("enqueue", topic)
     check_new_topic(topic)
@@ -97,7 +97,7 @@ def _single(call: Call, body: d.Enqueue) -> tuple[Kind, NewMessage | JsonText]:
 
 
 def _plain(call: Call, body: d.Enqueue) -> JsonText | None:
-    """The payload of a message that has nothing else, and is small: most messages are so."""
+    """The payload of a small message without options, as most messages are."""
     if body.json is UNSET or body.payload is not UNSET:
         return None
     options = (body.metadata, body.key, body.group, body.ttl_seconds, body.max_retries)
@@ -114,7 +114,7 @@ _NO_OPTIONS: Final = (None,) * 5
 
 
 class _Part(NamedTuple):
-    """The messages of one topic, and their places in the whole."""
+    """The messages of one topic, and their positions in the request."""
 
     topic: str
     places: Sequence[int]
@@ -130,7 +130,7 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
     if (body.payload, body.json) != (UNSET, UNSET):
         raise _refused("messages", "either `messages`, or one message with `payload` or `json`")
     if not is_silent(body):
-        raise _refused("messages", "beside `messages`: topic, on_conflict, unique")
+        raise _refused("messages", "together with `messages`: topic, on_conflict, unique")
     by_topic: dict[str, list[tuple[int, NewMessage]]] = {}
     for number, each in enumerate(body.messages):
         message = _message(call, each, f"messages[{number}].")
@@ -149,7 +149,7 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
 async def _run(
     database: Database, parts: Sequence[_Part], connection: AnyConnection | None
 ) -> list[int]:
-    """All or none; the ids in the order of the messages."""
+    """All or none. Returns the ids in the order of the messages."""
     if len(parts) == 1 and connection is None:
         return await database.run(parts[0].command)
     if len(parts) == 1:
@@ -206,7 +206,7 @@ def _message(call: Call, message: d.NewMessage, where: str) -> NewMessage:
 
 
 def _text(call: Call, json: Raw, where: str) -> JsonText:
-    """As it came; the database reads it. msgspec steps over it without a look at its letters."""
+    """The text as it was sent. The database parses it."""
     try:
         text = JsonText(bytes(json), "utf-8")
     except UnicodeDecodeError:

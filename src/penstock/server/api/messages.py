@@ -1,4 +1,4 @@
-"""Messages looked at, and what operators do to one: list, show, requeue, replay, cancel."""
+"""Reads of messages, and actions on one message: requeue, replay, cancel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ endpoint: Final = Endpoints("messages")
 
 @endpoint("GET", "/api/messages", query=d.Find, answers={200: d.Page})
 async def list_messages(call: Call) -> d.Page:
-    """Messages by id: those that are not finished, or those of one status."""
+    """List messages by id: the unfinished ones, or those with one status."""
     query: d.Find = call.query
     finished = query.status in FINISHED
     states = (FINISHED if finished else LIVE).get(query.status) if query.status else None
@@ -59,7 +59,7 @@ async def show_message(call: Call) -> d.Message:
     problems=(404, 409, 429),
 )
 async def requeue_message(call: Call) -> d.Settled:
-    """Put a dead letter back into its topic, with its retries before it."""
+    """Redrive a dead letter into its topic, with all its retries."""
     found = await _message(call)
     call.require_of(f"message {found.id}", "operate", found.queue)
     if found.state != "dead" or found.original_queue is None:
@@ -74,7 +74,9 @@ async def requeue_message(call: Call) -> d.Settled:
     command = write.redrive(found.original_queue, ids=[found.id])
     count = await call.act(command, "requeue", found.original_queue, id=str(found.id))
     if not count:
-        raise MessageNotFoundError(f"message {found.id} is being settled by another", id=found.id)
+        raise MessageNotFoundError(
+            f"message {found.id} is being settled by another caller", id=found.id
+        )
     return d.Settled(id=str(found.id), status="pending", state="ready")
 
 
@@ -104,7 +106,7 @@ async def replay_message(call: Call) -> d.Enqueued:
     problems=(404,),
 )
 async def cancel_message(call: Call) -> d.Settled:
-    """Take a message out, even one in work."""
+    """Cancel a message, also a leased one."""
     found = await _message(call)
     call.require_of(f"message {found.id}", "operate", found.queue)
     await call.act(write.cancel(found.id), "cancel", found.queue, id=str(found.id))
@@ -116,7 +118,7 @@ async def _message(call: Call) -> Message:
 
 
 async def _queues(call: Call, topic: str | None) -> list[str] | None:
-    """The queues to look into; None is all."""
+    """The queues to search. None means all."""
     if topic is not None:
         call.require("read", topic)
         return [topic]

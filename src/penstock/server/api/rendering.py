@@ -1,4 +1,4 @@
-"""Messages of the queue in the words of the data plane."""
+"""Renders messages with the field names of the data plane."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NO_HEADERS: Final = Raw(b"{}")
 def claim_documents(
     queue: str, count: int, lease_seconds: int | None, worker: str, max_bytes: int
 ) -> Command[list[d.Message]]:
-    """Claim, with payloads left as the text that the database gave: nothing is parsed here.
+    """Claim without parsing payloads: they stay the text that the database sent.
 
     It stops at about `max_bytes`.
     """
@@ -77,7 +77,7 @@ def content_bytes(message: d.Message) -> int:
 
 
 def claimed(row: Sequence[Any], worker: str) -> d.Message:
-    """A row of `claim`, as the data plane shows it."""
+    """A row of `claim` as a document of the data plane."""
     lease = LeaseRow(*row)
     dead = lease.original_queue is not None
     return d.Message(
@@ -108,7 +108,7 @@ def claimed(row: Sequence[Any], worker: str) -> d.Message:
 
 
 def document(message: ours.Message, *, with_attempts: bool = False) -> d.Message:
-    """A message that was read, not claimed."""
+    """The document of a message that was read, not claimed."""
     is_bytes = isinstance(message.payload, bytes)
     dead_letter = message.dead_at is not None and message.finished_at is None
     latest = (message.finished_at, message.dead_at, message.claimed_at, message.enqueued_at)
@@ -150,7 +150,7 @@ def status_of(message: ours.Message) -> Status:
 
 
 def _failed_attempts(message: ours.Message) -> int:
-    """The attempt that goes on, and the one that did it, did not fail."""
+    """The current attempt and the successful attempt are not failures."""
     return message.attempt - (1 if message.state in ("leased", "done") else 0)
 
 

@@ -1,4 +1,4 @@
-"""Many leases settled in one call."""
+"""Settles many leases in one call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Action = Literal["ack", "nack", "reject", "snooze", "extend"]
 
 
 class Settlement(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What to do with one lease."""
+    """The action for one lease."""
 
     id: f.Id
     lease_token: f.LeaseToken
@@ -56,7 +56,7 @@ class SettleResult(Struct, kw_only=True):
 
 
 class SettledMany(Struct):
-    """One for each, in the order given."""
+    """The outcomes, in the order of the request."""
 
     results: list[SettleResult]
 
@@ -94,7 +94,7 @@ async def settle_messages(call: Call) -> SettledMany:
 
 
 async def _ack_all(call: Call, wanted: Sequence[Settlement]) -> SettledMany:
-    """What most calls are, in one statement, without a transaction around it."""
+    """The usual case, in one statement without a separate transaction."""
     leases = [(int(each.id), int(each.lease_token)) for each in wanted]
     done = await call.run(write.ack_many(leases))
     return await _counted(

@@ -1,7 +1,7 @@
-"""`POST /api/verbs`: what `penstock.http` speaks. Part of Penstock, and not a promise to others.
+"""`POST /api/verbs`: the protocol of `penstock.http`. It is private and may change.
 
-Commands of the client by the names of their verbs, all in one transaction. The statements are the
-server's own; only arguments come from outside, each checked for its type.
+A request has commands of the client by name, which run in one transaction. The statements are the
+server's own. Only arguments come from the caller, and the type of each is checked.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ async def run_verbs(call: Call) -> Any:
 
 
 def is_act(verb: Verb) -> bool:
-    """Whether it is an operator's, and goes on record."""
+    """Whether it is an action of an operator, which is recorded."""
     return need_of_verb(verb.name).scope == "operate"
 
 
@@ -127,17 +127,17 @@ def _check_sizes(call: Call, verb: Verb, arguments: Mapping[str, Any]) -> None:
 async def _run(
     call: Call, verb: Verb, command: Command[Rows], connection: AnyConnection | None
 ) -> Answer:
-    """Run it, unless the message or schedule that it names is of a queue that the key lacks."""
+    """Run a verb, if the key covers the queue of its message or schedule."""
     database = call.context.database
     queue = await _checked_queue(call, verb, command.params, connection)
     rows = await database.run(command, connection)
-    # With a key, the caller may come again for the answer.
+    # With an Idempotency-Key, the caller may repeat the call.
     is_lost = call.is_gone and call.header("idempotency-key") is None
     if verb.name == "claim" and rows and is_lost:
         leases = [(row[0], row[1]) for row in rows]
         await database.run(snooze_many(leases), connection)
     if verb.name in _SETS_SCHEDULE:
-        # What counts is where the schedule enqueues from now on; if it may not, all is undone.
+        # The key must cover the new queue of the schedule. Otherwise everything is rolled back.
         await covered_schedule(call, "operate", command.params["name"], connection)
     if verb.name in _QUEUE_COLUMN:
         rows = [row for row in rows if call.principal.may("read", row[_QUEUE_COLUMN[verb.name]])]
@@ -150,14 +150,14 @@ async def _run(
 
 
 _SETS_SCHEDULE: Final = ("create_schedule", "set_schedule")
-# The answers that are cut to the caller's queues, and where in a row the queue is.
+# Verbs whose rows are limited to the caller's queues, with the column of the queue.
 _QUEUE_COLUMN: Final = {"queues": 0, "workers": 1, "schedules": 1}
 
 
 async def _checked_queue(
     call: Call, verb: Verb, arguments: Mapping[str, Any], connection: AnyConnection | None
 ) -> str | None:
-    """The queue of the message or schedule that a call names, which the key has to cover."""
+    """The queue of the message or schedule of a call, which the key must cover."""
     need = need_of_verb(verb.name)
     if need.target == "lease":
         await require_queues(call, _ids(arguments[need.name]), connection)
@@ -196,6 +196,6 @@ async def _checked_messages(
 
 
 def _ids(found: Any) -> list[int]:
-    """The ids of the messages that a call names."""
+    """The ids of the messages of a call."""
     ids = found if isinstance(found, list) else [found]
     return [id for id in ids if id is not None]

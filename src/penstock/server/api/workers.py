@@ -57,7 +57,7 @@ class Workers(Struct):
 
 
 class WorkerOrder(Struct, forbid_unknown_fields=True):
-    """quiet: claim no more. resume: claim again. stop: finish what runs, and end."""
+    """quiet: claim no more. resume: claim again. stop: finish the running messages, and end."""
 
     worker: f.WorkerName
     command: Literal["quiet", "resume", "stop"]

@@ -26,7 +26,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 _LEEWAY_SECONDS: Final = 60
 # Some providers send the word.
 _UNVERIFIED: Final = (False, "false")
-# Signatures by the provider's private key. With HMAC or none, anybody could make a token.
+# Signatures by the provider's private key. With HMAC or none, an attacker could create a token.
 _ALGORITHMS: Final = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )

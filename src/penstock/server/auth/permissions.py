@@ -1,4 +1,4 @@
-"""What every route, page and verb needs: the one place that says so.
+"""The scopes that every route, page and verb needs.
 
 The server checks a need before the handler runs, as far as the request shows it without being
 read: the scope, a queue in the path, and the right to all queues. The handler checks the rest,
@@ -38,7 +38,7 @@ Target = Literal[
 class Need:
     """The scope, and the queues it must cover. `name` is the parameter or argument that counts.
 
-    Without a scope any key will do; `is_open` is for callers without a key. `also` is a second
+    Without a scope any key is enough. `is_open` admits callers without a key. `also` is a second
     scope that the key must have, for the same queues.
     """
 
@@ -49,7 +49,7 @@ class Need:
     also: Scope | None = None
 
     def admit(self, principal: Principal, path: Mapping[str, str]) -> None:
-        """PermissionDeniedError unless the key has what can be checked without the body."""
+        """PermissionDeniedError if the key fails a check that does not need the body."""
         if self.also is not None:
             principal.require(self.also)
         if self.scope is None:
@@ -128,7 +128,7 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/keys": _KEY,
     "GET /api/keys/{key}": _KEY,
     "DELETE /api/keys/{key}": _KEY,
-    # Each verb has a need of its own: see VERBS.
+    # Each verb has a separate need: see VERBS.
     "POST /api/verbs": ANY_KEY,
     "GET /managed-services": Need("read", "all"),
     "POST /managed-services": Need("admin", "all"),
@@ -212,7 +212,7 @@ ACTS: Final[Mapping[str, Need]] = {
 }
 
 WITHOUT_KEY: Final[Mapping[str, Need]] = {
-    # It only adds the slash to the address of a page.
+    # It only adds a slash to the address of a page.
     "GET /queues/{name}": OPEN,
     "GET /login": OPEN,
     "POST /login": OPEN,
@@ -284,7 +284,7 @@ def _by_route() -> dict[str, Need]:
 
 
 def json_path(path: str) -> str:
-    """Where the JSON document of a page is."""
+    """The path of the JSON document of a page."""
     return "/overview.json" if path == "/" else path.rstrip("/") + ".json"
 
 
@@ -293,7 +293,7 @@ ROUTES: Final[Mapping[str, Need]] = _by_route()
 
 
 def need_of(method: str, path: str) -> Need:
-    """What a route needs; UndeclaredError if nobody said."""
+    """The need of a route. UndeclaredError if it is not declared."""
     return _found(ROUTES, f"{method} {path}")
 
 
@@ -302,7 +302,7 @@ def need_of_verb(verb: str) -> Need:
 
 
 def check_declared(routes: Iterable[str], verbs: Iterable[str]) -> None:
-    """UndeclaredError unless what there is and what is declared are the same."""
+    """UndeclaredError unless the existing and the declared routes are the same."""
     for kind, there, declared in (("route", routes, ROUTES), ("verb", verbs, VERBS)):
         if odd := sorted(set(there) ^ set(declared)):
             raise UndeclaredError(

@@ -1,8 +1,8 @@
-"""Signed tokens: sessions of the pages, and sign-in links. Whoever has the servers' common secret
-can issue and read them. No web framework here: the command line prints links too.
+"""Signed tokens for sessions of the pages and for sign-in links.
 
-`<claims>.<signature>`: the key or user it stands for, until when, an id by which it can be ended,
-and the roles of a user.
+The secret that the servers share signs them. This module imports no web framework, because the
+command line prints links, too. `<claims>.<signature>`: the claims are the key or user, the end, an
+id by which the token can be ended, and the roles of a user.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LINK_SECONDS: Final = 15 * 60
 
 
 class Claims(NamedTuple):
-    """What a token says."""
+    """The claims of a token."""
 
     id: str
     subject: str
@@ -42,7 +42,7 @@ def issue(secret: bytes, kind: Kind, subject: str, seconds: int, roles: Sequence
 
 
 def read(secret: bytes, kind: Kind, token: str) -> Claims | None:
-    """What a token of this kind says; None if it is not ours, or has expired."""
+    """The claims of a token of this kind, or None if it is invalid or has expired."""
     body, _, signature = token.partition(".")
     try:
         if not hmac.compare_digest(_unb64(signature), sign(secret, kind, body)):
@@ -58,7 +58,7 @@ def sign(secret: bytes, kind: Kind, body: str) -> bytes:
 
 
 def sign_in_path(run: Callable[[Command[bytes]], Any], key: str) -> str:
-    """Where the holder of a key signs in: once, and soon."""
+    """The path of a sign-in link for a key. It works once, for a short time."""
     secret = run(server_secret(secrets.token_bytes(32)))
     return f"/login?link={issue(secret, 'link', key_id(key) or '', LINK_SECONDS)}"
 

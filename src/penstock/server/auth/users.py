@@ -23,7 +23,7 @@ class SignInError(Exception):
 
 
 class UnknownUserError(SignInError):
-    """Somebody is known to the identity provider or the proxy, and may not sign in here."""
+    """The identity provider or the proxy knows the user, who may not sign in here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from penstock.server.ui.diagnosis import Finding, diagnose
 log: Final = logging.getLogger("penstock.server")
 LOOK_SECONDS: Final = 15.0
 LEASE_SECONDS: Final = 60
-# A database that is away for a shorter time is not worth a message.
+# A database that is unavailable for a shorter time is not reported.
 AWAY_SECONDS: Final = 60.0
 DATABASE: Final = Finding(
     kind="database",
@@ -127,9 +127,9 @@ class Notifier:
             await self._database.run(store_announcements(name, stored))
 
     async def _tell_away(self) -> None:
-        """The server that announced the findings last announces that the database is away.
+        """The server that announced the findings last announces that the database is unavailable.
 
-        That cannot be stored, so it is announced at most once for each time that it is away.
+        That cannot be stored, so it is announced at most once for each outage.
         """
         if self._away_since is None:
             self._away_since, self._away_at = monotonic(), datetime.now(UTC)

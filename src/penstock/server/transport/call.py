@@ -67,12 +67,12 @@ class Call:
 
     @property
     def caller(self) -> Hashable:
-        """Who calls: one connection, as long as it lasts."""
+        """The connection of the caller."""
         return self.scope["client"]  # type: ignore[no-any-return]  # ASGI says a host and a port
 
     @property
     def is_gone(self) -> bool:
-        """Whether the caller has closed its connection: nobody will read the answer."""
+        """Whether the caller has closed its connection."""
         return is_gone(self.scope)
 
     def header(self, name: str) -> str | None:
@@ -83,7 +83,7 @@ class Call:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AnyConnection]:
-        """A connection; what runs on it is committed together, or not at all."""
+        """A connection with a transaction, which is committed as a whole or not at all."""
         if self.connection is not None:
             yield self.connection
             return

@@ -1,8 +1,8 @@
-"""The outermost application: every request comes in here, and every answer goes out.
+"""The outermost ASGI application. Every request passes through it.
 
-Around each of them: its id, its line in the log, its count in the metrics, gzip, the last no. Calls
-of the interface go straight to their endpoints; pages, and what is nowhere, to Starlette. On bare
-ASGI: as Starlette's middleware and routes the same cost more than the request itself.
+It adds the request id, the access log, metrics, gzip and the handling of unexpected errors. Calls
+of the API go directly to their endpoints, other paths to Starlette. As middleware and routes of
+Starlette the same would take longer than the request itself.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from penstock.server.transport.routing import (
 )
 
 _GZIP_FROM: Final = 1000
-# For the log and the metrics alone: nobody reads it. nginx calls it "client closed request".
+# Only for the log and the metrics, because the caller has gone. nginx uses the same number.
 CALLER_GONE: Final = 499
 _HEAD: Final = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n"
 
 
 class EntryApp:
-    """`app` has the lifespan, the pages, and the word for what is nowhere."""
+    """`app` has the lifespan, the pages, and the response for unknown paths."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class EntryApp:
         except Disconnected:
             exchange.status = CALLER_GONE
         except Exception:
-            # Whatever was sent by now, the connection is of no use; uvicorn closes it.
+            # The response may be incomplete, so uvicorn closes the connection.
             log.exception("request %s failed", exchange.request_id)
             exchange.status = exchange.status or 500
             raise
@@ -85,10 +85,10 @@ class EntryApp:
             self._finish(scope)
 
     def take(self, scope: Scope, begin_task: Callable[[], None]) -> bool:
-        """Take a request that has arrived as a whole, if its endpoint can do without a task.
+        """Handle a request that has arrived completely, if its endpoint needs no task.
 
-        A task costs 7 us: a fifth of what Python does for an enqueue. Where anything is unusual
-        nothing has been done, and the task finds the same, and says so.
+        A task takes 7 us, a fifth of Python's time for an enqueue. In unusual cases nothing is
+        done here, and a task handles the request.
         """
         path = self._prefix.strip(scope["path"])
         found = self._paths.find(path)
@@ -117,7 +117,7 @@ class EntryApp:
         return True
 
     def _end(self, endpoint: Endpoint, call: Call, pending: Pending) -> None:
-        """Answer what was taken, and is done."""
+        """Send the response of a request without a task."""
         scope, exchange = call.scope, call.exchange
         try:
             error = pending.future.exception()
@@ -151,7 +151,7 @@ class EntryApp:
 
 
 def _send_at_once(scope: Scope, reply: Reply, body: bytes) -> bool:
-    """Send it in one write; or nothing, where that cannot be."""
+    """Send it in one write, if that is possible."""
     exchange: Exchange = scope["exchange"]
     if reply.headers or (exchange.gzip and len(body) >= _GZIP_FROM):
         return False
@@ -179,7 +179,7 @@ async def _send_reply(scope: Scope, send: Send, reply: Reply, prefix: PathPrefix
 
 
 def _answering(exchange: Exchange, send: Send, prefix: PathPrefix) -> Send:
-    """Sends what an application of Starlette's answers, as our own answers are sent."""
+    """Sends the responses of a Starlette application like our own."""
     held: list[Message] = []
 
     async def answer(message: Message) -> None:
@@ -193,7 +193,7 @@ def _answering(exchange: Exchange, send: Send, prefix: PathPrefix) -> Send:
         if held:
             start = held.pop()
             body = message.get("body", b"")
-            # A stream is left as it is.
+            # A stream is not changed.
             is_whole = not message.get("more_body")
             if prefix and is_whole:
                 start["headers"], body = prefix.add_to_page(start["headers"], body)
@@ -210,7 +210,7 @@ def _answering(exchange: Exchange, send: Send, prefix: PathPrefix) -> Send:
 def _compressed(
     headers: list[tuple[bytes, bytes]], body: bytes
 ) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """A whole body of a kind that shrinks; others as they are."""
+    """Compress a complete body of a compressible type."""
     known = {name.lower(): value for name, value in headers}
     kind = known.get(b"content-type", b"")
     if b"content-encoding" in known or not (b"json" in kind or kind.startswith(b"text/")):

@@ -1,7 +1,7 @@
-"""`Idempotency-Key`: a POST that is sent again is answered again, and done once. Every POST has it.
+"""`Idempotency-Key`: a repeated POST gets the first response again, and its work is done once.
 
-The answer is kept for a day, written in the transaction of what was done. A second call with the
-same key waits for the first one's end. Refusals are not kept: the call may be sent again.
+Every POST supports it. The response is stored for a day, in the transaction of the work. A second
+call with the same key waits for the first. Errors are not stored, so such a call may be repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Work = Callable[[AnyConnection | None], Awaitable[Any]]
 
 
 async def once(call: Call, status: int, work: Work) -> Any:
-    """What `work` answers; or what it answered the first time. It runs on the connection given."""
+    """The response of `work`, now or from the first call. It runs on the given connection."""
     key = call.header(HEADER)
     if key is None:
         return await work(None)
@@ -55,7 +55,7 @@ def _again(fingerprint: bytes, status: int, body: bytes, asked: bytes) -> Reply:
             422,
             "IdempotencyKeyReused",
             "this Idempotency-Key was used for another call",
-            hint="Give each call a key of its own.",
+            hint="Use a separate key for each call.",
             field="Idempotency-Key",
         )
     return Reply(body, status, {"Idempotency-Replayed": "true"})

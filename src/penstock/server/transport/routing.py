@@ -1,12 +1,12 @@
-"""Endpoints: what a route takes, answers and demands, declared once, for the router and for
-OpenAPI alike. What keys it admits is declared in `permissions`.
+"""Endpoints: the body, responses and parameters of a route, declared once for the router and for
+OpenAPI. `permissions` declares the scope that each route needs.
 
     @endpoint("POST", "/api/things/{name}", body=NewThing, answers={201: Thing})
     async def make_thing(call: Call) -> Thing:
         '''Make a thing.'''
 
-A handler returns what is to be encoded, or a Reply with its own status and headers. What it raises
-becomes a problem: PenstockErrors by their table, HttpErrors as they say.
+A handler returns the value to encode, or a Reply with status and headers. An exception becomes a
+problem: PenstockErrors by their table, HttpErrors with their own status.
 
 The handler of a frequent request need not be a coroutine function. It may return a `Pending`: the
 one future that it waits for, and what to answer then. Such a request needs no task where the
@@ -76,7 +76,7 @@ class Endpoint:
         self.media_type = media_type
         self.hidden = hidden
         self.keeps_answer = keeps_answer
-        # A coroutine function has nothing to begin with before its task runs.
+        # A coroutine function does nothing before its task runs.
         self.may_begin = body is not None and not iscoroutinefunction(handler)
         self.status = next(iter(answers))
         self._decoder = None if body is None else msgspec.json.Decoder(body)
@@ -87,7 +87,7 @@ class Endpoint:
         return self.handler.__name__
 
     async def answer(self, context: Context, scope: AsgiScope, receive: Receive) -> Reply:
-        """The reply, also to what goes wrong."""
+        """The reply, also for errors."""
         exchange: Exchange = scope["exchange"]
         exchange.route = self.path
         try:
@@ -96,7 +96,7 @@ class Endpoint:
             return self.refusal(context, error, exchange)
 
     def begin(self, context: Context, scope: AsgiScope) -> tuple[Call, Pending] | None:
-        """Begin a request without a task, where all of its body is there.
+        """Begin a request without a task, if its body has arrived completely.
 
         None, or an error, means that nothing was begun. The handler comes last: after it, the
         request is under way, and its body counts as held.
@@ -172,7 +172,7 @@ class Endpoint:
             return await begun.without_queue(call, error)
 
     def _known(self, context: Context, scope: AsgiScope) -> Principal | None:
-        """Who calls, where that is known without a wait."""
+        """The caller, if it is known without waiting."""
         if self.need.is_open:
             return ANYBODY
         exchange: Exchange = scope["exchange"]
@@ -207,7 +207,7 @@ class Endpoint:
         return answer if isinstance(answer, Reply) else Reply(answer, self.status)
 
 
-ANYBODY: Final = Principal("", "anybody", ())
+ANYBODY: Final = Principal("", "no key", ())
 
 
 class _NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -237,12 +237,12 @@ class Endpoints:
 
 
 def other_method(allowed: Mapping[str, Endpoint], scope: AsgiScope) -> Reply:
-    """To a path that is there, but not for this method."""
+    """The response for a known path with an unsupported method."""
     names = ", ".join(allowed)
     error = HttpError(
         405,
         "MethodNotAllowed",
-        f"{scope['method']} is not for this path",
+        f"{scope['method']} is not supported by this path",
         hint=f"Allowed: {names}.",
         headers={"Allow": names},
     )
@@ -255,14 +255,14 @@ def problem_reply(error: BaseException, exchange: Exchange) -> Reply:
     if problem.status == 500:
         log.error("request %s failed", exchange.request_id, exc_info=error)
     elif problem.status == 503 and not isinstance(error, HttpError | DatabaseUnavailableError):
-        log.warning("request %s was not done: %s", exchange.request_id, error)
+        log.warning("request %s was refused: %s", exchange.request_id, error)
     if problem.status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="penstock", charset="UTF-8", Bearer'
     return Reply(problem, problem.status, headers, MEDIA_TYPE)
 
 
 def encoded(reply: Reply) -> bytes:
-    """Its body, ready to send."""
+    """The encoded body."""
     return reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
 
 

@@ -1,7 +1,7 @@
-"""The pages for people: plain Starlette routes, mounted behind the API by `penstock.server.app`.
+"""The admin pages: plain Starlette routes, mounted after the API by `penstock.server.app`.
 
-How a page is written is in the docstring of `penstock.server`; `visits` has pages, `actions` what
-operators do, `pages` the modules with both.
+The docstring of `penstock.server` explains how to write a page. `visits` has pages, `actions` has
+actions of operators, and `pages` the modules with both.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _ACTIONS = (
 
 
 def routes() -> list[BaseRoute]:
-    """All of them, in the order in which they are tried: acts have longer paths than pages."""
+    """All routes in order of matching: actions have longer paths than pages."""
     acts = [route for module in _ACTIONS for act in module.ACTS for route in act.routes()]
     pages = [route for module in (*_PAGES, find) for route in module.pages.routes]
     return [*assets.routes(), *live.routes(), *login.routes(), *acts, *pages]

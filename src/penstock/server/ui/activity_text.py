@@ -1,4 +1,4 @@
-"""What was done, in a sentence, from its record."""
+"""Describes a recorded action in a sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _noted(verb: str) -> Tell:
 _SENTENCES: Final[dict[str, Tell]] = {
     "create queue": _plain("Created queue"),
     "set queue": _plain("Changed the settings of"),
-    "reset queue": _plain("Put all settings back to their defaults of"),
+    "reset queue": _plain("Reset all settings of"),
     "drop queue": _plain("Dropped queue"),
     "pause": _plain("Paused"),
     "resume": _plain("Resumed"),
@@ -90,7 +90,7 @@ _SENTENCES: Final[dict[str, Tell]] = {
 
 
 def describe(activity: Activity) -> str:
-    """`Purged 12 messages of emails`; an act that is not known here by its own name."""
+    """`Purged 12 messages of emails`; an unknown action by its name."""
     known = _SENTENCES.get(activity.act)
     target = activity.target or ""
     if known is None:

@@ -1,4 +1,4 @@
-"""What is wrong, worst first: what an operator who was just woken has to know. No I/O."""
+"""Findings: the problems of the queues, the most severe first. No I/O."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.server.ui.runbooks import RUNBOOKS
 
 Severity = Literal["critical", "warning", "note"]
 _ORDER: Final = {"critical": 0, "warning": 1, "note": 2}
-# A message that waits longer than this has been forgotten by whoever should claim it.
+# A message that waits longer than this has no consumer.
 LATE_SECONDS: Final = 60
 VERY_LATE_SECONDS: Final = 600
 FRESH: Final = timedelta(minutes=15)
-# Fewer attempts than this say nothing about how many fail.
+# Fewer attempts than this say nothing about the failure rate.
 ENOUGH_ATTEMPTS: Final = 20
 PINNED_SECONDS: Final = 60
 LONG_PINNED_SECONDS: Final = 600
@@ -28,7 +28,7 @@ LONG_PINNED_SECONDS: Final = 600
 PINNED_XIDS: Final = 1_000_000
 ENOUGH_TO_GROUP: Final = 3
 NAMED: Final = 5
-# Where the findings of a kind are listed.
+# The page that lists the findings of a kind.
 LISTS: Final = {
     "dead-letters": "/dead-letters",
     "silent-worker": "/workers",
@@ -39,13 +39,13 @@ LISTS: Final = {
 }
 # Findings whose subject is a queue.
 QUEUE_KINDS: Final = frozenset({"no-worker", "full", "behind", "failing", "paused", "dead-letters"})
-# How far behind a lake may be before it is worth a word.
+# The lag of a lake that is a finding.
 LAKE_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, where to look, and what to do about it.
+    """One problem, with a link and the next step.
 
     `kind` names its runbook, and `subject` the queue, worker, schedule or lake. `impact` is how
     many messages it concerns, and `count` how many findings of its kind are in it. `note` is there
@@ -197,7 +197,7 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
             severity="critical",
             title=f"{name} has no worker",
             text=f"{count(stats.ready)} messages are ready, the oldest for {duration(oldest)}; "
-            "no worker holds one, and none has finished one lately.",
+            "no worker holds one, and none was finished in the last minutes.",
             href=queue_path(name),
             queue=name,
         )
@@ -336,7 +336,7 @@ def _lakes(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def holder_name(holder: HorizonHolder) -> str:
-    """Enough to walk over to whoever runs it."""
+    """A description that identifies the session's owner."""
     words = [holder.kind]
     if holder.name:
         words.append(holder.name)

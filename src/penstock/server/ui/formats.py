@@ -1,5 +1,4 @@
-"""Numbers and times as people read them. Times name their zone: UTC, or the one that the visitor
-chose."""
+"""Formats numbers and times for people. Times name their zone: UTC, or the visitor's choice."""
 
 from __future__ import annotations
 
@@ -88,7 +87,7 @@ def zone_of(name: str) -> tzinfo | None:
 
 
 def ago(at: datetime | None, now: datetime | None = None) -> str:
-    """How far from now, and on which side."""
+    """The distance from now, past or future."""
     if at is None:
         return "-"
     seconds = ((now or datetime.now(UTC)) - at).total_seconds()
@@ -98,7 +97,7 @@ def ago(at: datetime | None, now: datetime | None = None) -> str:
 
 
 def pretty(value: Any) -> str:
-    """JSON for reading. Bytes, which JSON has not, as text if they are that, else as hex."""
+    """JSON for display. Bytes are shown as text if possible, otherwise as hex."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "replace")
         return text if "\ufffd" not in text else value[:4096].hex(" ")

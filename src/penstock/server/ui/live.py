@@ -1,7 +1,7 @@
-"""`/live`: an event whenever the board has news, or the database goes away or comes back.
+"""`/live`: an event for each change of the snapshot, and when the database becomes unavailable or
+available.
 
-All who listen share one look at the database. Pages that do not follow the board listen to
-`/live?only=status`.
+All listeners share one query. Pages without live content listen to `/live?only=status`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def live(request: Request) -> Response:
 
 
 async def events(request: Request, follows: bool) -> AsyncIterator[bytes]:
-    """Until the visitor goes, the session ends, or the server drains."""
+    """Send events until the visitor leaves, the session ends, or the server stops."""
     context = context_of(request)
     seen, is_away = 0, False
     yield b"retry: 3000\n\n"

@@ -1,7 +1,7 @@
-"""In and out: `/login` takes a key by its form, or the one-time link that `penstock up` prints.
-`/login/sso` sends the browser to the identity provider, which sends it to `/login/callback`.
+"""Signs visitors in and out: by a key in the form, or by the one-time link of `penstock up`.
 
-A key is never in an address: those stay in the history of browsers and in the logs of proxies.
+`/login/sso` redirects the browser to the identity provider, which redirects it to
+`/login/callback`. A key is never part of an address, because browsers and proxies store addresses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def routes() -> list[BaseRoute]:
 
 
 async def show_login(request: Request) -> Response:
-    """The form; or, by a link that is used for the first time, straight in."""
+    """The form, or the session of a one-time link."""
     link, target = request.query_params.get("link"), _target(request.query_params.get("next"))
     if link is None or request.method == "HEAD":
         return _form(request, target)
@@ -91,7 +91,7 @@ async def log_out(request: Request) -> Response:
 
 
 async def choose_theme(request: Request) -> Response:
-    """Light, dark, or as the browser has it: without a script, so by a form."""
+    """Set the theme: light, dark, or that of the browser. A form, because it needs no script."""
     fields = await _fields(request)
     theme = fields.get("theme", ["auto"])[0]
     response = RedirectResponse(_target(fields.get("next", [None])[0]), 303)
@@ -120,7 +120,7 @@ async def _attempt(request: Request, key: str, target: str) -> Response:
     try:
         principal = await context_of(request).auth.authenticate(f"Bearer {key}", address)
     except AuthenticationError:
-        return _form(request, target, "This key is not known.", 401)
+        return _form(request, target, "This key is unknown.", 401)
     except HttpError as error:
         return _form(request, target, f"{error.detail}. {error.hint}", error.status)
     return await signed_in(request, principal, target)
@@ -139,7 +139,7 @@ def _form(request: Request, target: str, error: str | None = None, status: int =
 
 
 def _target(wanted: str | None) -> str:
-    """A path of ours, or the first page: never another site's."""
+    """A path of this server, or the first page. Never another site."""
     if wanted and wanted.startswith("/") and not wanted.startswith(("//", "/\\")):
         return wanted
     return "/"

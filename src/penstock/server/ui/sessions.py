@@ -1,9 +1,9 @@
-"""Who looks at a page: a signed cookie, got at `/login` for a key or for a user. Signing out ends
-it on the server: a copy of the cookie is worth nothing then.
+"""Sessions of visitors: a signed cookie, issued at `/login` for a key or for a user.
 
-Without a session a page is sent to `/login` and back; anything else is refused. The cookie goes
-with requests from our own pages only (SameSite=Strict); a POST must come from our own origin, and
-carry the token that the forms of this session have.
+Signing out ends the session on the server, also for copies of the cookie. A page without a session
+redirects to `/login` and back. Other requests are refused. Browsers send the cookie only with
+requests from our own pages (SameSite=Strict). A POST must come from our own origin and contain the
+token of the session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def context_of(request: Request) -> Context:
 
 
 async def session_of(request: Request) -> Principal | None:
-    """Who has signed in; None if nobody has."""
+    """The signed-in visitor, or None."""
     return await context_of(request).auth.session(request.cookies.get(COOKIE), proxied_by(request))
 
 
@@ -42,7 +42,7 @@ def proxied_by(request: Request) -> User | None:
 
 
 async def csrf_token(request: Request) -> str:
-    """What a form of ours carries, and no other site can know: bound to the session."""
+    """The token in our forms. It is bound to the session, and other sites cannot know it."""
     return await context_of(request).auth.csrf_token(request.cookies.get(COOKIE, ""))
 
 
@@ -52,13 +52,13 @@ async def require_csrf(request: Request, given: str) -> None:
         raise HttpError(
             403,
             "WrongToken",
-            "the form is not of this session",
+            "the form does not belong to this session",
             hint="Load the page again, and send the form from there.",
         )
 
 
 def require_same_origin(request: Request) -> None:
-    """Browsers say where a POST comes from; one of another site's pages is refused."""
+    """Refuse a POST whose origin, as the browser reports it, is another site."""
     origin = request.headers.get("origin")
     ours = {request.headers.get("host"), context_of(request).settings.public_host}
     if origin is not None and urlsplit(origin).netloc not in ours - {None}:

@@ -1,4 +1,4 @@
-"""Jinja templates of the pages: everything is escaped, and a name that is missing is an error."""
+"""The Jinja templates of the pages. Everything is escaped, and an undefined name is an error."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def render(template: str, **values: Any) -> str:
 
 
 def _query(**values: Any) -> str:
-    """A query string of what is given; empty ones are left out."""
+    """A query string of the given values, without empty ones."""
     return "?" + urlencode({name: v for name, v in values.items() if v not in (None, "")})

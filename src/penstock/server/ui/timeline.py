@@ -1,4 +1,4 @@
-"""A message as a story: each thing that happened to it, in order, and how long it took."""
+"""The story of a message: its events in order, with durations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.server.ui.formats import duration
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened, or is about to. `kind` chooses the sign beside it."""
+    """One event, past or next. `kind` chooses its icon."""
 
     kind: str
     title: str
@@ -22,7 +22,7 @@ class Event:
     text: str | None = None
     worker: str | None = None
     error: str | None = None
-    seconds: float | None = None  # since the event before
+    seconds: float | None = None  # since the previous event
 
 
 def timeline(message: Message, now: datetime, acts: Sequence[Activity] = ()) -> list[Event]:
@@ -59,7 +59,7 @@ def _entry(message: Message) -> str:
 
 
 def _now(message: Message, now: datetime) -> Event:
-    """How it is now, or how it ended."""
+    """The current state, or the end."""
     left = None if message.max_attempts is None else message.max_attempts - message.attempt
     if message.finished_at is not None:
         took = ""
@@ -80,7 +80,7 @@ def _now(message: Message, now: datetime) -> Event:
         return Event("dead", "Dead letter", message.dead_at, text, None, message.last_error)
     if message.state == "leased":
         seconds = (message.lease_until - now).total_seconds() if message.lease_until else 0
-        text = f"attempt {message.attempt} of {message.max_attempts}; the lease runs out in "
+        text = f"attempt {message.attempt} of {message.max_attempts}; the lease expires in "
         return Event(
             "leased", "In work", message.claimed_at, text + duration(seconds), message.worker
         )

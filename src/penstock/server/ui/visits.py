@@ -1,4 +1,4 @@
-"""Pages: what a visitor asks for, what is shown, and how both become HTTP.
+"""Pages: requests of visitors, and the views that answer them.
 
     pages = Pages()
 
@@ -6,8 +6,8 @@
     async def queues(visit: Visit) -> View:
         return View("queues.html", "Queues", {"queues": ...})
 
-A view is data with a template. The same data is the page's `.json` twin, at the same path with
-that suffix, for scripts: there an API key will do instead of a session.
+A view is data with a template. The same data is available as JSON at the path with the suffix
+`.json`, for scripts. There an API key is enough.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ THEMES: Final = ("auto", "light", "dark")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a page shows. `live`: it is fetched again whenever the board has news."""
+    """The content of a page. `live`: the page updates itself when the snapshot changes."""
 
     template: str
     title: str
@@ -64,7 +64,7 @@ class View:
 
 
 class Visit:
-    """One request by somebody who may make it."""
+    """One permitted request of a visitor."""
 
     def __init__(self, request: Request, principal: Principal, csrf: str) -> None:
         self.request = request
@@ -83,11 +83,11 @@ class Visit:
         return await self.context.database.run(command)
 
     async def look(self, *parts: str) -> Snapshot:
-        """The board, cut to the queues that this visitor may read; or some parts of it."""
+        """The snapshot, or parts of it, limited to the queues that this visitor may read."""
         return cut(await self.context.snapshots.look(*parts), self.principal)
 
     def asked(self, name: str) -> str | None:
-        """A parameter of the form, or else of the address; None if it is empty."""
+        """A parameter of the form or of the address, or None if it is empty."""
         if name in self.form:
             return self.form[name][0].strip() or None
         return (self.request.query_params.get(name) or "").strip() or None
@@ -105,7 +105,7 @@ class Visit:
         return int(text)
 
     def asked_one(self, name: str, allowed: tuple[str, ...]) -> str:
-        """One of the words allowed; the first of them, if none is given."""
+        """One of the allowed words. The first is the default."""
         text = self.asked(name) or allowed[0]
         if text not in allowed:
             raise refused(name, text, ", ".join(allowed))
@@ -119,7 +119,7 @@ class Visit:
         return self.context.settings.redact == "payloads"
 
     async def done(self) -> Activity | None:
-        """What this visitor just did, if the address says so."""
+        """The last action of this visitor, if the address refers to it."""
         id = self.request.query_params.get("done", "")
         if not (id.isascii() and id.isdigit() and len(id) < 19):
             return None
@@ -139,7 +139,7 @@ def refused(field: str, value: str, allowed: str) -> HttpError:
 
 
 def cut(snapshot: Snapshot, principal: Principal) -> Snapshot:
-    """Only what is about queues that the principal may read."""
+    """The snapshot limited to the queues that the principal may read."""
     if principal.is_admin:
         return snapshot
     changes: dict[str, Any] = {}
@@ -177,7 +177,7 @@ class Pages:
 
 
 def page_routes(handler: Handler, path: str) -> list[BaseRoute]:
-    """A page, and its JSON twin."""
+    """A page and its JSON document."""
     twin = json_path(path)
     return [
         Route(twin, _guarded(handler, twin, as_json=True), methods=["GET"]),
@@ -186,7 +186,7 @@ def page_routes(handler: Handler, path: str) -> list[BaseRoute]:
 
 
 def _guarded(handler: Handler, path: str, *, as_json: bool = False) -> Endpoint:
-    """The handler for callers that may see the page; its errors as pages, or as problems."""
+    """The handler for permitted callers. Errors become pages or problems."""
     need = need_of("GET", path)
 
     async def endpoint(request: Request) -> Response:
@@ -223,7 +223,7 @@ def to_login(request: Request) -> Response:
     query = f"?{request.url.query}" if request.url.query else ""
     target = f"/login?next={quote(request.url.path + query)}"
     if request.headers.get("hx-request"):
-        # A part of a page cannot sign in: the whole page goes.
+        # A part of a page cannot sign in, so the whole page is redirected.
         return Response(status_code=401, headers={"HX-Redirect": target})
     return RedirectResponse(target, 303)
 
@@ -258,7 +258,7 @@ def theme_of(request: Request) -> str:
 
 
 def failure(request: Request, visit: Visit | None, error: Exception, as_json: bool) -> Response:
-    """What went wrong, in words, in the form in which the answer was wanted."""
+    """The error as a page or as a problem, in the requested format."""
     reply = problem_reply(error, request.scope["exchange"])
     headers = {**HEADERS, **reply.headers}
     if as_json:

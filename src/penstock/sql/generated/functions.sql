@@ -10858,6 +10858,14 @@ begin
     if (taken.m).key is not null then
       perform penstock._forget_key((taken.m).queue_id, (taken.m).key, wanted);
     end if;
+    -- A batch follows its members: see functions/batches.
+    if not q.has_members and exists (select from penstock.batch_member b where b.id = wanted) then
+      update penstock.queue t set has_members = true where t.id = q.id;
+      q.has_members := true;
+    end if;
+    if taken.state = 'dead' and q.has_members then
+      perform penstock._revive_member(wanted);
+    end if;
     taken.m.queue_id := q.id;
     perform penstock._place_again(q, taken.m, taken.due_at, true);
     n := n + 1;
@@ -10871,7 +10879,7 @@ end $$;
 -- set_priority changes the priority of waiting messages, which then come last among those of their new priority.
 -- Messages that are not waiting, or have the priority already, are skipped. Returns how many were changed. Locks: the
 -- rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:43
+-- from functions/operate/move.sql:51
 create or replace function penstock.set_priority(ids bigint[], priority integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10904,7 +10912,7 @@ end $$;
 
 -- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
 -- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there.
--- from functions/operate/move.sql:75
+-- from functions/operate/move.sql:83
 create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
   reserve boolean) returns void language plpgsql as $$
 declare
@@ -10933,7 +10941,7 @@ end $$;
 -- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
 -- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds it
 -- as _remove_waiting does.
--- from functions/operate/move.sql:103
+-- from functions/operate/move.sql:111
 create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
   out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
 #variable_conflict use_column
@@ -10984,7 +10992,7 @@ end $$;
 
 -- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
 -- otherwise by a scan.
--- from functions/operate/move.sql:153
+-- from functions/operate/move.sql:161
 create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql as $$
 #variable_conflict use_column
@@ -10995,66 +11003,66 @@ begin
   if r.id is not null then
     return r;
   end if;
--- from functions/operate/move.sql:164, segment 0
+-- from functions/operate/move.sql:172, segment 0
   delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:164, segment 1
+-- from functions/operate/move.sql:172, segment 1
   delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:164, segment 2
+-- from functions/operate/move.sql:172, segment 2
   delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:164, segment 3
+-- from functions/operate/move.sql:172, segment 3
   delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:164, segment 4
+-- from functions/operate/move.sql:172, segment 4
   delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:164, segment 5
+-- from functions/operate/move.sql:172, segment 5
   delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:164, segment 6
+-- from functions/operate/move.sql:172, segment 6
   delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:164, segment 7
+-- from functions/operate/move.sql:172, segment 7
   delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:164, segment 8
+-- from functions/operate/move.sql:172, segment 8
   delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:170
+-- from functions/operate/move.sql:178
   return null;
 end $$;
 
 -- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane.
--- from functions/operate/move.sql:174
+-- from functions/operate/move.sql:182
 create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -11063,7 +11071,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/move.sql:183, segment 0
+-- from functions/operate/move.sql:191, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11071,7 +11079,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:183, segment 1
+-- from functions/operate/move.sql:191, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11079,7 +11087,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:183, segment 2
+-- from functions/operate/move.sql:191, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11087,7 +11095,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:183, segment 3
+-- from functions/operate/move.sql:191, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11095,7 +11103,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:183, segment 4
+-- from functions/operate/move.sql:191, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11103,7 +11111,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:183, segment 5
+-- from functions/operate/move.sql:191, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11111,7 +11119,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:183, segment 6
+-- from functions/operate/move.sql:191, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11119,7 +11127,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:183, segment 7
+-- from functions/operate/move.sql:191, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11127,7 +11135,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:183, segment 8
+-- from functions/operate/move.sql:191, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11135,7 +11143,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:191
+-- from functions/operate/move.sql:199
   return null;
 end $$;
 

@@ -1,4 +1,4 @@
-"""What operators do to messages: one, or those that were chosen in a list."""
+"""Actions on one message, or on messages chosen in a list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST: Final = 500
 
 
 class MessageAct(Act):
-    """One that is about one message, in a state in which it can be done."""
+    """An action on one message, in a state that allows it."""
 
     verb: str
 
@@ -34,7 +34,7 @@ class MessageAct(Act):
                 409,
                 "WrongState",
                 f"message {found.id} is {found.state}",
-                hint=f"In this state it cannot be: {self.verb}.",
+                hint=f"A message in this state cannot be {self.verb}.",
             )
         return found
 
@@ -70,9 +70,9 @@ class Cancel(MessageAct):
 
     async def ask(self, visit: Visit) -> Question:
         found = await self.message(visit)
-        text = ["It ends as cancelled, and is not delivered any more."]
+        text = ["It ends as cancelled and is not delivered again."]
         if found.state == "leased":
-            text.append(f"Worker {found.worker or '-'} has it in work, and loses its lease.")
+            text.append(f"Worker {found.worker or '-'} holds its lease and will lose it.")
         return self.question(found, text, "message", "Cancel the message", danger=True)
 
     async def do(self, visit: Visit) -> Deed:
@@ -86,7 +86,7 @@ class Requeue(MessageAct):
 
     async def ask(self, visit: Visit) -> Question:
         found = await self.message(visit)
-        text = "It is put back into its queue, and starts again at its first attempt."
+        text = "It goes back into its queue and starts again at its first attempt."
         return self.question(found, [text], "dead letter")
 
     async def do(self, visit: Visit) -> Deed:
@@ -207,7 +207,7 @@ class CancelChosen(Act):
             title="Cancel the chosen messages",
             button="Cancel them",
             back="/messages",
-            text=["They end as cancelled, and are not delivered any more."],
+            text=["They end as cancelled and are not delivered again."],
             count=len(found),
             facts={"Queues": ", ".join(queues[:10]), "Ids": _some(list(found))},
             fields=[Field(name="id", kind="hidden", value=str(id)) for id in found],
@@ -232,7 +232,7 @@ class CancelChosen(Act):
             raise refused("id", ", ".join(texts[:5]), f"1 to {MOST} ids of messages")
         found = await visit.run(read.whereabouts([int(text[:18]) for text in texts]))
         if not found:
-            raise HttpError(409, "NothingThere", "none of these messages is waiting any more")
+            raise HttpError(409, "NothingThere", "none of these messages is waiting")
         for id, (queue, _) in found.items():
             visit.principal.require_of(f"message {id}", "operate", queue)
         return found

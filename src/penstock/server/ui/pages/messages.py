@@ -1,4 +1,4 @@
-"""Messages: by the page, with filters; and one, as a story."""
+"""The list of messages with filters, and the page of one message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pages: Final = Pages()
 STATES: Final = get_args(BrowseState)
 LONGEST_LIST: Final = 4000
 TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
-# How long ago a message was enqueued: at least, or at most.
+# The age of a message: at least, or at most.
 AGES: Final = {
     "": None,
     "1 min": 60,
@@ -77,7 +77,7 @@ async def _browse(visit: Visit, place: str | None, page: int = PAGE) -> MessageP
 
 
 async def readable(visit: Visit, queue: str | None) -> list[str] | None:
-    """The queues to look into; None is all."""
+    """The queues to search. None means all."""
     if queue is not None:
         name = queue.removesuffix(".dlq")
         visit.principal.require("read", name)
@@ -139,7 +139,7 @@ async def _neighbours(visit: Visit, id: int) -> dict[str, Any] | None:
         if at == len(ids) - 1 and found.next is not None:
             after = [row.id for row in (await _browse(listed, found.next, 1)).rows]
     except (HttpError, PenstockError, ValueError):
-        # The list is a part of the address, which anybody can write.
+        # The list is a part of the address, which may contain anything.
         return None
     before = ids[at - 1] if at else None
     return {"list": text, "before": before, "after": after[0] if after else None}
@@ -165,7 +165,7 @@ def _batch_id(message: Message) -> int | None:
 
 
 async def find(visit: Visit) -> Message:
-    """The message that the path names, if the visitor may see it."""
+    """The message of the path, if the visitor may see it."""
     text = visit.path["id"]
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise HttpError(404, "MessageNotFound", f"{text!r:.50} is not the id of a message")
@@ -175,7 +175,7 @@ async def find(visit: Visit) -> Message:
 
 
 def document(visit: Visit, message: Message) -> dict[str, Any]:
-    """The message, as far as it may be seen. JSON has no bytes: those go as hex."""
+    """The message without hidden fields, with bytes as hex for JSON."""
     fields = {name: getattr(message, name) for name in Message.__slots__}
     payload = fields["payload"]
     fields["payload_kind"] = "bytes" if isinstance(payload, bytes) else "json"
@@ -188,7 +188,7 @@ def document(visit: Visit, message: Message) -> dict[str, Any]:
 
 
 def possible(message: Message) -> list[str]:
-    """What an operator can do to a message in its state."""
+    """The actions for a message in its state."""
     if message.state == "dead" and message.original_queue is not None:
         return ["requeue", "cancel"]
     if message.finished_at is not None:

@@ -1,4 +1,4 @@
-"""The first page: what is wrong, how much waits, and since when."""
+"""The overview: findings, totals, and the last hour."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def totals(snapshot: Snapshot, lines: list[QueueRow]) -> dict[str, Any]:
 
 
 def series(beats: list[Beat], queue: str) -> dict[str, Any]:
-    """What the charts of the last hour draw."""
+    """The series of the charts of the last hour."""
     return {
         "at": [beat.at for beat in beats],
         "ready": [beat.of(queue)[0] for beat in beats],

@@ -1,4 +1,4 @@
-"""What operators do to queues."""
+"""Actions on queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNTED: Final = 10_000
 
 
 class QueueAct(Act):
-    """One that is about a queue that is there."""
+    """An action on an existing queue."""
 
     def name(self, visit: Visit) -> str:
         return visit.path["name"]
@@ -34,10 +34,10 @@ class Pause(QueueAct):
             title=f"Pause {name}",
             button="Pause",
             back=queue_path(name),
-            text=["No message of it is handed out until it is resumed. Enqueue goes on."],
+            text=["Its messages are not delivered until it is resumed. Enqueues go on."],
             count=stats.ready,
             unit="messages are ready and would wait",
-            facts={"In work, not touched": count(stats.leased)},
+            facts={"Leased, not affected": count(stats.leased)},
         )
 
     async def do(self, visit: Visit) -> Deed:
@@ -56,7 +56,7 @@ class Resume(QueueAct):
             title=f"Resume {name}",
             button="Resume",
             back=queue_path(name),
-            text=["Its messages are handed out again, at once."],
+            text=["Its messages are delivered again at once."],
             count=stats.ready,
             unit="messages are ready",
             facts={} if oldest is None else {"The oldest waits for": duration(oldest)},
@@ -83,13 +83,13 @@ class Purge(QueueAct):
             title=f"Purge {name}",
             button="Purge",
             back=queue_path(name),
-            text=["Messages that wait are cancelled, and not delivered.", after],
+            text=["Waiting messages are cancelled and not delivered.", after],
             count=stats.ready + stats.scheduled,
             unit="messages wait",
             facts={
                 "Ready": about + count(stats.ready),
                 "Scheduled": about + count(stats.scheduled),
-                "In work, not touched": count(stats.leased),
+                "Leased, not affected": count(stats.leased),
             },
             fields=[limit_field(visit), confirm_field(visit, name)],
             danger=True,
@@ -197,7 +197,7 @@ class Drop(QueueAct):
             back=queue_path(name),
             text=[
                 "The queue, its settings and its schedules are removed, with every message "
-                "that it holds. History stays until it is too old."
+                "that it contains. History stays for its retention time."
             ],
             count=held,
             unit="messages would be lost",
@@ -218,7 +218,7 @@ class Drop(QueueAct):
 
 
 class Redrive(QueueAct):
-    """By filter: an error, a range of ids, single ids. The filter is in the address."""
+    """A redrive by filter: an error, a range of ids, single ids. The address has the filter."""
 
     path = "/queues/{name}/redrive"
 
@@ -233,7 +233,7 @@ class Redrive(QueueAct):
             title=f"Redrive dead letters of {name}",
             button="Redrive",
             back=f"/dead-letters?queue={name}",
-            text=["They are put back into their queue, and start again at their first attempt."],
+            text=["They go back into their queue and start again at their first attempt."],
             count=found,
             unit="dead letters match" + (", or more" if found == COUNTED else ""),
             facts=redrive_facts(visit) | room,
@@ -255,7 +255,7 @@ class Redrive(QueueAct):
         )
 
     async def _room(self, visit: Visit, name: str) -> dict[str, str]:
-        """What fits into a queue with a limit: only so many are redriven."""
+        """The room in a queue with a limit. No more messages are redriven."""
         limit = (await visit.run(read.queue(name))).settings.max_depth
         if limit is None:
             return {}
@@ -312,7 +312,7 @@ def _rate(visit: Visit) -> float | None:
 
 
 async def check_there(visit: Visit, name: str) -> None:
-    """QueueNotFoundError, unless there is a queue of this name."""
+    """QueueNotFoundError if the queue does not exist."""
     try:
         await visit.run(read.queue(name))
     except QueueNotFoundError as error:

@@ -17,7 +17,7 @@ pages: Final = Pages()
 async def workers(visit: Visit) -> View:
     snapshot = await visit.look("heartbeats", "leases")
     reporting = {beat.worker for beat in snapshot.heartbeats}
-    # What the visitor may not read is cut from the snapshot, but counts for who may give commands.
+    # The snapshot lacks queues that the visitor may not read, but commands need all of them.
     whole = await visit.context.snapshots.look("heartbeats")
     served = {beat.worker: beat.queues for beat in (*snapshot.heartbeats, *whole.heartbeats)}
     held: dict[str | None, int] = {}

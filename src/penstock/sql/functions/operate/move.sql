@@ -27,6 +27,14 @@ begin
     if (taken.m).key is not null then
       perform penstock._forget_key((taken.m).queue_id, (taken.m).key, wanted);
     end if;
+    -- A batch follows its members: see functions/batches.
+    if not q.has_members and exists (select from penstock.batch_member b where b.id = wanted) then
+      update penstock.queue t set has_members = true where t.id = q.id;
+      q.has_members := true;
+    end if;
+    if taken.state = 'dead' and q.has_members then
+      perform penstock._revive_member(wanted);
+    end if;
     taken.m.queue_id := q.id;
     perform penstock._place_again(q, taken.m, taken.due_at, true);
     n := n + 1;
