@@ -53,7 +53,14 @@ def lake() -> None:
     help="Refresh silver and gold this often.",
 )
 @click.option(
-    "--format", type=click.Choice(["parquet", "delta"]), help="Set the format of a new lake."
+    "--format",
+    type=click.Choice(["delta", "iceberg", "parquet"]),
+    help="Set the format of a new lake. Default: delta.",
+)
+@click.option(
+    "--catalog",
+    metavar="URL",
+    help="Use this REST catalog for a new lake in the Iceberg format. Default: PostgreSQL.",
 )
 @click.option("--name", help="Register a new lake under this name.")
 @click.option(
@@ -86,6 +93,7 @@ def run(
     metrics_file: Path | None,
     max_rows: int,
     format: str | None,
+    catalog: str | None,
     name: str | None,
     **keep: timedelta | None,
 ) -> None:
@@ -94,7 +102,7 @@ def run(
     It runs until Ctrl-C or SIGTERM, and finishes the current batch first. With
     --once it stops when everything has landed.
     """
-    with opened(session, place, create=True, format=format, name=name) as found:
+    with opened(session, place, create=True, format=format, catalog=catalog, name=name) as found:
         from penstock.lake.run import Run
 
         work = Run(
@@ -224,7 +232,7 @@ _DIFFERENT = 9
     type=duration,
     default="7d",
     show_default=True,
-    help="Delete replaced files of a Delta lake after this time.",
+    help="Delete files that were replaced so long ago. Until then, readers can go back in time.",
 )
 @pass_session
 def compact(

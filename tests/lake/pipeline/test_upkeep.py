@@ -163,14 +163,15 @@ def test_a_lake_on_another_file_system_is_the_same(
     (tmp_path / "far").mkdir()
     name = f"fs.viewfs.mounttable.{tmp_path.name}.link./far"
     configuration.set(name, f"file://{tmp_path / 'far'}")
-    lake = Lake.open_or_create(f"viewfs://{tmp_path.name}/far/lake", spark, guard=registry.writing)
+    root = f"viewfs://{tmp_path.name}/far/lake"
+    lake = Lake.open_or_create(root, spark, format="parquet", guard=registry.writing)
     for _ in range(2):
         traffic.done("orders", 20)
         traffic.fails("mail", "boom")
         land(lake)
         gild(lake)
     assert compact(lake).before > 0
-    again = Lake.open(f"viewfs://{tmp_path.name}/far/lake", spark)
+    again = Lake.open(root, spark)
     assert counts(again) == {
         "bronze/history": 42,
         "bronze/attempts": 2,
