@@ -1,4 +1,4 @@
-"""Compaction, retention, schema evolution, Delta, another file system."""
+"""Compaction, retention, schema evolution, Delta, Iceberg, another file system."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.lake import columns
 from penstock.lake.lake import Lake
 from penstock.lake.layout import (
     BRONZE,
@@ -132,10 +134,7 @@ def test_files_from_before_a_column_was_added_read_as_null(
 def test_a_delta_table_from_before_a_column_was_added_gets_it(
     traffic: Any, lake: Any, land: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import pyarrow as pa
     from deltalake import DeltaTable
-
-    from penstock.lake import columns
 
     whole = columns.arrow
 
@@ -152,6 +151,33 @@ def test_a_delta_table_from_before_a_column_was_added_gets_it(
     land(lake)
     found = DeltaTable(address).to_pyarrow_table()
     assert found["group_key"].to_pylist() == [None] * 6
+
+
+@pytest.mark.parametrize("lake", ["iceberg"], indirect=True)
+def test_an_iceberg_catalog_that_was_lost_gets_every_file_and_column_again(
+    traffic: Any, lake: Any, land: Any, sql: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = columns.arrow
+
+    def older(table: Any) -> pa.Schema:
+        return pa.schema([field for field in whole(table) if field.name != "group_key"])
+
+    def found() -> pa.Table:
+        return lake.format._load(BRONZE_HISTORY).scan().to_arrow()
+
+    for _ in range(2):
+        traffic.done("orders", 3)
+        land(lake)
+    assert found().num_rows == 6
+    assert len(sql("delete from penstock.iceberg_tables returning 1")) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(columns, "arrow", older)
+        traffic.done("orders", 3)
+        land(lake)
+        assert (found().num_rows, "group_key" in found().column_names) == (9, False)
+    traffic.done("orders", 3)
+    land(lake)
+    assert found()["group_key"].to_pylist() == [None] * 12
 
 
 @pytest.mark.usefixtures("one_day")

@@ -137,5 +137,5 @@ def retain(lake: Lake, keep: Mapping[str, timedelta], now: datetime | None = Non
 
 def clear(lake: Lake, hours: int) -> int:
     """Deletes files that readers could still go back to in time. Returns how many."""
-    state = lake.ledger.settle()
-    return sum(lake.format.clear(table, state, hours) for table in TABLES.values())
+    settle = lake.ledger.settle
+    return sum(lake.format.clear(table, settle, hours) for table in TABLES.values())

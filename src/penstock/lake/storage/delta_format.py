@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.lake import columns
@@ -36,7 +37,7 @@ class DeltaFormat:
             self._commit(TABLES[name], entry)
         self._storage.remove(entry.staging)
 
-    def clear(self, table: LakeTable, state: State, hours: int) -> int:
+    def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
         from deltalake import DeltaTable
 
         address = delta_address(self._storage, table)

@@ -7,6 +7,7 @@ Spark. Iceberg needs a catalog, and a release of Iceberg that knows the version 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -83,6 +84,6 @@ class ParquetFormat:
             self._storage.remove(path)
         self._storage.remove(entry.staging)
 
-    def clear(self, table: LakeTable, state: State, hours: int) -> int:
+    def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
         """Nothing: files that were replaced are gone already."""
         return 0

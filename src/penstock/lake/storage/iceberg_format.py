@@ -9,7 +9,7 @@ is left in them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -68,13 +68,14 @@ class IcebergFormat:
                 self._commit(TABLES[name], state)
         self._storage.remove(entry.staging)
 
-    def clear(self, table: LakeTable, state: State, hours: int) -> int:
+    def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
         """Expires snapshots, and deletes what only they had.
 
-        Data files are listed first and compared after. A file that a step has moved here
-        meanwhile is not in the list.
+        Data files are listed before the ledger is read. So a file that a step moves here at the
+        same time is in the ledger, or is not in the list.
         """
         there = [path for path, _ in self._storage.data_files(table.path)]
+        known = settle().files
         with translated():
             iceberg = self._load(table)
             if iceberg is None:
@@ -92,7 +93,7 @@ class IcebergFormat:
             path
             for path in there
             if path.endswith(".parquet")
-            and path not in state.files
+            and path not in known
             and self._storage.address(path) not in used
         ]
         for path in gone:

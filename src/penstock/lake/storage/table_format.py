@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Protocol
 
 from penstock.lake.layout import LakeTable
@@ -16,8 +17,11 @@ class TableFormat(Protocol):
     def publish(self, state: State) -> None:
         """Shows the last step of the state to readers. Repeating it after a crash does no harm."""
 
-    def clear(self, table: LakeTable, state: State, hours: int) -> int:
-        """Deletes files that were replaced so many hours ago. Returns how many."""
+    def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
+        """Deletes files that were replaced so many hours ago. Returns how many.
+
+        `settle` returns the state of the lake, with its last step published.
+        """
 
 
 def move_into_place(storage: Storage, entry: Entry) -> None:
