@@ -8,6 +8,7 @@ Spark. Iceberg needs a catalog, and a release of Iceberg that knows the version 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ DELTA: Final = "delta"
 ICEBERG: Final = "iceberg"
 FORMATS: Final = (DELTA, ICEBERG, PARQUET)
 DEFAULT_FORMAT: Final = DELTA
+INSTALL_ICEBERG: Final = 'Install it with: pip install "penstock[iceberg]"'
 # What delta-rs and PyIceberg reach by themselves. They do not use Hadoop's file systems.
 _SCHEMES: Final = {
     DELTA: ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs"),
@@ -30,6 +32,9 @@ _SCHEMES: Final = {
 
 
 def check_format(format: str, root: str, catalog: str | None = None) -> None:
+    """Raises ConfigurationError if a lake cannot be made like this. Nothing is written before."""
+    if format == ICEBERG and find_spec("pyiceberg") is None:
+        raise ConfigurationError("PyIceberg is not installed", hint=INSTALL_ICEBERG)
     scheme = root.partition("://")[0] if "://" in root else "file"
     known = _SCHEMES.get(format)
     if known is not None and scheme not in (*known, "file"):

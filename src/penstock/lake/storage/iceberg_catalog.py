@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from penstock.errors import ConfigurationError
 from penstock.lake.storage.filesystem import Storage
+from penstock.lake.storage.formats import INSTALL_ICEBERG
 from penstock.lake.storage.object_store import iceberg_options
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 CATALOG: Final = "penstock"
 # The schema with the tables of the catalog: see sql/schema/lake.sql.
 SCHEMA: Final = "penstock"
-MISSING: Final = 'Install it with: pip install "penstock[iceberg]"'
 
 
 def open_catalog(storage: Storage, address: str | None, dsn: str | None) -> Catalog:
@@ -31,7 +31,7 @@ def open_catalog(storage: Storage, address: str | None, dsn: str | None) -> Cata
         from pyiceberg.catalog import load_catalog
         from pyiceberg.catalog.sql import SqlCatalog
     except ModuleNotFoundError as error:
-        raise ConfigurationError("PyIceberg is not installed", hint=MISSING) from error
+        raise ConfigurationError("PyIceberg is not installed", hint=INSTALL_ICEBERG) from error
     options = iceberg_options(storage)
     if address is not None:
         # A token and the like come from PYICEBERG_CATALOG__PENSTOCK__* or .pyiceberg.yaml.
