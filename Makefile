@@ -26,10 +26,17 @@ READERS       = $(VENV)/readers
 READERS_STAMP = $(READERS)/readers-$(call key,requirements/readers.txt)
 ICEBERG_JARS       = $(VENV)/iceberg-jars
 ICEBERG_JARS_STAMP = $(ICEBERG_JARS)/jars-$(call key,tools/iceberg_jars.xml)
+# The example for Dagster runs in an environment of its own.
+DAGSTER       = $(VENV)/dagster
+DAGSTER_STAMP = $(DAGSTER)/dagster-$(call key,requirements/dagster.txt)
+# The programs that check deploy/ have their own environment too. Helm is built from its sources.
+DEPLOY       = $(VENV)/deploy
+DEPLOY_STAMP = $(DEPLOY)/deploy-$(call key,requirements/deploy.txt)
+HELM         = helm.sh/helm/v3/cmd/helm@v3.14.4
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers check docs pytest pytest-16 pytest-plain test-plain test-versions test-long mutants chaos bench lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-long test-deploy mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +106,16 @@ test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the lake, the source and the 
 test-readers: $(DEV_STAMP) $(READERS_STAMP) $(ICEBERG_JARS_STAMP) ## read a lake with Spark's catalog, PyIceberg, delta-rs, DuckDB and Polars
 	PENSTOCK_TEST_READERS=1 $(BIN)/pytest tests/lake/pipeline/test_readers.py $(ARGS)
 
+test-dagster: $(DEV_STAMP) $(DAGSTER_STAMP) ## the example for Dagster, in its own environment
+	PENSTOCK_TEST_DAGSTER=$(abspath $(DAGSTER)) $(BIN)/pytest tests/lake/test_dagster_example.py $(ARGS)
+
+# It needs promtool, nginx, caddy and systemd-analyze from Debian, and Go to build Helm if there is none.
+test-deploy: $(DEV_STAMP) $(DEPLOY_STAMP) ## check the files of deploy/ with the programs that read them
+	@$(call has,promtool) && $(call has,nginx) && $(call has,caddy) && $(call has,systemd-analyze) && $(call has,openssl) \
+	  || $(call apt_install,prometheus nginx-light caddy systemd openssl)
+	@PATH="$(abspath $(DEPLOY))/bin:$$PATH" command -v helm > /dev/null || GOBIN=$(abspath $(DEPLOY))/bin go install $(HELM)
+	PENSTOCK_TEST_DEPLOY=1 PATH="$(abspath $(DEPLOY))/bin:$$PATH" $(BIN)/pytest tests/deploy $(ARGS)
+
 chaos: $(DEV_STAMP) faults ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
 	$(BIN)/python -m tests.chaos $(ARGS)
 
@@ -129,12 +146,15 @@ COMPILE = $(RESOLVE) pyproject.toml
 lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(PIP) install uv
 	$(COMPILE) --extra embedded --extra server --group build --output-file requirements/app.txt
+	$(COMPILE) --extra server --extra http --extra tasks --extra metrics --group build --constraints requirements/app.txt --output-file requirements/server.txt
 	$(COMPILE) --all-extras --group build --constraints requirements/app.txt --output-file requirements/spark.txt
 	$(COMPILE) --all-extras --group dev --constraints requirements/spark.txt --output-file requirements/dev.txt
 	$(COMPILE) --extra embedded --group peers --output-file requirements/peers.txt
 	$(RESOLVE) --group docs --output-file requirements/docs.txt
 	$(RESOLVE) --group s3 --output-file requirements/s3.txt
 	$(RESOLVE) --group readers --output-file requirements/readers.txt
+	$(RESOLVE) --group dagster --output-file requirements/dagster.txt
+	$(RESOLVE) --group deploy --output-file requirements/deploy.txt
 
 clean: ## remove what make made
 	rm -rf $(VENV) benchmarks/penstock_benchmarks/peers/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -186,6 +206,18 @@ $(READERS_STAMP):
 	$(PYTHON) -m venv $(READERS)
 	$(READERS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/readers.txt
 	rm -f $(READERS)/readers-*
+	touch $@
+
+$(DAGSTER_STAMP):
+	$(PYTHON) -m venv $(DAGSTER)
+	$(DAGSTER)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/dagster.txt
+	rm -f $(DAGSTER)/dagster-*
+	touch $@
+
+$(DEPLOY_STAMP):
+	$(PYTHON) -m venv $(DEPLOY)
+	$(DEPLOY)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/deploy.txt
+	rm -f $(DEPLOY)/deploy-*
 	touch $@
 
 # The jars of a Maven project, into a directory.

@@ -1,4 +1,4 @@
-"""`bench tasks`: what typed tasks and their results cost beside plain handlers."""
+"""`bench tasks`: typed tasks and their results compared with plain handlers."""
 
 import asyncio
 import time
@@ -95,7 +95,7 @@ class _Bench:
             if queue == KEPT:
                 ids = range(enqueued.first_id, enqueued.last_id + 1)
                 await asyncio.gather(*(self._kept.handle(id).result(120) for id in ids))
-            while worker.settled < count:  # noqa: ASYNC110 - the worker tells nobody
+            while worker.settled < count:  # noqa: ASYNC110 - the worker has no event for it
                 await asyncio.sleep(0.005)
             used = time.process_time() - started
         await self.app.close()

@@ -319,6 +319,18 @@ class DamagedFileError(LakeError):
         return self.fields.get("path")
 
 
+class QualityError(LakeError):
+    """Messages break a quality rule of their queue that stops the refresh of a lake."""
+
+    @property
+    def queue(self) -> str | None:
+        return self.fields.get("queue")
+
+    @property
+    def rule(self) -> str | None:
+        return self.fields.get("rule")
+
+
 class LakeMismatchError(LakeError):
     """The lake belongs to another database, or has another format."""
 
@@ -380,6 +392,7 @@ ERRORS: Final = (
     ErrorRow(None, LakeConflictError, 409, 4, True),
     ErrorRow(None, LakeMismatchError, 409, 9),
     ErrorRow(None, DamagedFileError, 500, 9),
+    ErrorRow(None, QualityError, 500, 9),
     ErrorRow(None, LakeError, 500, 9),
     ErrorRow(None, PenstockError, 500, 1),
 )

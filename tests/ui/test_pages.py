@@ -96,7 +96,7 @@ def test_an_empty_system_says_so_and_offers_the_first_step(empty: Site, visit: V
         ("/workers", "No worker was seen"),
         ("/schedules", "There is no schedule yet"),
         ("/analytics", "No lake is being filled"),
-        ("/activity", "Nothing has been done"),
+        ("/activity", "No action has been recorded yet"),
     ):
         page.goto(path)
         expect(page.get_by_text(words).first).to_be_visible()

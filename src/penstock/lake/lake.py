@@ -6,14 +6,15 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyspark.sql import functions as sf
 
 from penstock.errors import LakeError, LakeMismatchError, SchemaNewerError
 from penstock.lake import columns
-from penstock.lake.layout import LAKE_FILE, STAGING, LakeTable
+from penstock.lake.declarations import Declared
+from penstock.lake.layout import LAKE_FILE, LAYERS, STAGING, TABLES, LakeTable
 from penstock.lake.storage.filesystem import Storage, open_storage
 from penstock.lake.storage.formats import DEFAULT_FORMAT, FORMATS, check_format, open_format
 from penstock.lake.storage.ledger import DataFile, Entry, Guard, Ledger, State
@@ -21,6 +22,8 @@ from penstock.lake.storage.ledger import DataFile, Entry, Guard, Ledger, State
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from penstock.lake.project.project import Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,10 @@ class Lake:
         self.storage = storage
         self.about = about
         self._spark = spark
-        self.format = open_format(about.format, storage, about.name, about.catalog, dsn)
+        # What computes the gold tables that a project declares.
+        self.project: Project | None = None
+        self._declared: tuple[dict[str, Any], Declared] = ({}, Declared())
+        self.format = open_format(about.format, storage, self.table, about.name, about.catalog, dsn)
         if storage.decides or guard is None:
             self.ledger = Ledger(storage, self.format.publish)
         else:
@@ -123,6 +129,23 @@ class Lake:
 
     def state(self) -> State:
         return self.ledger.state()
+
+    def declared(self) -> Declared:
+        """The tables that a project has declared."""
+        found = self.state().declared
+        if found != self._declared[0]:
+            self._declared = (found, Declared.of(found))
+        return self._declared[1]
+
+    def tables(self, *layers: str) -> list[LakeTable]:
+        """The tables of these layers, or of all; those of a project come last in each layer."""
+        every = [*TABLES.values(), *self.declared().tables().values()]
+        chosen = [table for table in every if table.layer in (layers or LAYERS)]
+        return sorted(chosen, key=lambda table: LAYERS.index(table.layer))
+
+    def table(self, path: str) -> LakeTable:
+        """The table of a path such as `silver/messages`."""
+        return TABLES.get(path) or self.declared().tables()[path]
 
     def begin_anew(self) -> State:
         """Lands everything again, from here on: silver keeps each message once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -58,6 +58,49 @@ class Heartbeat:
     version: str | None
     running: int
     queues: dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RingSegments:
+    """The number of segments of the ring in each state."""
+
+    current: int
+    in_use: int
+    closing: int
+    free: int
+    overflow_in_use: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounter:
+    """How often something happened in a queue, since its first count.
+
+    `event` is the state that a message reached, or `failed_attempt`, `expired_lease` or
+    `dead_letter`.
+    """
+
+    queue: str
+    event: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A finding that a destination of notifications was told about, and that is not over.
+
+    `missing_since` is the time from which on it was not found again.
+    """
+
+    finding: str
+    kind: str
+    severity: str
+    title: str
+    since: datetime
+    missing_since: datetime | None = None
+
+    def missing(self, since: datetime | None) -> Announcement:
+        """The same, missing since then."""
+        return replace(self, missing_since=since)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from penstock.server.auth.permissions import UndeclaredError, check_declared
 from penstock.server.context import Context
 from penstock.server.control import queues, services
 from penstock.server.monitoring import health
+from penstock.server.notifications.notifier import Notifier
 from penstock.server.transport.access_log import AccessLog
 from penstock.server.transport.dispatch import EntryApp
 from penstock.server.transport.exchange import Exchange
@@ -54,6 +55,13 @@ def endpoints() -> list[Endpoint]:
 def create_app(context: Context) -> EntryApp:
     """The whole server as one ASGI application; its lifespan opens and closes the database."""
     access_log = AccessLog() if context.settings.access_log == "json" else None
+    notifier = Notifier(
+        context.database,
+        context.snapshots,
+        context.settings.notify,
+        context.name,
+        redact=context.settings.redact == "payloads",
+    )
 
     def finished(scope: Scope, exchange: Exchange) -> None:
         context.metrics.count(scope["method"], exchange)
@@ -64,9 +72,11 @@ def create_app(context: Context) -> EntryApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await context.open()
         flushing = asyncio.create_task(_flush(access_log)) if access_log else None
+        notifier.start()
         try:
             yield
         finally:
+            await notifier.stop()
             if flushing is not None:
                 flushing.cancel()
                 with suppress(asyncio.CancelledError):

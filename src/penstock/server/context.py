@@ -43,7 +43,8 @@ class Context:
         self.batches = Batches(self.database)
         self.long_polls = LongPolls(self.database, self.listener)
         self.background = Background(self.database)
-        self.runner = Runner(self.database, self.listener, name=f"{gethostname()}:{getpid()}")
+        self.name = f"{gethostname()}:{getpid()}"
+        self.runner = Runner(self.database, self.listener, self.name)
 
     async def open(self) -> None:
         await self.database.open()

@@ -18,6 +18,8 @@
 | `PENSTOCK_HTTP_SECURE_COOKIES` | `on` behind TLS: cookies of the UI are for https only | off |
 | `PENSTOCK_HTTP_REDACT` | `payloads`: the UI shows neither payloads nor headers | off |
 | `PENSTOCK_TRUSTED_PROXIES` | addresses and networks whose `X-Forwarded-For` counts | none |
+
+`notify` has the variables that begin with PENSTOCK_NOTIFY: see server/notifications/settings.py.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from penstock.errors import ConfigurationError
+from penstock.server.notifications.settings import NotificationSettings
 from penstock.server.transport.proxies import Network, parse_networks
 
 _PREFIX: Final = "PENSTOCK_HTTP_"
@@ -73,6 +76,7 @@ class ServerSettings:
     secure_cookies: str = "off"
     redact: str = "off"
     trusted_proxies: tuple[Network, ...] = ()
+    notify: NotificationSettings = field(default_factory=NotificationSettings)
 
     @classmethod
     def from_environment(
@@ -81,10 +85,11 @@ class ServerSettings:
         """`chosen`, from the command line, comes first; None there means not chosen."""
         found = os.environ if environment is None else environment
         values = {
-            field.name: _read(field.name, found[_variable(field.name)])
-            for field in fields(cls)
-            if found.get(_variable(field.name), "").strip()
+            each.name: _read(each.name, found[_variable(each.name)])
+            for each in fields(cls)
+            if each.name != "notify" and found.get(_variable(each.name), "").strip()
         }
+        values["notify"] = NotificationSettings.from_environment(found)
         return cls(**values | {name: v for name, v in chosen.items() if v is not None})
 
     @property

@@ -19,6 +19,7 @@ from penstock.worker.counters import HandlerCounters
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Complete, Outcome, Reject, Retry, Snooze, keep_traceback
 from penstock.worker.own_context import run_in_own_context
+from penstock.worker.process_metrics import measured
 from penstock.worker.processes import Processes
 from penstock.worker.settler import Settler
 from penstock.worker.threads import Threads
@@ -70,7 +71,7 @@ class Runner:
         only = handlers.plain if not handlers.tasks else None
         is_direct = only is not None and only.is_async
         call = wrap(only.function if only is not None and is_direct else self._call_handler)
-        self._call = traced(self.queue, call)
+        self._call = measured(self.queue, traced(self.queue, call))
         self._pace = 1.0  # seconds a run takes, of late: begin as if they were long
 
     # Room

@@ -14,7 +14,7 @@ from tests.lake.pipeline.rest_catalog import rest_catalog
 
 from penstock.errors import ConfigurationError
 from penstock.lake import columns
-from penstock.lake.layout import BRONZE_HISTORY
+from penstock.lake.layout import BRONZE_HISTORY, TABLES
 from penstock.lake.storage.filesystem import LocalStorage
 from penstock.lake.storage.iceberg_format import IcebergFormat
 from penstock.lake.storage.ledger import DataFile, Entry, Ledger
@@ -30,10 +30,11 @@ def format(
     request: pytest.FixtureRequest, storage: LocalStorage, tmp_path: Path
 ) -> Iterator[IcebergFormat]:
     if request.param == "postgresql":
-        yield IcebergFormat(storage, "main", dsn=request.getfixturevalue("dsn"))
+        dsn = request.getfixturevalue("dsn")
+        yield IcebergFormat(storage, TABLES.__getitem__, "main", dsn=dsn)
         return
     with rest_catalog(tmp_path) as address:
-        yield IcebergFormat(storage, "main", address)
+        yield IcebergFormat(storage, TABLES.__getitem__, "main", address)
 
 
 def step(storage: LocalStorage, name: str, **more: Any) -> Entry:
@@ -90,5 +91,6 @@ def test_cleared_files_are_gone_and_readers_of_today_keep_theirs(
 
 
 def test_without_a_database_the_error_says_what_is_missing(storage: LocalStorage) -> None:
+    format = IcebergFormat(storage, TABLES.__getitem__, "main")
     with pytest.raises(ConfigurationError, match="cannot be written without their catalog"):
-        Ledger(storage, IcebergFormat(storage, "main").publish).commit(step(storage, "one"))
+        Ledger(storage, format.publish).commit(step(storage, "one"))

@@ -26,8 +26,8 @@ from penstock.commands.read.monitoring_queries import (
     overdue,
     recent,
     recent_attempts,
-    recent_lost_leases,
     recent_times,
+    ring,
     workers,
 )
 from penstock.commands.read.queue_queries import all_stats, exact_stats, queue, queues, stats
@@ -63,8 +63,8 @@ __all__ = [
     "queues_of",
     "recent",
     "recent_attempts",
-    "recent_lost_leases",
     "recent_times",
+    "ring",
     "schedule",
     "schedules",
     "schema_version",

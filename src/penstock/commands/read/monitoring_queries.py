@@ -8,7 +8,7 @@ from typing import Any, Final
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, scalar, utc, utc_row
 from penstock.commands.payload import decode_json
-from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, Latencies
+from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, Latencies, RingSegments
 from penstock.model.queue import WorkerLeases
 from penstock.sql.loader import load_query
 
@@ -37,16 +37,6 @@ def recent_attempts(seconds: float = 300, sample: int = SAMPLE) -> Command[list[
     )
 
 
-def recent_lost_leases(seconds: float = 300, sample: int = SAMPLE) -> Command[list[FinishRate]]:
-    """The leases that expired within the last seconds, from a sample of the latest attempts."""
-    params = {"seconds": seconds, "sample": sample}
-    return Command(
-        load_query("read/recent_lost_leases"),
-        params,
-        lambda rows: [FinishRate(queue, "lost", count, seconds) for queue, count, seconds in rows],
-    )
-
-
 def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Latencies]]:
     """How long messages waited and were worked on, of what finished within the last seconds."""
     params = {"seconds": seconds, "sample": sample}
@@ -60,6 +50,11 @@ def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Lat
 def counters() -> Command[tuple[int, int]]:
     """The last id that was given out, and how often a rescan found a message."""
     return Command(load_query("read/counters"), {}, lambda rows: (rows[0][0], rows[0][1]))
+
+
+def ring() -> Command[RingSegments]:
+    """The number of segments of the ring in each state."""
+    return Command(load_query("read/ring"), {}, lambda rows: RingSegments(*rows[0]))
 
 
 def dead_errors(queue: str | None = None, sample: int = SAMPLE) -> Command[list[DeadError]]:

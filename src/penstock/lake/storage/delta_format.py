@@ -8,11 +8,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.lake import columns
-from penstock.lake.layout import TABLES, LakeTable, partition_values
+from penstock.lake.layout import LakeTable, partition_values
 from penstock.lake.storage.filesystem import Storage
 from penstock.lake.storage.ledger import Entry, State
 from penstock.lake.storage.object_store import delta_options
-from penstock.lake.storage.table_format import move_into_place, table_of, touched_tables
+from penstock.lake.storage.table_format import (
+    FindTable,
+    move_into_place,
+    table_of,
+    touched_tables,
+)
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
@@ -24,8 +29,9 @@ _APP: Final = "penstock"
 class DeltaFormat:
     """The files that were replaced stay until `compact` clears them: Delta's readers go back."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, find_table: FindTable) -> None:
         self._storage = storage
+        self._find_table = find_table
         self._options = delta_options(storage)
 
     def publish(self, state: State) -> None:
@@ -34,7 +40,7 @@ class DeltaFormat:
             return
         move_into_place(self._storage, entry)
         for name in touched_tables(entry):
-            self._commit(TABLES[name], entry)
+            self._commit(self._find_table(name), entry)
         self._storage.remove(entry.staging)
 
     def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
@@ -47,6 +53,9 @@ class DeltaFormat:
             retention_hours=hours, dry_run=False, enforce_retention_duration=False
         )
         return len(gone)
+
+    def drop(self, table: LakeTable) -> None:
+        self._storage.remove(table.path)
 
     def _commit(self, table: LakeTable, entry: Entry) -> None:
         from deltalake import CommitProperties, DeltaTable, Schema, Transaction

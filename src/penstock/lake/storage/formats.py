@@ -13,10 +13,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigurationError
-from penstock.lake.layout import LakeTable
+from penstock.lake.layout import TABLES, LakeTable
 from penstock.lake.storage.filesystem import Storage
 from penstock.lake.storage.ledger import State
-from penstock.lake.storage.table_format import TableFormat, move_into_place
+from penstock.lake.storage.table_format import FindTable, TableFormat, move_into_place
 
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
@@ -58,19 +58,24 @@ def check_format(format: str, root: str, catalog: str | None = None) -> None:
 def open_format(
     format: str,
     storage: Storage,
+    find_table: FindTable = TABLES.__getitem__,
     name: str = "",
     catalog: str | None = None,
     dsn: str | None = None,
 ) -> TableFormat:
-    """`name` is the lake's, `catalog` the address of a REST catalog, `dsn` the database."""
+    """The format of a lake.
+
+    `find_table` returns the table of a path such as `silver/messages`. `name` is the lake's,
+    `catalog` the address of a REST catalog, `dsn` the database.
+    """
     if format == DELTA:
         from penstock.lake.storage.delta_format import DeltaFormat
 
-        return DeltaFormat(storage)
+        return DeltaFormat(storage, find_table)
     if format == ICEBERG:
         from penstock.lake.storage.iceberg_format import IcebergFormat
 
-        return IcebergFormat(storage, name, catalog, dsn)
+        return IcebergFormat(storage, find_table, name, catalog, dsn)
     return ParquetFormat(storage)
 
 
@@ -92,3 +97,6 @@ class ParquetFormat:
     def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
         """Nothing: files that were replaced are gone already."""
         return 0
+
+    def drop(self, table: LakeTable) -> None:
+        self._storage.remove(table.path)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import LakeError, translated
 from penstock.lake import columns
-from penstock.lake.layout import TABLES, LakeTable, partition_values
+from penstock.lake.layout import LakeTable, partition_values
 from penstock.lake.storage.filesystem import Storage
 from penstock.lake.storage.iceberg_catalog import open_catalog
 from penstock.lake.storage.ledger import DataFile, State
-from penstock.lake.storage.table_format import move_into_place, touched_tables
+from penstock.lake.storage.table_format import FindTable, move_into_place, touched_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -44,9 +44,15 @@ class IcebergFormat:
     """The files that were replaced stay until `compact` clears them: readers go back in time."""
 
     def __init__(
-        self, storage: Storage, lake: str, address: str | None = None, dsn: str | None = None
+        self,
+        storage: Storage,
+        find_table: FindTable,
+        lake: str,
+        address: str | None = None,
+        dsn: str | None = None,
     ) -> None:
         self._storage = storage
+        self._find_table = find_table
         self._namespace = lake
         self._address = address
         self._dsn = dsn
@@ -65,7 +71,7 @@ class IcebergFormat:
         move_into_place(self._storage, entry)
         with translated():
             for name in touched_tables(entry):
-                self._commit(TABLES[name], state)
+                self._commit(self._find_table(name), state)
         self._storage.remove(entry.staging)
 
     def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
@@ -99,6 +105,12 @@ class IcebergFormat:
         for path in gone:
             self._storage.remove(path)
         return len(gone)
+
+    def drop(self, table: LakeTable) -> None:
+        with translated():
+            if self._load(table) is not None:
+                self._catalog.drop_table(self._identifier(table))
+        self._storage.remove(table.path)
 
     def _identifier(self, table: LakeTable) -> tuple[str, ...]:
         return (*self._namespace.split("."), table.view)

@@ -10,6 +10,9 @@ from penstock.lake.layout import LakeTable
 from penstock.lake.storage.filesystem import Storage
 from penstock.lake.storage.ledger import Entry, State
 
+# Returns the table of a path such as `silver/messages`.
+FindTable = Callable[[str], LakeTable]
+
 
 class TableFormat(Protocol):
     """How other programs see the tables of a lake. The ledger alone decides what is in them."""
@@ -22,6 +25,9 @@ class TableFormat(Protocol):
 
         `settle` returns the state of the lake, with its last step published.
         """
+
+    def drop(self, table: LakeTable) -> None:
+        """Removes a table that has no files in the ledger, with the files of its past."""
 
 
 def move_into_place(storage: Storage, entry: Entry) -> None:

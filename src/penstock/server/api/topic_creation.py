@@ -1,4 +1,4 @@
-"""Topics that may not be there yet: made on first use, unless the caller is strict."""
+"""Topics are created on first use, unless the caller is strict."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from penstock.server.transport.routing import Call
 
 
 def is_strict(call: Call) -> bool:
-    """RFC 7240: `Prefer: handling=strict` wants a 404 for a topic that nobody made."""
+    """RFC 7240: `Prefer: handling=strict` asks for a 404 if the topic does not exist."""
     preference = (call.header("prefer") or "").replace(" ", "").lower()
     return "handling=strict" in preference.split(",")

@@ -45,8 +45,9 @@ LAKE_SECONDS: Final = 3600
 class Finding:
     """One thing that is wrong, where to look, and what to do about it.
 
-    `kind` names its runbook. `impact` is how many messages it concerns, and `count` how many
-    findings of its kind are in it.
+    `kind` names its runbook. `subject` is the worker, schedule or lake that it is about, if it is
+    not about a queue. `impact` is how many messages it concerns, and `count` how many findings of
+    its kind are in it.
     """
 
     kind: str
@@ -55,10 +56,16 @@ class Finding:
     text: str
     href: str
     queue: str | None = None
+    subject: str | None = None
     act: str | None = None
     act_href: str | None = None
     impact: int = 0
     count: int = 1
+
+    @property
+    def identity(self) -> str:
+        """The same for the same trouble, whatever its numbers are at the moment."""
+        return f"{self.kind}:{self.subject or self.queue or ''}"
 
     @property
     def advice(self) -> str:
@@ -228,6 +235,7 @@ def _workers(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(
                 kind="silent-worker",
                 severity="warning",
+                subject=beat.worker,
                 title=f"Worker {beat.worker} is silent",
                 text=f"It was last seen {ago(beat.seen_at, snapshot.at)}, and did not sign off.",
                 href="/workers",
@@ -246,6 +254,7 @@ def _schedules(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             kind="schedule",
             severity="warning",
+            subject=schedule.name,
             title=f"Schedule {schedule.name} does not fire",
             text=text,
             href="/schedules",
@@ -278,6 +287,7 @@ def _lakes(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(
                 kind="lake",
                 severity="warning",
+                subject=lake.name,
                 title=f"Gold of lake {lake.name} is {duration(lake.gold_lag_seconds)} old",
                 text=f"Bronze lags {duration(lake.bronze_lag_seconds)}, silver "
                 f"{duration(lake.silver_lag_seconds)}. History is kept until it has landed: run "

@@ -9031,6 +9031,114 @@ begin
   return trimmed;
 end $$;
 
+-- count_finished adds what has ended since the last call to the counters of the queues, and returns all counters.
+-- Messages that ended are rows of history, and failed attempts are rows of the attempt log. It counts the rows that
+-- this statement sees and the last call did not see, so it misses none and counts none twice, whatever transactions
+-- are open. Only queues that keep history have counters.
+-- If the last call was more than ten minutes ago, it starts again from now. That bounds the work of one call. The
+-- counters keep their values then, so they never decrease.
+-- A second call at the same time returns the counters as they are.
+-- Locks: an advisory lock, and the changed rows. Uses history_log_xid and attempt_log_xid.
+-- from functions/monitoring/count_finished.sql:9
+create or replace function penstock.count_finished() returns table (queue text, event text, count bigint)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  seen pg_snapshot;
+begin
+  if pg_try_advisory_xact_lock(1885695603, 6) then
+    select c.snapshot into seen from penstock.counted_history c
+    where c.database = penstock._database() and c.counted_at > clock_timestamp() - interval '10 minutes'
+      and pg_snapshot_xmax(c.snapshot) <= pg_snapshot_xmax(pg_current_snapshot());
+    -- One statement, so that the rows and the new snapshot agree.
+    with counted as (
+      insert into penstock.counted_history as c (snapshot, database, counted_at)
+      values (pg_current_snapshot(), penstock._database(), clock_timestamp())
+      on conflict (only_row) do update
+      set snapshot = excluded.snapshot, database = excluded.database, counted_at = excluded.counted_at
+    ), ended as (
+      select h.queue, h.state as event from penstock.history_log h
+      where h.xid >= pg_snapshot_xmax(seen) and h.xid < pg_snapshot_xmax(pg_current_snapshot())
+      union all
+      select h.queue, h.state from penstock.history_log h where h.xid = any (array(select pg_snapshot_xip(seen)))
+    ), failed as (
+      select a.queue, a.state, a.error from penstock.attempt_log a
+      where a.xid >= pg_snapshot_xmax(seen) and a.xid < pg_snapshot_xmax(pg_current_snapshot())
+      union all
+      select a.queue, a.state, a.error from penstock.attempt_log a
+      where a.xid = any (array(select pg_snapshot_xip(seen)))
+    ), events as (
+      select e.queue, e.event from ended e
+      union all select f.queue, 'failed_attempt' from failed f
+      union all select f.queue, 'expired_lease' from failed f where f.error = 'the lease expired'
+      union all select f.queue, 'dead_letter' from failed f where f.state = 'dead'
+    )
+    insert into penstock.queue_counter as c (queue, event, count)
+    select e.queue, e.event, count(*) from events e
+    where exists (select from penstock.queue q where q.name = e.queue)
+    group by e.queue, e.event
+    on conflict (queue, event) do update set count = c.count + excluded.count;
+    delete from penstock.queue_counter c where not exists (select from penstock.queue q where q.name = c.queue);
+  end if;
+  return query select c.queue, c.event, c.count from penstock.queue_counter c order by c.queue, c.event;
+end $$;
+
+-- lead_notifications takes or renews the lease of the one server that sends notifications. Returns false while another
+-- server has it. Locks: the row of the lease. Uses notifier_pkey.
+-- from functions/monitoring/notifications.sql:3
+create or replace function penstock.lead_notifications(holder text, seconds integer) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  insert into penstock.notifier as n (holder, lease_until)
+  values (lead_notifications.holder, clock_timestamp() + make_interval(secs => lead_notifications.seconds))
+  on conflict (only_row) do update set holder = excluded.holder, lease_until = excluded.lease_until
+  where n.holder = excluded.holder or n.lease_until < clock_timestamp();
+  return found;
+end $$;
+
+-- release_notifications ends the lease of a holder. Locks: the row of the lease. Uses notifier_pkey.
+-- from functions/monitoring/notifications.sql:15
+create or replace function penstock.release_notifications(holder text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  delete from penstock.notifier n where n.holder = release_notifications.holder;
+end $$;
+
+-- announcements returns the findings that a destination was told about and that are not over. Locks: ACCESS SHARE. Uses
+-- announcement_pkey.
+-- from functions/monitoring/notifications.sql:23
+create or replace function penstock.announcements(destination text)
+returns table (finding text, kind text, severity text, title text, since timestamptz, missing_since timestamptz)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select a.finding, a.kind, a.severity, a.title, a.since, a.missing_since from penstock.announcement a
+  where a.destination = announcements.destination order by a.since, a.finding
+$$;
+
+-- store_announcements replaces the findings of a destination. findings: an array of objects with the columns of
+-- penstock.announcement. Unchanged rows stay as they are. Locks: the changed rows. Uses announcement_pkey.
+-- from functions/monitoring/notifications.sql:32
+create or replace function penstock.store_announcements(destination text, findings jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  wanted penstock.announcement[];
+begin
+  select coalesce(array_agg(f), '{}') into wanted from jsonb_populate_recordset(null::penstock.announcement,
+    store_announcements.findings) f;
+  delete from penstock.announcement a
+  where a.destination = store_announcements.destination and a.finding not in (select w.finding from unnest(wanted) w);
+  insert into penstock.announcement as a (destination, finding, kind, severity, title, since, missing_since)
+  select store_announcements.destination, w.finding, w.kind, w.severity, w.title, w.since, w.missing_since
+  from unnest(wanted) w
+  on conflict (destination, finding) do update
+  set kind = excluded.kind, severity = excluded.severity, title = excluded.title, since = excluded.since,
+    missing_since = excluded.missing_since
+  where (a.severity, a.title, a.since, a.missing_since)
+    is distinct from (excluded.severity, excluded.title, excluded.since, excluded.missing_since);
+end $$;
+
 -- cancel ends a message that is waiting, leased or dead, and returns its previous state. A worker that holds the
 -- message loses its lease.
 -- Locks: the row of the message. Uses scheduled_id, grouped_id, dead_pkey and lane_N_order, otherwise scans: see

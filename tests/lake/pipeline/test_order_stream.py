@@ -1,4 +1,4 @@
-"""The pipeline of examples/order_pipeline: a queue, a join, a lake table, a queue; exactly once."""
+"""The pipeline of examples/order_stream: a queue, a join, a lake table, a queue; exactly once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[3]
-EXAMPLE = ROOT / "examples" / "order_pipeline"
+EXAMPLE = ROOT / "examples" / "order_stream"
 TUTORIAL = ROOT / "docs" / "tutorials" / "your-own-pipeline.md"
 
 
 @pytest.fixture
 def pipeline() -> Any:
-    spec = importlib.util.spec_from_file_location("order_pipeline", EXAMPLE / "pipeline.py")
+    spec = importlib.util.spec_from_file_location("order_stream", EXAMPLE / "pipeline.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
