@@ -33,7 +33,11 @@ def found_in_files(root: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("lake", ["parquet", "delta", "iceberg"], indirect=True)
+@pytest.mark.parametrize(
+    "lake",
+    ["parquet", "delta", pytest.param("iceberg", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_what_is_forgotten_is_found_nowhere(
     lake: Any, traffic: Any, client: Any, registry: Any, cli: Cli, sql: Any, dsn: str, root: str
 ) -> None:
