@@ -23,6 +23,7 @@ from penstock.lake.layout import (
 )
 from penstock.lake.maintenance.compact import clear, compact, needs_compacting, retain
 from penstock.lake.maintenance.verify import verify
+from penstock.lake.storage.checksums import file_checksum
 from penstock.spark.options import Service
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -208,4 +209,6 @@ def test_a_lake_on_another_file_system_is_the_same(
     }
     assert again.frame(GOLD_QUEUE_DAY).groupBy().sum("finished").first()[0] == 42
     assert agrees(again, registry, dsn)
+    for file in again.state().files.values():
+        assert file.sha256 == file_checksum(tmp_path / "far/lake" / file.path)
     assert not list((tmp_path / "far").rglob("_staging/*/*"))
