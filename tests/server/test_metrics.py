@@ -202,11 +202,15 @@ def test_the_session_that_pins_the_horizon_has_an_age(http: httpx.Client, dsn: s
 
 
 def test_a_key_for_some_queues_is_told_of_no_others(
-    http: httpx.Client, open_client: Callable[..., httpx.Client], make_key: Callable[..., str]
+    http: httpx.Client,
+    db: psycopg.Connection[Any],
+    open_client: Callable[..., httpx.Client],
+    make_key: Callable[..., str],
 ) -> None:
     work_through(http)
     for topic in ("orders-eu", "penstock.own"):
-        http.post("/api/messages", json={"topic": topic, "json": 1}).raise_for_status()
+        db.execute("select penstock.create_queue(%s)", (topic,))
+        db.execute("select penstock.enqueue(%s, '1')", (topic,))
     for name, scope, told in (
         ("team", "read:orders-*", {"orders-eu"}),
         ("everybody", "read", {"orders", "orders-eu"}),

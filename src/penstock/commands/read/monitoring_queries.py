@@ -8,7 +8,15 @@ from typing import Any, Final
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, scalar, utc, utc_row
 from penstock.commands.payload import decode_json
-from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, Latencies, RingSegments
+from penstock.commands.read.worker_reports import queues_of
+from penstock.model.monitoring import (
+    DeadError,
+    FindingNote,
+    FinishRate,
+    Heartbeat,
+    Latencies,
+    RingSegments,
+)
 from penstock.model.queue import WorkerLeases
 from penstock.sql.loader import load_query
 
@@ -76,9 +84,21 @@ def heartbeats() -> Command[list[Heartbeat]]:
     """The workers that were seen within a day, by name."""
 
     def decode(rows: Rows) -> list[Heartbeat]:
-        return [Heartbeat(*utc_row([*row[:-1], decode_json(row[-1])])) for row in rows]
+        return [
+            Heartbeat(*utc_row([*row[:9], queues_of(decode_json(row[9])), *row[10:]]))
+            for row in rows
+        ]
 
     return Command(load_query("read/heartbeats"), {}, decode)
+
+
+def finding_notes() -> Command[list[FindingNote]]:
+    """The findings that operators acknowledged or muted."""
+    return Command(
+        load_query("read/finding_notes"),
+        {},
+        lambda rows: [FindingNote(*utc_row(row)) for row in rows],
+    )
 
 
 def workers() -> Command[list[WorkerLeases]]:

@@ -35,10 +35,11 @@ from penstock.server.ui.diagnosis import Finding, diagnose
 log: Final = logging.getLogger("penstock.server")
 LOOK_SECONDS: Final = 15.0
 LEASE_SECONDS: Final = 60
-# A database that is away for a shorter time is not worth a message.
+# A database that is unavailable for a shorter time is not reported.
 AWAY_SECONDS: Final = 60.0
 DATABASE: Final = Finding(
     kind="database",
+    subject="",
     severity="critical",
     title="The database does not answer",
     text="The server cannot reach PostgreSQL.",
@@ -103,7 +104,11 @@ class Notifier:
             await self._tell_away()
             return
         await self._tell_back()
-        findings = [each for each in diagnose(snapshot) if self._settings.includes(each.severity)]
+        findings = [
+            each
+            for each in diagnose(snapshot)
+            if not each.is_muted and self._settings.includes(each.severity)
+        ]
         for channel in self.channels:
             if channel.is_ready:
                 await self._bring_up_to_date(channel, findings)
@@ -122,9 +127,9 @@ class Notifier:
             await self._database.run(store_announcements(name, stored))
 
     async def _tell_away(self) -> None:
-        """The server that announced the findings last announces that the database is away.
+        """The server that announced the findings last announces that the database is unavailable.
 
-        That cannot be stored, so it is announced at most once for each time that it is away.
+        That cannot be stored, so it is announced at most once for each outage.
         """
         if self._away_since is None:
             self._away_since, self._away_at = monotonic(), datetime.now(UTC)

@@ -198,7 +198,7 @@ declare
   lease_token bigint;
 begin
   select * into q from penstock.queue t where t.id = m.queue_id;
-  lease_token := penstock._lease_number() + {token.by_id} + case when q.keep_history > 0 then {token.history_bit}
+  lease_token := penstock._lease_number() + {token.by_id} + case when q.keep_history > 0 or q.has_members then {token.history_bit}
     else 0 end + slot;
   --: branch on slot
   insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at,
