@@ -25,6 +25,11 @@ DJANGO6       = $(VENV)/django6
 DJANGO6_STAMP = $(DJANGO6)/django6-$(call key,requirements/django6.txt)
 JARS       = $(VENV)/spark-jars
 JARS_STAMP = $(JARS)/jars-$(call key,tools/spark_jars.xml)
+# The programs that read a lake, in the versions that their users have, and Iceberg's own jars for their Spark.
+READERS       = $(VENV)/readers
+READERS_STAMP = $(READERS)/readers-$(call key,requirements/readers.txt)
+ICEBERG_JARS       = $(VENV)/iceberg-jars
+ICEBERG_JARS_STAMP = $(ICEBERG_JARS)/jars-$(call key,tools/iceberg_jars.xml)
 # The example for Dagster runs in an environment of its own.
 DAGSTER       = $(VENV)/dagster
 DAGSTER_STAMP = $(DAGSTER)/dagster-$(call key,requirements/dagster.txt)
@@ -35,7 +40,7 @@ HELM         = helm.sh/helm/v3/cmd/helm@v3.14.4
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark spark-jars test test-s3 test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy mutants chaos bench lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,8 +104,11 @@ test-long: $(DEV_STAMP) ## the slow tests too: property, crash, ring, mayhem in 
 
 spark-jars: $(JARS_STAMP) ## fetch the jars of Spark's S3 connector with Maven (0.7 GB)
 
-test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the source and the sink on a local S3
-	PENSTOCK_TEST_S3=1 $(BIN)/pytest tests/lake/pipeline/test_object_store.py $(ARGS)
+test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the lake, the source and the sink on a local S3, with kills
+	PENSTOCK_TEST_S3=1 $(BIN)/pytest -s --timeout 3600 tests/lake/pipeline/object_store $(ARGS)
+
+test-readers: $(DEV_STAMP) $(READERS_STAMP) $(ICEBERG_JARS_STAMP) ## read a lake with Spark's catalog, PyIceberg, delta-rs, DuckDB and Polars
+	PENSTOCK_TEST_READERS=1 $(BIN)/pytest tests/lake/pipeline/test_readers.py $(ARGS)
 
 test-dagster: $(DEV_STAMP) $(DAGSTER_STAMP) ## the example for Dagster, in its own environment
 	PENSTOCK_TEST_DAGSTER=$(abspath $(DAGSTER)) $(BIN)/pytest tests/lake/test_dagster_example.py $(ARGS)
@@ -160,6 +168,7 @@ lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(COMPILE) --extra embedded --group peers --output-file requirements/peers.txt
 	$(RESOLVE) --group docs --output-file requirements/docs.txt
 	$(RESOLVE) --group s3 --output-file requirements/s3.txt
+	$(RESOLVE) --group readers --output-file requirements/readers.txt
 	$(RESOLVE) --group dagster --output-file requirements/dagster.txt
 	$(RESOLVE) --group deploy --output-file requirements/deploy.txt
 
@@ -216,6 +225,12 @@ $(S3_STAMP):
 	rm -f $(S3)/s3-*
 	touch $@
 
+$(READERS_STAMP):
+	$(PYTHON) -m venv $(READERS)
+	$(READERS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/readers.txt
+	rm -f $(READERS)/readers-*
+	touch $@
+
 $(DAGSTER_STAMP):
 	$(PYTHON) -m venv $(DAGSTER)
 	$(DAGSTER)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/dagster.txt
@@ -228,8 +243,16 @@ $(DEPLOY_STAMP):
 	rm -f $(DEPLOY)/deploy-*
 	touch $@
 
+# The jars of a Maven project, into a directory.
+fetch_jars = mvn --quiet --batch-mode --file $(1) org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies \
+	  -DincludeScope=runtime -DoutputDirectory=$(abspath $(2))
+
 $(JARS_STAMP):
 	rm -rf $(JARS)
-	mvn --quiet --batch-mode --file tools/spark_jars.xml org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies \
-	  -DincludeScope=runtime -DoutputDirectory=$(abspath $(JARS))
+	$(call fetch_jars,tools/spark_jars.xml,$(JARS))
+	touch $@
+
+$(ICEBERG_JARS_STAMP):
+	rm -rf $(ICEBERG_JARS)
+	$(call fetch_jars,tools/iceberg_jars.xml,$(ICEBERG_JARS))
 	touch $@

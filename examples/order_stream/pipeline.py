@@ -2,11 +2,13 @@
 
     spark-submit pipeline.py LAKE CUSTOMERS
 
-There are two streams. Each is exactly once, so both together are:
+A stream claims from queue `orders`. For each of its batches:
 
-1. The first claims from queue `orders`, looks up each customer and appends to the table
-   `LAKE/orders`. An order is acked when it is in the table, and it is in the table once.
-2. The second reads that table and enqueues a message into queue `mail` for every large order.
+1. Each order is looked up in the customers and appended to the Delta table `LAKE/orders`.
+2. A message for every large order in the table is enqueued into queue `mail`.
+
+Both writes recognise a batch that they have already, so a batch may run twice. The orders are
+acked when Spark has recorded that the batch is done.
 
 You may kill the program at any time and run it again: it continues where it stopped. The queues
 are in the database of PENSTOCK_DSN. docs/tutorials/your-own-pipeline.md explains each part.
@@ -18,10 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
+from penstock.spark.delta_batches import append_batch, stream_id
+
 LARGE = 100
-ORDERS = (
-    "id bigint, ordered_at timestamp, customer_id bigint, amount double, email string, tier string"
-)
 CUSTOMERS = "customer_id bigint, email string, tier string"
 
 
@@ -50,37 +51,27 @@ def thanks(orders: DataFrame) -> DataFrame:
     )
 
 
-def land_orders(
+def process_orders(
     spark: SparkSession, lake: str, customers: DataFrame, database: dict[str, str]
 ) -> StreamingQuery:
+    def process(batch: DataFrame, number: int) -> None:
+        orders = append_batch(with_customers(batch, customers), number, f"{lake}/orders")
+        mails = thanks(orders).write.format("penstock").options(queue="mail", **database)
+        mails.option("job", f"thanks-{stream_id(batch)}-{number}").mode("append").save()
+
     orders = spark.readStream.format("penstock").options(queue="orders", **database).load()
     return (
-        with_customers(orders, customers)
-        .writeStream.format("parquet")
-        .option("path", f"{lake}/orders")
+        orders.writeStream.foreachBatch(process)
         .option("checkpointLocation", f"{lake}/checkpoints/orders")
         .trigger(availableNow=True)
         .start()
     )
 
 
-def enqueue_thanks(spark: SparkSession, lake: str, database: dict[str, str]) -> StreamingQuery:
-    orders = spark.readStream.schema(ORDERS).parquet(f"{lake}/orders")
-    return (
-        thanks(orders)
-        .writeStream.format("penstock")
-        .options(queue="mail", **database)
-        .option("checkpointLocation", f"{lake}/checkpoints/thanks")
-        .trigger(availableNow=True)
-        .start()
-    )
-
-
 def run(spark: SparkSession, lake: str, customers: str, **database: str) -> None:
-    """Run both streams. `dsn` is the database; by default PENSTOCK_DSN of the driver."""
+    """Process what is there. `dsn` is the database; by default PENSTOCK_DSN of the driver."""
     table = spark.read.csv(customers, header=True, schema=CUSTOMERS)
-    land_orders(spark, lake, table, database).awaitTermination()
-    enqueue_thanks(spark, lake, database).awaitTermination()
+    process_orders(spark, lake, table, database).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -60,7 +60,14 @@ lake.add_command(drop_table)
     help="Refresh silver and gold this often.",
 )
 @click.option(
-    "--format", type=click.Choice(["parquet", "delta"]), help="Set the format of a new lake."
+    "--format",
+    type=click.Choice(["delta", "iceberg", "parquet"]),
+    help="Set the format of a new lake. Default: delta.",
+)
+@click.option(
+    "--catalog",
+    metavar="URL",
+    help="Use this REST catalog for a new lake in the Iceberg format. Default: PostgreSQL.",
 )
 @click.option("--name", help="Register a new lake under this name.")
 @click.option(
@@ -99,6 +106,7 @@ def run(
     log_format: str | None,
     max_rows: int,
     format: str | None,
+    catalog: str | None,
     name: str | None,
     **keep: timedelta | None,
 ) -> None:
@@ -109,7 +117,7 @@ def run(
     """
     if log_format is not None:
         logs.set_up("info", as_json=log_format == "json")
-    with opened(session, place, create=True, format=format, name=name) as found:
+    with opened(session, place, create=True, format=format, catalog=catalog, name=name) as found:
         from penstock.lake.run import Run
         from penstock.lake.run_steps import RunSteps
 
@@ -248,7 +256,7 @@ _DIFFERENT = 9
     type=duration,
     default="7d",
     show_default=True,
-    help="Delete replaced files of a Delta lake after this time.",
+    help="Delete files that were replaced so long ago. Until then, readers can go back in time.",
 )
 @pass_session
 def compact(

@@ -115,14 +115,15 @@ def opened(
 
         # A standby, a schema that is missing or too new, a password that is wrong.
         Server(registry.service).close()
-        with _opening(session, place, spark=spark, create=create, about=about) as make:
+        dsn = registry.service.address()
+        with _opening(session, place, spark=spark, create=create, about=about, dsn=dsn) as make:
             lake = make(registry.writing)
             if place.project is not None and spark:
                 from penstock.lake.project.loading import load_project
 
                 lake.project = load_project(place.project)
             registry.name = lake.about.name
-            yield Opened(lake, registry, registry.service, registry.service.address())
+            yield Opened(lake, registry, registry.service, dsn)
 
 
 @contextmanager
@@ -141,19 +142,21 @@ def _opening(
     spark: bool = True,
     create: bool = False,
     about: Mapping[str, str | None] | None = None,
+    dsn: str | None = None,
 ) -> Iterator[Callable[[Any], Lake]]:
     from penstock.lake.lake import Lake
     from penstock.lake.storage.filesystem import local_path
-    from penstock.lake.storage.formats import PARQUET, check_format
+    from penstock.lake.storage.formats import check_format
     from penstock.spark.error_messages import explained
 
     def make(guard: Any, started: Any = None) -> Lake:
         if create:
-            return Lake.open_or_create(place.path, started, guard=guard, **(about or {}))
-        return Lake.open(place.path, started, guard)
+            return Lake.open_or_create(place.path, started, guard=guard, dsn=dsn, **(about or {}))
+        return Lake.open(place.path, started, guard, dsn)
 
     with explained(place.path):
-        check_format((about or {}).get("format") or PARQUET, place.path)
+        if about and (format := about.get("format")):
+            check_format(format, place.path, about.get("catalog"))
         is_local = local_path(place.path) is not None
         if is_local:
             # Looked at, or made, at once: a wrong path need not wait for Spark.

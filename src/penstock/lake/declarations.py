@@ -114,6 +114,7 @@ def drop_table(lake: Lake, path: str) -> int:
     # In two steps: the first is published with the schema that the second withdraws.
     paths = tuple(file.path for file in gone)
     lake.ledger.commit(Entry(kind="withdraw", staging=lake.new_staging(), remove=paths))
+    lake.format.drop(table)
     withdrawn = {table.path: None}
     lake.ledger.commit(Entry(kind="withdraw", staging=lake.new_staging(), declare=withdrawn))
     return len(gone)

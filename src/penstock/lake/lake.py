@@ -16,7 +16,7 @@ from penstock.lake import columns
 from penstock.lake.declarations import Declared
 from penstock.lake.layout import LAKE_FILE, LAYERS, STAGING, TABLES, LakeTable
 from penstock.lake.storage.filesystem import Storage, open_storage
-from penstock.lake.storage.formats import FORMATS, PARQUET, check_format, publisher
+from penstock.lake.storage.formats import DEFAULT_FORMAT, FORMATS, check_format, open_format
 from penstock.lake.storage.ledger import DataFile, Entry, Guard, Ledger, State
 
 if TYPE_CHECKING:
@@ -28,19 +28,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """lake.json. `name` is the lake's name in PostgreSQL, which keeps history until it landed."""
+    """lake.json. `name` is the lake's name in PostgreSQL, which keeps history until it landed.
+
+    `catalog` is the address of the REST catalog with its Iceberg tables; None: PostgreSQL has them.
+    """
 
     name: str
     format: str
     layout_version: int
     created_at: str
+    catalog: str | None = None
 
 
 class Lake:
     """The way to one lake, for as long as a command runs."""
 
     def __init__(
-        self, storage: Storage, about: About, spark: SparkSession | None, guard: Guard | None = None
+        self,
+        storage: Storage,
+        about: About,
+        spark: SparkSession | None,
+        guard: Guard | None = None,
+        dsn: str | None = None,
     ) -> None:
         self.storage = storage
         self.about = about
@@ -48,11 +57,11 @@ class Lake:
         # What computes the gold tables that a project declares.
         self.project: Project | None = None
         self._declared: tuple[dict[str, Any], Declared] = ({}, Declared())
-        publish = publisher(about.format, storage, self.table)
+        self.format = open_format(about.format, storage, self.table, about.name, about.catalog, dsn)
         if storage.decides or guard is None:
-            self.ledger = Ledger(storage, publish)
+            self.ledger = Ledger(storage, self.format.publish)
         else:
-            self.ledger = Ledger(storage, publish, guard)
+            self.ledger = Ledger(storage, self.format.publish, guard)
 
     @property
     def spark(self) -> SparkSession:
@@ -61,8 +70,14 @@ class Lake:
         return self._spark
 
     @classmethod
-    def open(cls, root: str, spark: SparkSession | None = None, guard: Guard | None = None) -> Lake:
-        """The lake that is there."""
+    def open(
+        cls,
+        root: str,
+        spark: SparkSession | None = None,
+        guard: Guard | None = None,
+        dsn: str | None = None,
+    ) -> Lake:
+        """The lake that is there. `dsn` is the database with its Iceberg catalog."""
         storage = open_storage(root, spark)
         about = _read_about(storage)
         if about is None:
@@ -70,7 +85,7 @@ class Lake:
                 f"there is no lake at {root}",
                 hint="`penstock lake run` makes one; --path or PENSTOCK_LAKE says where.",
             )
-        return cls(storage, about, spark, guard)
+        return cls(storage, about, spark, guard, dsn)
 
     @classmethod
     def open_or_create(
@@ -80,31 +95,37 @@ class Lake:
         *,
         format: str | None = None,
         name: str | None = None,
+        catalog: str | None = None,
         guard: Guard | None = None,
+        dsn: str | None = None,
     ) -> Lake:
         """The lake that is there, or a new one. What is named must agree with what is there."""
         storage = open_storage(root, spark)
         about = _read_about(storage)
         if about is None:
-            check_format(format or PARQUET, root)
+            check_format(format or DEFAULT_FORMAT, root, catalog)
             about = About(
                 name=name or f"lake-{uuid4().hex[:8]}",
-                format=format or PARQUET,
+                format=format or DEFAULT_FORMAT,
                 layout_version=columns.LAYOUT_VERSION,
                 created_at=datetime.now(UTC).isoformat(),
+                catalog=catalog,
             )
             if not storage.write_new(LAKE_FILE, json.dumps(asdict(about), indent=2) + "\n"):
-                return cls.open_or_create(root, spark, format=format, name=name, guard=guard)
+                return cls.open_or_create(
+                    root, spark, format=format, name=name, catalog=catalog, guard=guard, dsn=dsn
+                )
         for what, asked, found in (
             ("format", format, about.format),
             ("name", name, about.name),
+            ("catalog", catalog, about.catalog),
         ):
             if asked is not None and asked != found:
                 raise LakeMismatchError(
                     f"the lake at {root} has the {what} {found}, not {asked}",
                     hint=f"Leave --{what} out, or name another --path.",
                 )
-        return cls(storage, about, spark, guard)
+        return cls(storage, about, spark, guard, dsn)
 
     def state(self) -> State:
         return self.ledger.state()
@@ -180,7 +201,7 @@ def _read_about(storage: Storage) -> About | None:
         return None
     try:
         found = json.loads(text)
-        about = About(**{name: found[name] for name in About.__slots__})
+        about = About(**{name: found[name] for name in About.__slots__ if name in found})
         known = about.format in FORMATS and isinstance(about.layout_version, int)
     except (ValueError, KeyError, TypeError):
         known = False

@@ -20,7 +20,7 @@ from tests.lake.pipeline.conftest import Cli
 
 from penstock.errors import InvalidValueError, LakeMismatchError, QualityError
 from penstock.lake.lake import Lake
-from penstock.lake.layout import SILVER_QUARANTINE
+from penstock.lake.layout import SILVER_QUARANTINE, LakeTable
 from penstock.lake.maintenance.rebuild import rebuild
 from penstock.lake.maintenance.repair import repair
 from penstock.lake.maintenance.verify import verify
@@ -38,6 +38,7 @@ RULES = [
     expression("known_state", "message_state IN ('done', 'dead')", "stop"),
 ]
 Update = Callable[..., RunTotals]
+WITH_ICEBERG = ["parquet", pytest.param("iceberg", marks=pytest.mark.slow)]
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "order_pipeline"
 TUTORIAL = ROOT / "docs" / "tutorials" / "lake-project.md"
@@ -98,7 +99,15 @@ def table(lake: Lake, sql: str) -> list[Any]:
 def agrees(lake: Lake, registry: Any, dsn: str) -> bool:
     found = verify(lake, registry, Service("local", dsn))
     assert found.agrees, [each for each in found.compared if not each.agrees] or found.damaged
+    if lake.about.format == "iceberg":
+        for each in lake.declared().tables().values():
+            assert in_iceberg(lake, each).num_rows == lake.frame(each).count()
     return {t.path for t in lake.declared().tables().values()} <= {c.table for c in found.compared}
+
+
+def in_iceberg(lake: Lake, table: LakeTable) -> Any:
+    """The rows as PyIceberg reads them from the catalog."""
+    return lake.format._load(table).scan().to_arrow()  # type: ignore[attr-defined]
 
 
 def test_a_project_types_quarantines_and_counts_each_message_once(
@@ -141,7 +150,7 @@ def test_a_project_types_quarantines_and_counts_each_message_once(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lake", ["parquet", "delta"], indirect=True)
+@pytest.mark.parametrize("lake", ["parquet", "delta", "iceberg"], indirect=True)
 def test_declared_tables_are_rebuilt_and_repaired(
     lake: Lake, client: Any, registry: Any, update: Update, dsn: str, root: str
 ) -> None:
@@ -177,6 +186,7 @@ class OtherOrder(msgspec.Struct):
     id: str
 
 
+@pytest.mark.parametrize("lake", WITH_ICEBERG, indirect=True)
 def test_a_model_grows_by_optional_fields_and_its_rules_may_stop_the_lake(
     lake: Lake, client: Any, registry: Any, update: Update, dsn: str
 ) -> None:
@@ -197,6 +207,11 @@ def test_a_model_grows_by_optional_fields_and_its_rules_may_stop_the_lake(
     assert table(lake, "SELECT id, coupon FROM silver_orders ORDER BY 1") == [(1, "x"), (2, None)]
     assert table(lake, "SELECT * FROM silver_quarantine") == []
     assert agrees(lake, registry, dsn)
+    if lake.about.format == "iceberg":
+        (orders,) = lake.declared().typed()
+        rows = sorted(in_iceberg(lake, orders).to_pylist(), key=lambda row: row["id"])
+        found = [(row["id"], row["address"], row["coupon"]) for row in rows]
+        assert found == [(1, {"city": "Rome"}, "x"), (2, None, None)]
     with pytest.raises(LakeMismatchError, match=r"changes the type of 'id' from bigint to string"):
         update(project_of(OtherOrder, [], gold=False))
     with pytest.raises(LakeMismatchError, match="the project does not declare it"):
@@ -205,6 +220,7 @@ def test_a_model_grows_by_optional_fields_and_its_rules_may_stop_the_lake(
         update(project_of(NewOrder, [expression("x", "nothing > 1")], gold=False))
 
 
+@pytest.mark.parametrize("lake", WITH_ICEBERG, indirect=True)
 def test_what_is_forgotten_leaves_typed_tables_quarantine_and_own_gold(
     lake: Lake, client: Any, update: Update, cli: Cli, sql: Any, root: str, tmp_path: Path
 ) -> None:
@@ -231,6 +247,11 @@ def test_what_is_forgotten_leaves_typed_tables_quarantine_and_own_gold(
     assert "`penstock lake drop-table gold/revenue` removes it" in err
     for name in ("gold/revenue", "gold/running", "gold_large"):
         assert cli("lake", "drop-table", name, "--yes")[0] == 0
+    assert not Path(root, "gold/revenue").exists()
+    if lake.about.format == "iceberg":
+        names = sql("select table_name from penstock.iceberg_tables where table_name ~ '^gold_'")
+        assert not {("gold_revenue",), ("gold_running",), ("gold_large",)} & set(names)
+        assert names
     assert cli("lake", "run", "--once", "--project", tmp_path)[0] == 0
     assert [t.path for t in lake.declared().tables().values()] == ["silver/orders"]
 

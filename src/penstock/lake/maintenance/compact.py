@@ -15,7 +15,6 @@ from penstock.lake.damage import require_intact
 from penstock.lake.lake import Lake
 from penstock.lake.layout import LakeTable
 from penstock.lake.storage.data_files import write_frame
-from penstock.lake.storage.formats import DELTA, clear_delta
 from penstock.lake.storage.ledger import DataFile, Entry, State
 
 TARGET_BYTES: Final = 128 * 2**20
@@ -142,7 +141,6 @@ def retain(lake: Lake, keep: Mapping[str, timedelta], now: datetime | None = Non
 
 
 def clear(lake: Lake, hours: int) -> int:
-    """Deletes what Delta's readers could still have gone back to. Returns how many files."""
-    if lake.about.format != DELTA:
-        return 0
-    return sum(clear_delta(lake.storage, table, hours) for table in lake.tables())
+    """Deletes files that readers could still go back to in time. Returns how many."""
+    settle = lake.ledger.settle
+    return sum(lake.format.clear(table, settle, hours) for table in lake.tables())

@@ -211,12 +211,12 @@ class State:
         )
 
 
-Publish = Callable[[Entry], None]
+Publish = Callable[[State], None]
 Guard = Callable[[], AbstractContextManager[None]]
 
 
 class Ledger:
-    """The entries, as files. `publish` brings an entry's files to their places."""
+    """The entries, as files. `publish` brings the files of the last entry to their places."""
 
     def __init__(self, storage: Storage, publish: Publish, guard: Guard = nullcontext) -> None:
         self._storage = storage
@@ -237,7 +237,7 @@ class Ledger:
         """The state, with what the last step left to be moved at its place."""
         state = self.state()
         if state.head is not None and state.version != self._published:
-            self._publish(state.head)
+            self._publish(state)
             self._published = state.version
         return state
 

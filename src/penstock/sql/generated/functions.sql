@@ -6999,6 +6999,11 @@ begin
   select 'penstock_operator', 'table', v, p from unnest(array['mdb_queue.queues', 'mdb_queue.messages',
     'mdb_queue.dead_messages']) v
   cross join unnest(array['select', 'insert', 'update', 'delete']) p;
+  -- Iceberg's JDBC catalog works on its tables directly.
+  return query
+  select 'penstock_operator', 'table', t, p from unnest(array['penstock.iceberg_tables',
+    'penstock.iceberg_namespace_properties']) t
+  cross join unnest(array['select', 'insert', 'update', 'delete']) p;
   return query
   select r, 'function', f, 'execute' from unnest(array['penstock_consumer', 'penstock_operator']) r
   cross join unnest(array['mdb_queue._nothing()', 'mdb_queue._rows(integer,text)', 'mdb_queue._name(integer)',
@@ -7006,7 +7011,7 @@ begin
 end $$;
 
 -- Returns the names of the three roles. Locks: none. Indexes: none.
--- from functions/common/grants.sql:66
+-- from functions/common/grants.sql:71
 create or replace function penstock._roles() returns text[] language sql immutable as $$
   select array['penstock_producer', 'penstock_consumer', 'penstock_operator']
 $$;
@@ -7015,7 +7020,7 @@ $$;
 -- of PUBLIC. Roles may have been created after the schema, and a restored dump lacks the grants to roles that did not
 -- exist. `penstock migrate up` makes the missing grants, and `penstock doctor` reports them. Locks: ACCESS SHARE. Reads
 -- the catalog and migration_contract.
--- from functions/common/grants.sql:74
+-- from functions/common/grants.sql:79
 create or replace function penstock.check_grants() returns table (role_name text, problem text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin

@@ -56,6 +56,11 @@ begin
   select 'penstock_operator', 'table', v, p from unnest(array['mdb_queue.queues', 'mdb_queue.messages',
     'mdb_queue.dead_messages']) v
   cross join unnest(array['select', 'insert', 'update', 'delete']) p;
+  -- Iceberg's JDBC catalog works on its tables directly.
+  return query
+  select 'penstock_operator', 'table', t, p from unnest(array['penstock.iceberg_tables',
+    'penstock.iceberg_namespace_properties']) t
+  cross join unnest(array['select', 'insert', 'update', 'delete']) p;
   return query
   select r, 'function', f, 'execute' from unnest(array['penstock_consumer', 'penstock_operator']) r
   cross join unnest(array['mdb_queue._nothing()', 'mdb_queue._rows(integer,text)', 'mdb_queue._name(integer)',
