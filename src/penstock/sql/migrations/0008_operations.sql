@@ -48,9 +48,9 @@ create table penstock.purged (
   headers          jsonb,
   payload          jsonb,
   payload_bytes    bytea,
-  last_error       text
+  last_error       text,
+  primary key (purge_id, id)
 );
-create index purged_purge on penstock.purged (purge_id);
 
 -- Acts of operators on all messages that match a filter. A server carries one out step by step: its id is the payload of
 -- a message in the queue penstock.bulk_acts. `place` is where the next step begins, in the transaction of the step.

@@ -28,6 +28,6 @@ create table penstock.purged (
   headers          jsonb,
   payload          jsonb,
   payload_bytes    bytea,
-  last_error       text
+  last_error       text,
+  primary key (purge_id, id)
 );
-create index purged_purge on penstock.purged (purge_id);

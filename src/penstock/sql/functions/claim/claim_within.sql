@@ -17,7 +17,8 @@ declare
   found   integer;
   m       penstock.lease;
 begin
-  if portion is not distinct from claim_within.count then
+  -- claim refuses a count out of range.
+  if portion is not distinct from claim_within.count or claim_within.count > 10000 then
     return query select * from penstock.claim(claim_within.queue, claim_within.count, claim_within.lease_seconds,
       claim_within.worker);
     return;
