@@ -179,16 +179,22 @@ class Scene:
 
     @property
     def purged(self) -> str:
-        """The queue, after a purge that can be undone."""
-        self._enqueue("purged")
-        self._value("select penstock.purge(%s)", self.queue)
+        """The queue, after a purge that can be undone, or without one if it was dropped."""
+        if self._exists():
+            self._enqueue("purged")
+            self._value("select penstock.purge(%s)", self.queue)
         return self.queue
 
     @property
     def purged_dead(self) -> str:
-        self._dead()
-        self._value("select penstock.purge(%s)", f"{self.queue}.dlq")
+        if self._exists():
+            self._dead()
+            self._value("select penstock.purge(%s)", f"{self.queue}.dlq")
         return self.queue
+
+    def _exists(self) -> bool:
+        query = "select exists (select from penstock.queues where name = %s)"
+        return bool(self._value(query, self.queue))
 
     def _service(self) -> str:
         name = self.queue.replace(".", "-")

@@ -343,7 +343,7 @@ def test_what_is_gone_meanwhile_is_said_and_nothing_is_done(
     open_menu(page)
     page.get_by_role("link", name="Cancel").click()
     dialog: Any = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("loses its lease")
+    expect(dialog).to_contain_text("will lose it")
     sick.client.ack(lease)
     dialog.get_by_role("button", name="Cancel the message").click()
     expect(page.get_by_text("is done").first).to_be_visible()
