@@ -216,6 +216,7 @@ class Scene:
     def everything(self) -> Scene:
         """Make all parts, so that there is something to change."""
         _ = self.ready, self.lease, self.dead, self.done, self.schedule, self.service, self.key
+        _ = self.worker, self.bulk_act, self.batch
         return self
 
 

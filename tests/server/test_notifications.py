@@ -96,7 +96,7 @@ def make_dead_letter(db: psycopg.Connection[Any], topic: str = "orders") -> None
 
 def finding(severity: Any = "warning", **fields: Any) -> Finding:
     given = {"kind": "behind", "title": "orders is late", "text": "3 wait.", "href": "/queues/"}
-    return Finding(severity=severity, **given | {"queue": "orders"} | fields)
+    return Finding(severity=severity, **given | {"queue": "orders", "subject": "orders"} | fields)
 
 
 def announcement(**fields: Any) -> Announcement:
