@@ -113,7 +113,7 @@ def test_without_a_session_one_is_sent_to_sign_in_and_back(sick: Site, visit: Vi
     page.goto("/messages?state=dead&queue=invoices")
     page.get_by_label("API key").fill("psk_wrong")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("not known")
+    expect(page.get_by_role("alert")).to_contain_text("unknown")
     page.get_by_label("API key").fill(sick.keys["reader"])
     page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(re.compile(r"/messages\?state=dead&queue=invoices"))
