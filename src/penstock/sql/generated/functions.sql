@@ -465,9 +465,10 @@ begin
   return jsonb_build_object('returned', returned, 'segments_freed', freed) || done;
 end $$;
 
--- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches that no
+-- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches
+-- that no
 -- worker looks at, and segments that hold rows though the ring does not list them (after a restore).
--- from functions/background/maintain.sql:36
+-- from functions/background/maintain.sql:37
 create or replace function penstock._upkeep() returns jsonb language plpgsql as $$
 declare
   expired integer := penstock._expire(1000);
@@ -497,7 +498,7 @@ end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry
 -- indexes.
--- from functions/background/maintain.sql:65
+-- from functions/background/maintain.sql:66
 create or replace function penstock._expire(piece integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -511,7 +512,7 @@ begin
   n := n + (select count(penstock._remove_waiting(m.id, 'expired')) from (
     select id from penstock.grouped t where t.expires_at <= now_at order by t.expires_at limit piece
       for update skip locked) m);
--- from functions/background/maintain.sql:79, segment 0
+-- from functions/background/maintain.sql:80, segment 0
   with gone as (
     delete from penstock.lane_0 where ctid = any (array(
       select t.ctid from penstock.lane_0 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -520,7 +521,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:79, segment 1
+-- from functions/background/maintain.sql:80, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select t.ctid from penstock.lane_1 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -529,7 +530,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:79, segment 2
+-- from functions/background/maintain.sql:80, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select t.ctid from penstock.lane_2 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -538,7 +539,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:79, segment 3
+-- from functions/background/maintain.sql:80, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select t.ctid from penstock.lane_3 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -547,7 +548,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:79, segment 4
+-- from functions/background/maintain.sql:80, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select t.ctid from penstock.lane_4 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -556,7 +557,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:79, segment 5
+-- from functions/background/maintain.sql:80, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select t.ctid from penstock.lane_5 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -565,7 +566,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:79, segment 6
+-- from functions/background/maintain.sql:80, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select t.ctid from penstock.lane_6 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -574,7 +575,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:79, segment 7
+-- from functions/background/maintain.sql:80, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select t.ctid from penstock.lane_7 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -583,7 +584,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:79, segment 8
+-- from functions/background/maintain.sql:80, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select t.ctid from penstock.lane_8 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -592,7 +593,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:88
+-- from functions/background/maintain.sql:89
   return n;
 end $$;
 
@@ -674,11 +675,12 @@ begin
 end $$;
 
 -- Cancels members of a batch that have not ended, at most max_count of them, and seals it. Returns how many were
--- cancelled, and whether others are left: then call it again, in another transaction. Workers lose the leases of members
+-- cancelled, and whether others are left: then call it again, in another transaction. Workers lose the leases of
+-- members
 -- that they run. Dead letters stay. When no member is left, the batch finishes.
 -- Locks: the row of the batch and the rows of the messages until commit. Uses batch_pkey; scans batch_member. Otherwise
 -- as cancel, but each segment is scanned once, not once for each message.
--- from functions/batches/cancel_batch.sql:6
+-- from functions/batches/cancel_batch.sql:7
 create or replace function penstock.cancel_batch(batch_id bigint, max_count integer default 10000,
   out cancelled bigint, out more boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -705,10 +707,11 @@ begin
 end $$;
 
 -- Creates a batch and returns its id. It is open: add_to_batch adds members until seal_batch closes it. on_success,
--- on_failure and on_finish are messages to enqueue when all members have ended: arrays of objects with the parameters of
+-- on_failure and on_finish are messages to enqueue when all members have ended: arrays of objects with the parameters
+-- of
 -- penstock.enqueue. on_success if every member is done, on_failure if one of them is not, on_finish in both cases.
 -- Locks: none. Uses queue_name_key.
--- from functions/batches/create_batch.sql:5
+-- from functions/batches/create_batch.sql:6
 create or replace function penstock.create_batch(name text default null, on_success jsonb default '[]',
   on_failure jsonb default '[]', on_finish jsonb default '[]')
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -729,7 +732,7 @@ end $$;
 
 -- Checks the messages of a batch when it is created. They are enqueued later, by any caller, and then it would be too
 -- late to tell the caller who made the mistake. Internal queues are refused to all roles for the same reason.
--- from functions/batches/create_batch.sql:25
+-- from functions/batches/create_batch.sql:26
 create or replace function penstock._check_batch_messages(field text, messages jsonb) returns void language plpgsql
   as $$
 declare
@@ -760,7 +763,7 @@ begin
 end $$;
 
 -- Reads an array of messages.
--- from functions/batches/create_batch.sql:55
+-- from functions/batches/create_batch.sql:56
 create or replace function penstock._messages_of(messages jsonb) returns table ("after" bigint, continues boolean,
   queue text, payload jsonb, headers jsonb, key text, priority integer, group_key text, delay interval,
   visible_at timestamptz, ttl interval, max_attempts integer, on_conflict text, unique_while text)
@@ -828,11 +831,12 @@ end $$;
 -- about once a minute. Any number of callers may call it at once.
 --
 -- A batch finishes exactly once. Its row is locked while its changes are added up, so only one caller decides. The
--- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that adds
+-- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that
+-- adds
 -- them up. The messages are enqueued in the transaction that sets finished_at.
 -- Locks until commit: the rows of these batches, with SKIP LOCKED. Uses batch_change_batch, batch_pkey and
 -- batch_failing.
--- from functions/batches/finish_batches.sql:10
+-- from functions/batches/finish_batches.sql:11
 create or replace function penstock.finish_batches(max_count integer default 100) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -855,7 +859,7 @@ end $$;
 
 -- Adds up the changes of a batch whose row the caller has locked, and finishes it if all members have ended. True if it
 -- has finished now.
--- from functions/batches/finish_batches.sql:32
+-- from functions/batches/finish_batches.sql:33
 create or replace function penstock._finish_batch(batch_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -892,7 +896,7 @@ end $$;
 
 -- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
 -- to enqueue: the caller of create_batch had it.
--- from functions/batches/finish_batches.sql:68
+-- from functions/batches/finish_batches.sql:69
 create or replace function penstock._enqueue_for_batch(batch_id bigint, event text, messages jsonb) returns void
 language plpgsql as $$
 begin
@@ -906,7 +910,7 @@ end $$;
 -- Closes a batch: its messages are enqueued when the members that it has now have ended. A batch without members
 -- finishes at once. Sealing twice changes nothing. Waits for transactions that add members.
 -- Locks: the row of the batch until commit. Uses batch_pkey.
--- from functions/batches/finish_batches.sql:81
+-- from functions/batches/finish_batches.sql:82
 create or replace function penstock.seal_batch(batch_id bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -924,7 +928,7 @@ end $$;
 
 -- Deletes batches that finished seven days ago, and what is left of their members. Returns how many.
 -- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
--- from functions/batches/finish_batches.sql:98
+-- from functions/batches/finish_batches.sql:99
 create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
 declare
   dropped bigint[];
@@ -2242,8 +2246,8 @@ declare
   lease_token bigint;
 begin
   select * into q from penstock.queue t where t.id = m.queue_id;
-  lease_token := penstock._lease_number() + bigint '-9223372036854775808' + case when q.keep_history > 0 or q.has_members then 16
-    else 0 end + slot;
+  lease_token := penstock._lease_number() + bigint '-9223372036854775808'
+    + case when q.keep_history > 0 or q.has_members then 16 else 0 end + slot;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -4148,7 +4152,8 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number() + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
+  lease_base := penstock._lease_number()
+    + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
   for round in 1 .. 2 loop
@@ -4181,7 +4186,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim_special.sql:77, segment 0
+-- from functions/claim/claim_special.sql:78, segment 0
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4190,7 +4195,7 @@ if slot <= 0 then
     null::text
     from penstock.leased_0 l where l.token = lease_base + 0 order by l.priority desc, l.position;
 else
--- from functions/claim/claim_special.sql:77, segment 1
+-- from functions/claim/claim_special.sql:78, segment 1
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4201,7 +4206,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim_special.sql:77, segment 2
+-- from functions/claim/claim_special.sql:78, segment 2
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4210,7 +4215,7 @@ if slot <= 2 then
     null::text
     from penstock.leased_2 l where l.token = lease_base + 2 order by l.priority desc, l.position;
 else
--- from functions/claim/claim_special.sql:77, segment 3
+-- from functions/claim/claim_special.sql:78, segment 3
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4223,7 +4228,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim_special.sql:77, segment 4
+-- from functions/claim/claim_special.sql:78, segment 4
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4232,7 +4237,7 @@ if slot <= 4 then
     null::text
     from penstock.leased_4 l where l.token = lease_base + 4 order by l.priority desc, l.position;
 else
--- from functions/claim/claim_special.sql:77, segment 5
+-- from functions/claim/claim_special.sql:78, segment 5
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4243,7 +4248,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim_special.sql:77, segment 6
+-- from functions/claim/claim_special.sql:78, segment 6
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4253,7 +4258,7 @@ if slot <= 6 then
     from penstock.leased_6 l where l.token = lease_base + 6 order by l.priority desc, l.position;
 else
 if slot <= 7 then
--- from functions/claim/claim_special.sql:77, segment 7
+-- from functions/claim/claim_special.sql:78, segment 7
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4262,7 +4267,7 @@ if slot <= 7 then
     null::text
     from penstock.leased_7 l where l.token = lease_base + 7 order by l.priority desc, l.position;
 else
--- from functions/claim/claim_special.sql:77, segment 8
+-- from functions/claim/claim_special.sql:78, segment 8
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4274,7 +4279,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim_special.sql:81
+-- from functions/claim/claim_special.sql:82
     return;
   end if;
   return query
@@ -4285,25 +4290,25 @@ end if;
     null::text
   from (
     select * from penstock.leased_0 where false
--- from functions/claim/claim_special.sql:88, segment 0
+-- from functions/claim/claim_special.sql:89, segment 0
     union all select * from penstock.leased_0 l where l.token = lease_base + 0
--- from functions/claim/claim_special.sql:88, segment 1
+-- from functions/claim/claim_special.sql:89, segment 1
     union all select * from penstock.leased_1 l where l.token = lease_base + 1
--- from functions/claim/claim_special.sql:88, segment 2
+-- from functions/claim/claim_special.sql:89, segment 2
     union all select * from penstock.leased_2 l where l.token = lease_base + 2
--- from functions/claim/claim_special.sql:88, segment 3
+-- from functions/claim/claim_special.sql:89, segment 3
     union all select * from penstock.leased_3 l where l.token = lease_base + 3
--- from functions/claim/claim_special.sql:88, segment 4
+-- from functions/claim/claim_special.sql:89, segment 4
     union all select * from penstock.leased_4 l where l.token = lease_base + 4
--- from functions/claim/claim_special.sql:88, segment 5
+-- from functions/claim/claim_special.sql:89, segment 5
     union all select * from penstock.leased_5 l where l.token = lease_base + 5
--- from functions/claim/claim_special.sql:88, segment 6
+-- from functions/claim/claim_special.sql:89, segment 6
     union all select * from penstock.leased_6 l where l.token = lease_base + 6
--- from functions/claim/claim_special.sql:88, segment 7
+-- from functions/claim/claim_special.sql:89, segment 7
     union all select * from penstock.leased_7 l where l.token = lease_base + 7
--- from functions/claim/claim_special.sql:88, segment 8
+-- from functions/claim/claim_special.sql:89, segment 8
     union all select * from penstock.leased_8 l where l.token = lease_base + 8
--- from functions/claim/claim_special.sql:90
+-- from functions/claim/claim_special.sql:91
   ) l order by l.priority desc, l.position;
 end $$;
 -- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
@@ -4347,7 +4352,8 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number() + bigint '-9223372036854775808' + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
+  lease_base := penstock._lease_number() + bigint '-9223372036854775808'
+    + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
   for round in 1 .. 2 loop
@@ -4380,7 +4386,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim_special.sql:77, segment 0
+-- from functions/claim/claim_special.sql:78, segment 0
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4389,7 +4395,7 @@ if slot <= 0 then
     null::text
     from penstock.leased_0 l where l.token = lease_base + 0 order by l.priority desc, l.position;
 else
--- from functions/claim/claim_special.sql:77, segment 1
+-- from functions/claim/claim_special.sql:78, segment 1
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4400,7 +4406,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim_special.sql:77, segment 2
+-- from functions/claim/claim_special.sql:78, segment 2
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4409,7 +4415,7 @@ if slot <= 2 then
     null::text
     from penstock.leased_2 l where l.token = lease_base + 2 order by l.priority desc, l.position;
 else
--- from functions/claim/claim_special.sql:77, segment 3
+-- from functions/claim/claim_special.sql:78, segment 3
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4422,7 +4428,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim_special.sql:77, segment 4
+-- from functions/claim/claim_special.sql:78, segment 4
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4431,7 +4437,7 @@ if slot <= 4 then
     null::text
     from penstock.leased_4 l where l.token = lease_base + 4 order by l.priority desc, l.position;
 else
--- from functions/claim/claim_special.sql:77, segment 5
+-- from functions/claim/claim_special.sql:78, segment 5
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4442,7 +4448,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim_special.sql:77, segment 6
+-- from functions/claim/claim_special.sql:78, segment 6
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4452,7 +4458,7 @@ if slot <= 6 then
     from penstock.leased_6 l where l.token = lease_base + 6 order by l.priority desc, l.position;
 else
 if slot <= 7 then
--- from functions/claim/claim_special.sql:77, segment 7
+-- from functions/claim/claim_special.sql:78, segment 7
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4461,7 +4467,7 @@ if slot <= 7 then
     null::text
     from penstock.leased_7 l where l.token = lease_base + 7 order by l.priority desc, l.position;
 else
--- from functions/claim/claim_special.sql:77, segment 8
+-- from functions/claim/claim_special.sql:78, segment 8
     return query
     select l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
@@ -4473,7 +4479,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim_special.sql:81
+-- from functions/claim/claim_special.sql:82
     return;
   end if;
   return query
@@ -4484,25 +4490,25 @@ end if;
     null::text
   from (
     select * from penstock.leased_0 where false
--- from functions/claim/claim_special.sql:88, segment 0
+-- from functions/claim/claim_special.sql:89, segment 0
     union all select * from penstock.leased_0 l where l.token = lease_base + 0
--- from functions/claim/claim_special.sql:88, segment 1
+-- from functions/claim/claim_special.sql:89, segment 1
     union all select * from penstock.leased_1 l where l.token = lease_base + 1
--- from functions/claim/claim_special.sql:88, segment 2
+-- from functions/claim/claim_special.sql:89, segment 2
     union all select * from penstock.leased_2 l where l.token = lease_base + 2
--- from functions/claim/claim_special.sql:88, segment 3
+-- from functions/claim/claim_special.sql:89, segment 3
     union all select * from penstock.leased_3 l where l.token = lease_base + 3
--- from functions/claim/claim_special.sql:88, segment 4
+-- from functions/claim/claim_special.sql:89, segment 4
     union all select * from penstock.leased_4 l where l.token = lease_base + 4
--- from functions/claim/claim_special.sql:88, segment 5
+-- from functions/claim/claim_special.sql:89, segment 5
     union all select * from penstock.leased_5 l where l.token = lease_base + 5
--- from functions/claim/claim_special.sql:88, segment 6
+-- from functions/claim/claim_special.sql:89, segment 6
     union all select * from penstock.leased_6 l where l.token = lease_base + 6
--- from functions/claim/claim_special.sql:88, segment 7
+-- from functions/claim/claim_special.sql:89, segment 7
     union all select * from penstock.leased_7 l where l.token = lease_base + 7
--- from functions/claim/claim_special.sql:88, segment 8
+-- from functions/claim/claim_special.sql:89, segment 8
     union all select * from penstock.leased_8 l where l.token = lease_base + 8
--- from functions/claim/claim_special.sql:90
+-- from functions/claim/claim_special.sql:91
   ) l order by l.priority desc, l.position;
 end $$;
 
@@ -4518,7 +4524,7 @@ create or replace function penstock.claim_within(queue text, count integer, leas
 returns setof penstock.lease language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   -- Headers have up to 16 kB, and the error of a message up to 8 kB.
-  fits    constant bigint := greatest(1, claim_within.max_bytes / (32768 + coalesce((select q.max_payload_bytes
+  fits    constant bigint := greatest(1, claim_within.max_bytes / (24000 + coalesce((select q.max_payload_bytes
     from penstock.queues q where q.name = regexp_replace(claim_within.queue, '\.dlq$', '')), 262144)));
   portion integer := least(claim_within.count, fits);
   bytes   bigint := 0;
@@ -9670,10 +9676,11 @@ begin
 end $$;
 
 -- One step of an act: up to 500 messages, or as many as its rate allows in a second. Its changes, its counts and the
--- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing twice.
+-- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing
+-- twice.
 -- Returns how the act stands, and the seconds to wait before the next step. Locks: the row of the act until commit, and
 -- as the verb. Uses bulk_act_pkey, and indexes as browse and the verb.
--- from functions/operate/bulk_act.sql:85
+-- from functions/operate/bulk_act.sql:86
 create or replace function penstock.step_bulk_act(id uuid, out status text, out pause_seconds double precision)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -9719,7 +9726,7 @@ end $$;
 
 -- Whether a message that a step has found is one of the act. Internal queues are, only if they are named. Messages that
 -- died or finished after the request are not, and messages that the act has changed are not found again.
--- from functions/operate/bulk_act.sql:130
+-- from functions/operate/bulk_act.sql:131
 create or replace function penstock._is_meant(b penstock.bulk_act, s penstock.sighting) returns boolean
 language plpgsql immutable as $$
 begin
@@ -9730,7 +9737,7 @@ begin
 end $$;
 
 -- Does what the act is about to some messages. Returns how many were changed.
--- from functions/operate/bulk_act.sql:140
+-- from functions/operate/bulk_act.sql:141
 create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
 language plpgsql as $$
 declare
@@ -9987,9 +9994,10 @@ begin
   return null;
 end $$;
 
--- Ends messages in any table, and returns their number. Each segment is scanned once for all of them. Locks: the rows of
+-- Ends messages in any table, and returns their number. Each segment is scanned once for all of them. Locks: the rows
+-- of
 -- the messages.
--- from functions/operate/cancel.sql:70
+-- from functions/operate/cancel.sql:71
 create or replace function penstock._remove_many(ids bigint[], final_state text) returns bigint language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -10001,7 +10009,7 @@ begin
   if rest = '{}' then
     return n;
   end if;
--- from functions/operate/cancel.sql:82, segment 0
+-- from functions/operate/cancel.sql:83, segment 0
   for r in delete from penstock.ready_0 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10019,7 +10027,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 1
+-- from functions/operate/cancel.sql:83, segment 1
   for r in delete from penstock.ready_1 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10037,7 +10045,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 2
+-- from functions/operate/cancel.sql:83, segment 2
   for r in delete from penstock.ready_2 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10055,7 +10063,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 3
+-- from functions/operate/cancel.sql:83, segment 3
   for r in delete from penstock.ready_3 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10073,7 +10081,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 4
+-- from functions/operate/cancel.sql:83, segment 4
   for r in delete from penstock.ready_4 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10091,7 +10099,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 5
+-- from functions/operate/cancel.sql:83, segment 5
   for r in delete from penstock.ready_5 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10109,7 +10117,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 6
+-- from functions/operate/cancel.sql:83, segment 6
   for r in delete from penstock.ready_6 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10127,7 +10135,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 7
+-- from functions/operate/cancel.sql:83, segment 7
   for r in delete from penstock.ready_7 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10145,7 +10153,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 8
+-- from functions/operate/cancel.sql:83, segment 8
   for r in delete from penstock.ready_8 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10163,13 +10171,13 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:100
+-- from functions/operate/cancel.sql:101
   return n;
 end $$;
 
 -- Ends a message that an index finds: one that is scheduled, dead or in a group, or ready and never came back (see
 -- _remove_fresh). Returns the previous state, or null. Locks: the row of the message.
--- from functions/operate/cancel.sql:105
+-- from functions/operate/cancel.sql:106
 create or replace function penstock._remove_indexed(id bigint, final_state text) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -10206,7 +10214,7 @@ end $$;
 
 -- Ends a ready message that never came back, whose position is its id. Uses lane_N_order, in every lane. Locks: the row
 -- of the message.
--- from functions/operate/cancel.sql:141
+-- from functions/operate/cancel.sql:142
 create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -10214,7 +10222,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/cancel.sql:149, segment 0
+-- from functions/operate/cancel.sql:150, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10225,7 +10233,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 1
+-- from functions/operate/cancel.sql:150, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10236,7 +10244,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 2
+-- from functions/operate/cancel.sql:150, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10247,7 +10255,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 3
+-- from functions/operate/cancel.sql:150, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10258,7 +10266,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 4
+-- from functions/operate/cancel.sql:150, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10269,7 +10277,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 5
+-- from functions/operate/cancel.sql:150, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10280,7 +10288,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 6
+-- from functions/operate/cancel.sql:150, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10291,7 +10299,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 7
+-- from functions/operate/cancel.sql:150, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10302,7 +10310,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 8
+-- from functions/operate/cancel.sql:150, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10313,14 +10321,16 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:160
+-- from functions/operate/cancel.sql:161
   return false;
 end $$;
 
--- Tells a worker to claim no more (quiet), to claim again (resume), or to finish what it runs and end (stop). The worker
--- gets the command by a notification, or with its next beat, within ten seconds. PS026 if no such worker was seen within
+-- Tells a worker to claim no more (quiet), to claim again (resume), or to finish what it runs and end (stop). The
+-- worker
+-- gets the command by a notification, or with its next beat, within ten seconds. PS026 if no such worker was seen
+-- within
 -- a day, PS027 if its version takes no commands. Locks: the row of the worker. Uses heartbeat_pkey.
--- from functions/operate/command_worker.sql:4
+-- from functions/operate/command_worker.sql:6
 create or replace function penstock.command_worker(worker text, command text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10381,13 +10391,14 @@ begin
   return true;
 end $$;
 
--- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a period such
+-- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a
+-- period such
 -- as @every 30s.
 -- _parse_cron returns the parts of a rule, or raises an error that names the wrong field. every_hour means that the
 -- hour field begins with *. Such a rule follows elapsed time instead of local time. The difference matters on the two
 -- nights a year on which daylight saving time begins or ends.
 -- Locks: none. Indexes: none.
--- from functions/operate/cron.sql:7
+-- from functions/operate/cron.sql:8
 create or replace function penstock._parse_cron(
   cron text, out minutes integer[], out hours integer[], out days integer[], out months integer[],
     out weekdays integer[],
@@ -10415,7 +10426,7 @@ begin
 end $$;
 
 -- Returns the numbers that a field contains: lists of *, n, a-b, and these with /step.
--- from functions/operate/cron.sql:34
+-- from functions/operate/cron.sql:35
 create or replace function penstock._cron_field(field text, spec text, low integer, high integer, names text[])
 returns integer[]
 language plpgsql immutable as $$
@@ -10450,15 +10461,16 @@ begin
 end $$;
 
 -- Returns a number in a field, or the number of a name such as mon.
--- from functions/operate/cron.sql:68
+-- from functions/operate/cron.sql:69
 create or replace function penstock._cron_number(word text, low integer, names text[]) returns integer
 language sql immutable as $$
   select case when word ~ '^\d+$' then word::integer else array_position(names, word) - 1 + low end
 $$;
 
--- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires at the
+-- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires
+-- at the
 -- multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
--- from functions/operate/cron.sql:75
+-- from functions/operate/cron.sql:77
 create or replace function penstock._cron_period(cron text) returns integer language plpgsql immutable as $$
 declare
   words constant text[] := regexp_match(lower(trim(cron)), '^@every\s+(\d{1,8})\s*([smhd])$');
@@ -10478,7 +10490,7 @@ end $$;
 -- years. A rule with fixed hours follows local time. A local time that is skipped when the clock is set forward fires
 -- later by the length of the gap. A local time that occurs twice when the clock is set back fires the first time only.
 -- A rule for every hour follows elapsed time.
--- from functions/operate/cron.sql:94
+-- from functions/operate/cron.sql:96
 create or replace function penstock._next_fire(cron text, time_zone text, after timestamptz) returns timestamptz
 language plpgsql stable as $$
 declare
@@ -10511,7 +10523,7 @@ end $$;
 
 -- Returns the days on which a rule fires, from a day on. No two are more than eight years apart (29 February across a
 -- century).
--- from functions/operate/cron.sql:126
+-- from functions/operate/cron.sql:128
 create or replace function penstock._cron_days(months integer[], days integer[], weekdays integer[], either_day boolean,
   first date) returns setof date
 language sql immutable as $$
@@ -10522,7 +10534,7 @@ language sql immutable as $$
 $$;
 
 -- Returns whether the local clock does not change within three hours of a moment.
--- from functions/operate/cron.sql:136
+-- from functions/operate/cron.sql:138
 create or replace function penstock._is_steady(instant timestamptz, time_zone text) returns boolean language sql stable
   as $$
   select (instant - interval '3 hours') at time zone time_zone = (instant at time zone time_zone) - interval '3 hours'
@@ -10530,7 +10542,7 @@ create or replace function penstock._is_steady(instant timestamptz, time_zone te
 $$;
 
 -- The same near a change of the local clock: it checks the individual times of the next hours.
--- from functions/operate/cron.sql:143
+-- from functions/operate/cron.sql:145
 create or replace function penstock._next_fire_near_turn(
   minutes integer[], hours integer[], days integer[], months integer[], weekdays integer[], either_day boolean,
     every_hour boolean,
@@ -10554,7 +10566,7 @@ begin
 end $$;
 
 -- Returns the moments at which the local clock shows a time. On most days there is one.
--- from functions/operate/cron.sql:166
+-- from functions/operate/cron.sql:168
 create or replace function penstock._instants(wall timestamp, time_zone text, all_of_them boolean)
 returns setof timestamptz
 language plpgsql stable as $$
@@ -10576,7 +10588,7 @@ begin
 end $$;
 
 -- Returns the next times at which a rule fires, to check a rule before it is used. Locks: none. Indexes: none.
--- from functions/operate/cron.sql:187
+-- from functions/operate/cron.sql:189
 create or replace function penstock.next_fires(cron text, time_zone text default 'UTC', count integer default 5,
   after timestamptz default null)
 returns setof timestamptz language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -10596,7 +10608,7 @@ end $$;
 
 -- Returns the time zone as the tz database spells it. Only names are accepted, because PostgreSQL takes any text with a
 -- number in it for a POSIX rule, and so would take a misspelled name for UTC.
--- from functions/operate/cron.sql:206
+-- from functions/operate/cron.sql:208
 create or replace function penstock._checked_time_zone(time_zone text) returns text language plpgsql stable as $$
 declare
   found text := (select z.name from pg_catalog.pg_timezone_names z where lower(z.name) = lower(time_zone)
@@ -10834,11 +10846,12 @@ begin
   return penstock._enqueue_fire(s, clock_timestamp());
 end $$;
 
--- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at its
+-- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at
+-- its
 -- first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the same
 -- key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how many
 -- were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:5
+-- from functions/operate/move.sql:6
 create or replace function penstock.move(ids bigint[], queue text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10885,7 +10898,7 @@ end $$;
 -- set_priority changes the priority of waiting messages, which then come last among those of their new priority.
 -- Messages that are not waiting, or have the priority already, are skipped. Returns how many were changed. Locks: the
 -- rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:51
+-- from functions/operate/move.sql:52
 create or replace function penstock.set_priority(ids bigint[], priority integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10918,7 +10931,7 @@ end $$;
 
 -- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
 -- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there.
--- from functions/operate/move.sql:83
+-- from functions/operate/move.sql:84
 create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
   reserve boolean) returns void language plpgsql as $$
 declare
@@ -10945,9 +10958,10 @@ begin
 end $$;
 
 -- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
--- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds it
+-- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
+-- it
 -- as _remove_waiting does.
--- from functions/operate/move.sql:111
+-- from functions/operate/move.sql:113
 create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
   out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
 #variable_conflict use_column
@@ -10998,7 +11012,7 @@ end $$;
 
 -- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
 -- otherwise by a scan.
--- from functions/operate/move.sql:161
+-- from functions/operate/move.sql:163
 create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql as $$
 #variable_conflict use_column
@@ -11009,66 +11023,66 @@ begin
   if r.id is not null then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 0
+-- from functions/operate/move.sql:174, segment 0
   delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 1
+-- from functions/operate/move.sql:174, segment 1
   delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 2
+-- from functions/operate/move.sql:174, segment 2
   delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 3
+-- from functions/operate/move.sql:174, segment 3
   delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 4
+-- from functions/operate/move.sql:174, segment 4
   delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 5
+-- from functions/operate/move.sql:174, segment 5
   delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 6
+-- from functions/operate/move.sql:174, segment 6
   delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 7
+-- from functions/operate/move.sql:174, segment 7
   delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 8
+-- from functions/operate/move.sql:174, segment 8
   delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:178
+-- from functions/operate/move.sql:180
   return null;
 end $$;
 
 -- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane.
--- from functions/operate/move.sql:182
+-- from functions/operate/move.sql:184
 create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -11077,7 +11091,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/move.sql:191, segment 0
+-- from functions/operate/move.sql:193, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11085,7 +11099,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:191, segment 1
+-- from functions/operate/move.sql:193, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11093,7 +11107,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:191, segment 2
+-- from functions/operate/move.sql:193, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11101,7 +11115,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:191, segment 3
+-- from functions/operate/move.sql:193, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11109,7 +11123,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:191, segment 4
+-- from functions/operate/move.sql:193, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11117,7 +11131,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:191, segment 5
+-- from functions/operate/move.sql:193, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11125,7 +11139,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:191, segment 6
+-- from functions/operate/move.sql:193, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11133,7 +11147,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:191, segment 7
+-- from functions/operate/move.sql:193, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11141,7 +11155,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:191, segment 8
+-- from functions/operate/move.sql:193, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11149,7 +11163,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:199
+-- from functions/operate/move.sql:201
   return null;
 end $$;
 
@@ -11924,11 +11938,14 @@ begin
   perform penstock.set_queue(name, '{"paused": false}');
 end $$;
 
--- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what it
--- removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits again is
--- skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and as enqueue.
+-- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what
+-- it
+-- removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits again
+-- is
+-- skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and as
+-- enqueue.
 -- Uses purge_queue and purged_pkey.
--- from functions/operate/undo_purge.sql:5
+-- from functions/operate/undo_purge.sql:8
 create or replace function penstock.undo_purge(name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -11959,7 +11976,7 @@ begin
 end $$;
 
 -- Enqueues a copy of one purged message: 1, or 0 if another message with its key waits.
--- from functions/operate/undo_purge.sql:35
+-- from functions/operate/undo_purge.sql:38
 create or replace function penstock._restore_purged(q penstock.queue, r penstock.purged, dead boolean) returns integer
 language plpgsql as $$
 declare
@@ -11991,7 +12008,7 @@ end $$;
 
 -- Deletes what purges removed more than an hour ago, a bounded number of messages at a time. Locks: the rows. Uses
 -- purged_pkey.
--- from functions/operate/undo_purge.sql:66
+-- from functions/operate/undo_purge.sql:69
 create or replace function penstock._forget_purged() returns integer language plpgsql as $$
 declare
   n integer;
@@ -15253,10 +15270,11 @@ begin
 end $$;
 
 -- Deletes old rows of the HTTP server in bounded batches. Answers and the ids of ended tokens are kept for a day, which
--- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was executed for a month,
+-- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was
+-- executed for a month,
 -- and activity for a year.
 -- Locks: the deleted rows. Uses the indexes on the times.
--- from functions/server/upkeep.sql:5
+-- from functions/server/upkeep.sql:6
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -15285,7 +15303,7 @@ end $$;
 
 -- Deletes expired messages from history, and returns their number. A second call at the same time returns 0. Locks: an
 -- advisory lock, and the deleted rows. Scans history.
--- from functions/server/upkeep.sql:33
+-- from functions/server/upkeep.sql:34
 create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -15301,7 +15319,7 @@ end $$;
 
 -- Ends a session or a sign-in link of the HTTP server. True the first time. Locks: the new row. Uses
 -- ended_token_pkey.
--- from functions/server/upkeep.sql:48
+-- from functions/server/upkeep.sql:49
 create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -16885,9 +16903,10 @@ end if;
   return until;
 end $$;
 
--- A message has reached its end: writes history if the queue keeps it, deletes its body and its key, and counts it in its
+-- A message has reached its end: writes history if the queue keeps it, deletes its body and its key, and counts it in
+-- its
 -- batch. Locks: none but the rows it deletes. Uses body_N_id, message_key_pkey and batch_member_pkey.
--- from functions/settle/finish.sql:3
+-- from functions/settle/finish.sql:4
 create or replace function penstock._finish(m penstock.envelope, state text, reason text) returns void language plpgsql
   as $$
 declare
@@ -19858,10 +19877,11 @@ end $$;
 -- their acks: all of it in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
--- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with "continues"
+-- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
+-- "continues"
 -- is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
 -- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
--- from functions/tasks/complete_many.sql:8
+-- from functions/tasks/complete_many.sql:9
 create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
   keep_seconds integer[], enqueues jsonb default null)
 returns setof bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -19897,7 +19917,7 @@ begin
 end $$;
 
 -- Results are kept for 1 second to 10 years.
--- from functions/tasks/complete_many.sql:43
+-- from functions/tasks/complete_many.sql:44
 create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$
 begin
   if keep_seconds not between 1 and 315360000 then
@@ -19906,7 +19926,7 @@ begin
 end $$;
 
 -- Consumers may ack, but only producers may enqueue, also with an ack. The caller is found as in _is_admin.
--- from functions/tasks/complete_many.sql:51
+-- from functions/tasks/complete_many.sql:52
 create or replace function penstock._check_may_enqueue() returns void language plpgsql as $$
 begin
   if not has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
@@ -19917,7 +19937,7 @@ begin
 end $$;
 
 -- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
--- from functions/tasks/complete_many.sql:61
+-- from functions/tasks/complete_many.sql:62
 create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
 begin
   perform pg_notify('penstock:results', string_agg(u.id::text, ','))
@@ -19926,7 +19946,7 @@ end $$;
 
 -- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
 -- message that was a member of one.
--- from functions/tasks/complete_many.sql:69
+-- from functions/tasks/complete_many.sql:70
 create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
 language plpgsql as $$
 declare
@@ -19953,18 +19973,19 @@ end $$;
 
 -- The batches of those messages that are members of one, by the ids of the messages. Locks: none. Uses
 -- batch_member_pkey.
--- from functions/tasks/complete_many.sql:95
+-- from functions/tasks/complete_many.sql:96
 create or replace function penstock._members_of(ids bigint[]) returns jsonb language sql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
   select coalesce(jsonb_object_agg(m.id, m.batch_id) filter (where not m.is_dead), '{}')
   from penstock.batch_member m where m.id = any (ids)
 $$;
 
--- report_progress stores what running tasks say about themselves: parallel arrays. fractions[i] and notes[i] replace the
+-- report_progress stores what running tasks say about themselves: parallel arrays. fractions[i] and notes[i] replace
+-- the
 -- earlier ones, unless they are null. logs is an array with one array of new lines for each message, or null. The last
 -- 100 lines are kept, 500 characters of each. A new attempt begins with an empty log.
 -- Locks: the rows. Uses progress_pkey.
--- from functions/tasks/progress.sql:5
+-- from functions/tasks/progress.sql:6
 create or replace function penstock.report_progress(ids bigint[], attempts integer[], fractions real[], notes text[],
   logs jsonb default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -19994,7 +20015,7 @@ begin
 end $$;
 
 -- Returns what the task of a message has reported, or nothing. Locks: none. Uses progress_pkey.
--- from functions/tasks/progress.sql:34
+-- from functions/tasks/progress.sql:35
 create or replace function penstock.get_progress(id bigint)
 returns table (attempt integer, fraction real, note text, log text[], updated_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -20004,7 +20025,7 @@ $$;
 
 -- Deletes reports that are a day old, and returns how many. Locks: the rows, and skips locked ones. Uses
 -- progress_updated_at.
--- from functions/tasks/progress.sql:43
+-- from functions/tasks/progress.sql:44
 create or replace function penstock._drop_progress(max_count integer) returns integer language plpgsql as $$
 declare
   dropped integer;
@@ -20017,10 +20038,11 @@ begin
 end $$;
 
 -- get_results returns what is quickly found of these messages: kept results, and the errors of dead letters. A message
--- that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is 'continued' for a step
+-- that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is 'continued' for a
+-- step
 -- of a chain that is not the last: then the value is the id of the message of the next step.
 -- Locks: none. Uses result_pkey and dead_pkey.
--- from functions/tasks/results.sql:5
+-- from functions/tasks/results.sql:6
 create or replace function penstock.get_results(ids bigint[])
 returns table (id bigint, state text, value jsonb, error text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -20035,7 +20057,7 @@ $$;
 -- get_outcome returns what became of a message, wherever it is: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
 -- Locks: none. Uses result_pkey, the indexes of find_message, and history_log_*_id.
--- from functions/tasks/results.sql:19
+-- from functions/tasks/results.sql:20
 create or replace function penstock.get_outcome(id bigint)
 returns table (state text, value jsonb, error text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -20061,7 +20083,7 @@ end $$;
 
 -- Deletes expired results, the oldest first, and returns how many. Workers call it.
 -- Locks: the rows, and skips locked ones. Uses result_expires_at.
--- from functions/tasks/results.sql:44
+-- from functions/tasks/results.sql:45
 create or replace function penstock.drop_expired_results(max_count integer default 1000) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

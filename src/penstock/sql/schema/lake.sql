@@ -142,7 +142,8 @@ create trigger roll_new after insert on penstock.queue_minute referencing new ta
 create trigger roll_changed after update on penstock.queue_minute referencing new table as changed
   for each statement execute function penstock._roll_gold();
 
--- The catalog of lakes in the Iceberg format, in the form that Iceberg's JDBC catalog prescribes (its version 1). Spark,
+-- The catalog of lakes in the Iceberg format, in the form that Iceberg's JDBC catalog prescribes (its version 1).
+-- Spark,
 -- Trino and PyIceberg find the tables here. A commit replaces metadata_location if it is still the one that was read.
 create table penstock.iceberg_tables (
   catalog_name               varchar(255) not null,

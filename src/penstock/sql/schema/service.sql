@@ -55,7 +55,8 @@ create table penstock.applied_task (
 );
 create index applied_task_at on penstock.applied_task (applied_at);
 
--- Acts of operators on all messages that match a filter. A server carries one out step by step: its id is the payload of
+-- Acts of operators on all messages that match a filter. A server carries one out step by step: its id is the payload
+-- of
 -- a message in the queue penstock.bulk_acts. `place` is where the next step begins, in the transaction of the step.
 create table penstock.bulk_act (
   id              uuid primary key default gen_random_uuid(),

@@ -31,7 +31,8 @@ begin
   return jsonb_build_object('returned', returned, 'segments_freed', freed) || done;
 end $$;
 
--- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches that no
+-- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches
+-- that no
 -- worker looks at, and segments that hold rows though the ring does not list them (after a restore).
 create or replace function penstock._upkeep() returns jsonb language plpgsql as $$
 declare

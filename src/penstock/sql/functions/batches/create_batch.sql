@@ -1,5 +1,6 @@
 -- Creates a batch and returns its id. It is open: add_to_batch adds members until seal_batch closes it. on_success,
--- on_failure and on_finish are messages to enqueue when all members have ended: arrays of objects with the parameters of
+-- on_failure and on_finish are messages to enqueue when all members have ended: arrays of objects with the parameters
+-- of
 -- penstock.enqueue. on_success if every member is done, on_failure if one of them is not, on_finish in both cases.
 -- Locks: none. Uses queue_name_key.
 create or replace function penstock.create_batch(name text default null, on_success jsonb default '[]',

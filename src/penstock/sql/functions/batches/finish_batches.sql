@@ -3,7 +3,8 @@
 -- about once a minute. Any number of callers may call it at once.
 --
 -- A batch finishes exactly once. Its row is locked while its changes are added up, so only one caller decides. The
--- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that adds
+-- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that
+-- adds
 -- them up. The messages are enqueued in the transaction that sets finished_at.
 -- Locks until commit: the rows of these batches, with SKIP LOCKED. Uses batch_change_batch, batch_pkey and
 -- batch_failing.

@@ -79,7 +79,8 @@ begin
 end $$;
 
 -- One step of an act: up to 500 messages, or as many as its rate allows in a second. Its changes, its counts and the
--- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing twice.
+-- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing
+-- twice.
 -- Returns how the act stands, and the seconds to wait before the next step. Locks: the row of the act until commit, and
 -- as the verb. Uses bulk_act_pkey, and indexes as browse and the verb.
 create or replace function penstock.step_bulk_act(id uuid, out status text, out pause_seconds double precision)

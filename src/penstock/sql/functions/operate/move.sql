@@ -1,4 +1,5 @@
--- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at its
+-- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at
+-- its
 -- first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the same
 -- key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how many
 -- were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
@@ -106,7 +107,8 @@ begin
 end $$;
 
 -- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
--- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds it
+-- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
+-- it
 -- as _remove_waiting does.
 create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
   out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$

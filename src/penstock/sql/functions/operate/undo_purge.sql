@@ -1,6 +1,9 @@
--- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what it
--- removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits again is
--- skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and as enqueue.
+-- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what
+-- it
+-- removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits again
+-- is
+-- skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and as
+-- enqueue.
 -- Uses purge_queue and purged_pkey.
 create or replace function penstock.undo_purge(name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -2,7 +2,8 @@
 -- their acks: all of it in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
--- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with "continues"
+-- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
+-- "continues"
 -- is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
 -- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
 create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
