@@ -19,12 +19,28 @@ DOCS_STAMP = $(DOCS)/docs-$(call key,requirements/docs.txt)
 # The tests on S3 start moto's server from an environment of its own, and give Spark the jars of the S3A connector.
 S3       = $(VENV)/s3
 S3_STAMP = $(S3)/s3-$(call key,requirements/s3.txt)
+# Django 6 needs Python 3.12. The other tests run with Django 5.2.
+PYTHON312     ?= python3.12
+DJANGO6       = $(VENV)/django6
+DJANGO6_STAMP = $(DJANGO6)/django6-$(call key,requirements/django6.txt)
 JARS       = $(VENV)/spark-jars
 JARS_STAMP = $(JARS)/jars-$(call key,tools/spark_jars.xml)
+# The programs that read a lake, in the versions that their users have, and Iceberg's own jars for their Spark.
+READERS       = $(VENV)/readers
+READERS_STAMP = $(READERS)/readers-$(call key,requirements/readers.txt)
+ICEBERG_JARS       = $(VENV)/iceberg-jars
+ICEBERG_JARS_STAMP = $(ICEBERG_JARS)/jars-$(call key,tools/iceberg_jars.xml)
+# The example for Dagster runs in an environment of its own.
+DAGSTER       = $(VENV)/dagster
+DAGSTER_STAMP = $(DAGSTER)/dagster-$(call key,requirements/dagster.txt)
+# The programs that check deploy/ have their own environment too. Helm is built from its sources.
+DEPLOY       = $(VENV)/deploy
+DEPLOY_STAMP = $(DEPLOY)/deploy-$(call key,requirements/deploy.txt)
+HELM         = helm.sh/helm/v3/cmd/helm@v3.14.4
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark spark-jars test test-s3 check docs pytest pytest-16 pytest-plain test-plain test-versions test-long mutants chaos bench lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,9 +77,9 @@ apt_install = { [ "$$(id -u)" = 0 ] && apt-get update -qq && DEBIAN_FRONTEND=non
 chromium: ## install Chromium where the machine has none, for the tests of the UI (as root)
 	@$(call has,chromium) || $(call has,chromium-browser) || $(call apt_install,chromium)
 
-# pgbouncer pools connections, and faketime sets a wrong clock.
+# pgbouncer pools connections, faketime sets a wrong clock, and nginx is the reverse proxy in front of the server.
 faults:
-	@$(call has,pgbouncer) && $(call has,faketime) || $(call apt_install,pgbouncer faketime)
+	@$(call has,pgbouncer) && $(call has,faketime) && $(call has,nginx) || $(call apt_install,pgbouncer faketime nginx)
 
 # What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
 pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
@@ -88,8 +104,31 @@ test-long: $(DEV_STAMP) ## the slow tests too: property, crash, ring, mayhem in 
 
 spark-jars: $(JARS_STAMP) ## fetch the jars of Spark's S3 connector with Maven (0.7 GB)
 
-test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the source and the sink on a local S3
-	PENSTOCK_TEST_S3=1 $(BIN)/pytest tests/lake/pipeline/test_object_store.py $(ARGS)
+test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the lake, the source and the sink on a local S3, with kills
+	PENSTOCK_TEST_S3=1 $(BIN)/pytest -s --timeout 3600 tests/lake/pipeline/object_store $(ARGS)
+
+test-readers: $(DEV_STAMP) $(READERS_STAMP) $(ICEBERG_JARS_STAMP) ## read a lake with Spark's catalog, PyIceberg, delta-rs, DuckDB and Polars
+	PENSTOCK_TEST_READERS=1 $(BIN)/pytest tests/lake/pipeline/test_readers.py $(ARGS)
+
+test-dagster: $(DEV_STAMP) $(DAGSTER_STAMP) ## the example for Dagster, in its own environment
+	PENSTOCK_TEST_DAGSTER=$(abspath $(DAGSTER)) $(BIN)/pytest tests/lake/test_dagster_example.py $(ARGS)
+
+# It needs promtool, nginx, caddy and systemd-analyze from Debian, and Go to build Helm if there is none.
+test-deploy: $(DEV_STAMP) $(DEPLOY_STAMP) ## check the files of deploy/ with the programs that read them
+	@$(call has,promtool) && $(call has,nginx) && $(call has,caddy) && $(call has,systemd-analyze) && $(call has,openssl) \
+	  || $(call apt_install,prometheus nginx-light caddy systemd openssl)
+	@PATH="$(abspath $(DEPLOY))/bin:$$PATH" command -v helm > /dev/null || GOBIN=$(abspath $(DEPLOY))/bin go install $(HELM)
+	PENSTOCK_TEST_DEPLOY=1 PATH="$(abspath $(DEPLOY))/bin:$$PATH" $(BIN)/pytest tests/deploy $(ARGS)
+
+test-django-6: $(DJANGO6_STAMP) ## the tests of penstock.django with Django 6, on Python 3.12
+	$(DJANGO6)/bin/pytest tests/django -m "not slow" $(ARGS)
+
+# They come from the package index, and run on a PostgreSQL of their own.
+test-django-suites: $(DEV_STAMP) $(DJANGO6_STAMP) ## the test suites of other backends of Django's Tasks, as far as they apply
+	$(BIN)/python -m tests.django_suites rq
+	$(BIN)/python -m tests.django_suites db
+	$(DJANGO6)/bin/python -m tests.django_suites db
+	$(DJANGO6)/bin/python -m tests.django_suites django
 
 chaos: $(DEV_STAMP) faults ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
 	$(BIN)/python -m tests.chaos $(ARGS)
@@ -117,15 +156,21 @@ docs: $(DOCS_STAMP) ## build the documentation into site/, or serve it on loopba
 RESOLVE = $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade
 COMPILE = $(RESOLVE) pyproject.toml
+COMPILE312 = $(subst --python-version 3.11,--python-version 3.12,$(COMPILE))
 
 lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(PIP) install uv
 	$(COMPILE) --extra embedded --extra server --group build --output-file requirements/app.txt
+	$(COMPILE) --extra server --extra http --extra tasks --extra metrics --group build --constraints requirements/app.txt --output-file requirements/server.txt
 	$(COMPILE) --all-extras --group build --constraints requirements/app.txt --output-file requirements/spark.txt
 	$(COMPILE) --all-extras --group dev --constraints requirements/spark.txt --output-file requirements/dev.txt
+	$(COMPILE312) --extra django --extra embedded --extra server --group django6 --output-file requirements/django6.txt
 	$(COMPILE) --extra embedded --group peers --output-file requirements/peers.txt
 	$(RESOLVE) --group docs --output-file requirements/docs.txt
 	$(RESOLVE) --group s3 --output-file requirements/s3.txt
+	$(RESOLVE) --group readers --output-file requirements/readers.txt
+	$(RESOLVE) --group dagster --output-file requirements/dagster.txt
+	$(RESOLVE) --group deploy --output-file requirements/deploy.txt
 
 clean: ## remove what make made
 	rm -rf $(VENV) benchmarks/penstock_benchmarks/peers/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -167,14 +212,47 @@ $(DOCS_STAMP):
 	rm -f $(DOCS)/docs-*
 	touch $@
 
+$(DJANGO6_STAMP):
+	$(PYTHON312) -m venv $(DJANGO6)
+	$(DJANGO6)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/django6.txt
+	$(DJANGO6)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
+	rm -f $(DJANGO6)/django6-*
+	touch $@
+
 $(S3_STAMP):
 	$(PYTHON) -m venv $(S3)
 	$(S3)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/s3.txt
 	rm -f $(S3)/s3-*
 	touch $@
 
+$(READERS_STAMP):
+	$(PYTHON) -m venv $(READERS)
+	$(READERS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/readers.txt
+	rm -f $(READERS)/readers-*
+	touch $@
+
+$(DAGSTER_STAMP):
+	$(PYTHON) -m venv $(DAGSTER)
+	$(DAGSTER)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/dagster.txt
+	rm -f $(DAGSTER)/dagster-*
+	touch $@
+
+$(DEPLOY_STAMP):
+	$(PYTHON) -m venv $(DEPLOY)
+	$(DEPLOY)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/deploy.txt
+	rm -f $(DEPLOY)/deploy-*
+	touch $@
+
+# The jars of a Maven project, into a directory.
+fetch_jars = mvn --quiet --batch-mode --file $(1) org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies \
+	  -DincludeScope=runtime -DoutputDirectory=$(abspath $(2))
+
 $(JARS_STAMP):
 	rm -rf $(JARS)
-	mvn --quiet --batch-mode --file tools/spark_jars.xml org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies \
-	  -DincludeScope=runtime -DoutputDirectory=$(abspath $(JARS))
+	$(call fetch_jars,tools/spark_jars.xml,$(JARS))
+	touch $@
+
+$(ICEBERG_JARS_STAMP):
+	rm -rf $(ICEBERG_JARS)
+	$(call fetch_jars,tools/iceberg_jars.xml,$(ICEBERG_JARS))
 	touch $@

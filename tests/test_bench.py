@@ -90,7 +90,7 @@ SHORTEST = [
 PEERS = {
     "limits": "measured / limit",
     "tasks": "plain / task",
-    "http": "beside it",
+    "http": "compared with",
     "worker": "bare cycle",
     "contracts": "PGMQ's shape",
     "commit": "PGMQ's shape",

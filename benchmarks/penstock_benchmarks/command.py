@@ -76,7 +76,7 @@ def _only(figures: tuple[str, ...]) -> Callable[[Command], Command]:
 
 @click.group()
 def bench() -> None:
-    """Measure Penstock beside a plain SKIP LOCKED table, on your own database.
+    """Compare Penstock with a plain SKIP LOCKED table, on your own database.
 
     Makes the schema penstock_bench and queues named bench-..., and removes them again.
     """
@@ -161,7 +161,7 @@ def limits(**chosen: Any) -> None:
 @bench.command()
 @_shared
 def tasks(**chosen: Any) -> None:
-    """What typed tasks and their results cost beside plain handlers."""
+    """Compare typed tasks and their results with plain handlers."""
     _run("tasks", **chosen)
 
 
@@ -180,7 +180,7 @@ CONTRACT_FIGURES = (
 @_messages(500_000, "How many have to pass pinned; twice as many are delayed.")
 @_only(CONTRACT_FIGURES)
 def contracts(**chosen: Any) -> None:
-    """PGMQ's functions beside a table of PGMQ's shape, and the claim of mdb_queue."""
+    """Compare PGMQ's functions on Penstock with a table of PGMQ's shape."""
     _run("contracts", **chosen)
 
 
@@ -221,7 +221,7 @@ def commit(**chosen: Any) -> None:
     help="How many wait at once, for the long polls.",
 )
 def http(**chosen: Any) -> None:
-    """The HTTP server beside a static answer of its framework, and beside SQL."""
+    """Compare the HTTP server with a static response of its framework, and with SQL."""
     _run("http", **chosen)
 
 
@@ -257,14 +257,36 @@ LAKE_FIGURES = (
 )
 @click.option("--short", is_flag=True, help="A minute to see that it runs; its figures say little.")
 def lake(json_file: TextIO | None, **chosen: Any) -> None:
-    """Spark on Penstock beside Spark's JDBC, and what landing costs the queue.
+    """Compare Spark on Penstock with Spark's JDBC source, and measure the cost of landing.
 
-    On a PostgreSQL of its own, which is thrown away.
+    It uses a separate PostgreSQL, which is deleted afterwards.
     """
     from penstock_benchmarks.tcp_server import tcp_server
 
     with tcp_server() as dsn:
         _run("lake", dsn=dsn, json_file=json_file, **chosen)
+
+
+@bench.command()
+@_json
+@_messages(10_000_000, "The size of the largest lake; the others are a tenth and a hundredth.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=7,
+    show_default=True,
+    help="How many refreshes are measured at each size.",
+)
+@click.option("--short", is_flag=True, help="A minute to see that it runs; its figures say little.")
+def refresh(json_file: TextIO | None, **chosen: Any) -> None:
+    """The time to refresh silver and gold for 10,000 new messages, by size of the lake.
+
+    It uses a separate PostgreSQL, which is deleted afterwards.
+    """
+    from penstock_benchmarks.tcp_server import tcp_server
+
+    with tcp_server() as dsn:
+        _run("refresh", dsn=dsn, json_file=json_file, **chosen)
 
 
 def _run(name: str, *, dsn: str | None, json_file: TextIO | None, **chosen: Any) -> None:

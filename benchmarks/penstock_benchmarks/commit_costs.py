@@ -1,4 +1,4 @@
-"""What reads and new sessions cost, beside PGMQ's shape of table."""
+"""The cost of reads and of new sessions, compared with PGMQ's shape of table."""
 
 import re
 import time

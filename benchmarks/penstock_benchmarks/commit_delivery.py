@@ -70,7 +70,7 @@ class Stock:
 
 
 def transactions(bench: Bench, name: str, hold: float, drain: bool, seconds: float) -> None:
-    """`hold` seconds between the enqueue and the commit, beside each rate of quick messages."""
+    """`hold` seconds between the enqueue and the commit, with each rate of quick messages."""
     loads: list[int | None] = [*QUICK_RATES, *([None] if drain else [])]
     window = seconds / len(loads)
     held = min(hold, window / 3)
@@ -83,9 +83,9 @@ def transactions(bench: Bench, name: str, hold: float, drain: bool, seconds: flo
     with bench.worker.doing(Serve((QUEUE,), _CONCURRENCY, keep_starts=True)):
         for rate in loads:
             what = "a drain" if rate is None else f"{rate:,}/s"
-            bench.progress.say(f"{name} beside {what}")
+            bench.progress.say(f"{name} with {what}")
             found[rate] = _beside_worker(bench, name, held, rate, window)
-            bench.found.rows.append(Row(f"{name} beside {what}", found[rate].text, ""))
+            bench.found.rows.append(Row(f"{name} with {what}", found[rate].text, ""))
     figures = bench.found.figures
     steady = [found[rate] for rate in QUICK_RATES]
     figures[f"{name}_p50_ms"] = _worst([each.at(0.5) for each in steady])
@@ -100,7 +100,7 @@ def transactions(bench: Bench, name: str, hold: float, drain: bool, seconds: flo
 def _beside_worker(
     bench: Bench, name: str, hold: float, rate: int | None, seconds: float
 ) -> Delays:
-    """One window: four producers with transactions, and quick messages or a drain beside them."""
+    """One window: four producers with transactions, and quick messages or a drain."""
     received: Received = {}
     stock = Stock(bench) if rate is None else None
     if rate:
@@ -182,7 +182,7 @@ def slow_commits(bench: Bench, seconds: float) -> None:
 
 
 def sql_loops(bench: Bench, seconds: float) -> None:
-    """Transactions of 50 ms beside quick messages, claimed in a polling loop."""
+    """Transactions of 50 ms and quick messages, claimed in a polling loop."""
     sides: tuple[StrEnum, ...] = (System.PENSTOCK, Side.PGMQ, Side.STANDIN, *_http(bench))
     ratios: dict[StrEnum, list[float | None]] = {side: [] for side in sides}
     for consumers in CONSUMERS:

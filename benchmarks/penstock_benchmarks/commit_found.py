@@ -43,7 +43,7 @@ class Found:
 
 
 class Consumers(Protocol):
-    """Consumers that claim until they are ended; `read` has what came since the last reading."""
+    """Consumers that claim until ended. `read` returns the messages since the last call."""
 
     def start(self, load: Poll) -> None: ...
     def read(self) -> list[tuple[int, float]]: ...
@@ -123,13 +123,13 @@ def _events(logs: list[Log]) -> list[tuple[int, float]]:
 
 @dataclass
 class Delays:
-    """How long messages waited from the return of their commit until somebody had them, in ms."""
+    """The time from the return of the commit until the delivery of a message, in ms."""
 
     values: list[float] = field(default_factory=list)
     missing: int = 0
 
     def add(self, committed: list[tuple[int, float]], received: dict[int, float]) -> "Delays":
-        """One more window. A message that nobody received has waited at least until now."""
+        """Add a window. A message that was not delivered has waited at least until now."""
         now = time.monotonic()
         for id, at in committed:
             self.missing += id not in received

@@ -112,7 +112,7 @@ def _consumed(bench: Bench, side: Side, seconds: float) -> float:
 
 
 def deadlocks(bench: Bench, seconds: float) -> None:
-    """Transactions of 1 to 20 messages, 20 groups, 3 priorities, keys; consumers beside them."""
+    """Transactions of 1 to 20 messages, 20 groups, 3 priorities and keys, with consumers."""
     bench.progress.say("mixed load")
     bench.pollers.start(Poll(System.PENSTOCK, MIXED, _MIXED_CONSUMERS, 10))
     bench.holders.start(Mix(MIXED, _MIXED_PRODUCERS))

@@ -21,10 +21,10 @@ _WHAT = {
 
 
 _METHOD = (
-    "Cycle: pgmq.send_batch of {batch}, pgmq.read of {batch} for 30 s, pgmq.delete of what came, "
+    "Cycle: pgmq.send_batch of {batch}, pgmq.read of {batch} for 30 s, pgmq.delete of the result, "
     "in three commits. _by_one: pgmq.send {batch} times, the same read, pgmq.delete of each that "
     "came, every call a commit. Payloads of 200 bytes, synchronous commit off, {clients} "
-    "clients; beside it a stand-in of PGMQ's own shape (pgmq_table.sql), called alike. Both: in "
+    "clients, compared with a stand-in of PGMQ's shape (pgmq_table.sql), called alike. Both: in "
     "turns of a minute in the full form, A B B A, of which the last two thirds count: the pace "
     "either settles at, with autovacuum as the server has it. _pinned: totals of the last windows "
     "under a transaction that holds the horizon, after {messages:,} messages went through Penstock "

@@ -1,4 +1,4 @@
-"""`bench contracts`: other people's SQL on Penstock, beside what it was written for."""
+"""`bench contracts`: the SQL interfaces of others on Penstock, compared with the originals."""
 
 import time
 from collections.abc import Iterator, Mapping

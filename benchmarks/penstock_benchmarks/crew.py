@@ -88,7 +88,7 @@ def crew(
 ) -> Iterator[Crew]:
     """`clients` processes, connected to both systems, for as long as the block lasts.
 
-    Or to others: `sessions_for` has what their acks take beside the ids.
+    Or to others: `sessions_for` has the arguments of their acks in addition to the ids.
     """
     # spawn: forking a process that holds connections and progress threads is not safe.
     context = get_context("spawn")

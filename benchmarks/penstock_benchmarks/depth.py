@@ -24,17 +24,17 @@ _SPARE_BATCHES = 10
 _LOAD_COUNT = 10_000
 _FULL_LEASED = 10_000
 _RATIOS = {
-    "_beside": "  deep / empty beside it",
+    "_beside": "  deep / empty next to it",
     "_alone": "  deep / empty before, corrected",
-    "_neighbour": "  empty beside it / before, corrected",
+    "_neighbour": "  empty next to it / before, corrected",
 }
 _METHOD = (
     "The time of a claim of {batch} alone, seen by one client, synchronous commit off; acking it "
-    "and enqueueing as many anew is not timed. Claims alternate between the deep queue and a "
-    "nearly empty one beside it, on both systems, until the time is up. Medians. _beside: deep / "
-    "nearly empty beside it. _alone: deep / nearly empty before anything was loaded, corrected by "
+    "and enqueueing as many again is not timed. Claims alternate between the deep queue and a "
+    "nearly empty one next to it, on both systems, until the time is up. Medians. _beside: deep / "
+    "nearly empty next to it. _alone: deep / nearly empty before anything was loaded, corrected by "
     "how fast the machine was then and now (an unrelated query among the claims). The figure is "
-    "the larger of the two. _neighbour: nearly empty beside it / before. _mean: _beside with means."
+    "the larger of the two. _neighbour: the empty one / before. _mean: _beside with means."
 )
 
 
@@ -150,7 +150,7 @@ def _measure(
         client.fill()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        # There and back again, so that nobody always comes after the same neighbour.
+        # Forwards and backwards, so that no side always follows the same neighbour.
         for client in [*clients, *reversed(clients)]:
             client.claim()
         begun = time.perf_counter()
@@ -189,7 +189,7 @@ def _figures(name: str, system: System, alone: Measurement, found: Measurement) 
 
 def _rows(state: Load, found: Measurement, figures: Figures) -> list[Row]:
     rows = []
-    for queue, what in ((DEEP, state.what), (EMPTY, "  nearly empty beside it")):
+    for queue, what in ((DEEP, state.what), (EMPTY, "  nearly empty next to it")):
         ours, plain = (found.times(system, queue) for system in System)
         texts = _milliseconds(ours), _milliseconds(plain), ratio_text(quotient(ours, plain))
         rows.append(Row(what, *texts))

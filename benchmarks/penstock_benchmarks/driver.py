@@ -1,4 +1,4 @@
-"""One client: the same loop for both systems, in a process of its own."""
+"""One client: the same loop for both systems, in a separate process."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -30,7 +30,7 @@ _METHOD = (
     "Rates are messages settled a second. Both systems work in the order A B B A, a cycle in turns "
     "of a minute (in the full form; a quarter of that with sync), of which the last two thirds "
     "count, all else in windows of a second; a ratio is the median of the ratios of neighbours. "
-    "sync: synchronous commit on. The plain table is vacuumed before each line, and nobody vacuums "
+    "sync: synchronous commit on. The plain table is vacuumed before each line, and not vacuumed "
     "by hand from then on: a queue runs all day; what counts is the pace it settles at, with "
     "autovacuum as the server has it. --vacuum-plain shows the plain table at its best instead."
 )
@@ -113,7 +113,7 @@ def schedule(contest: Contest, seconds: float) -> Schedule:
 
 @dataclass
 class Race:
-    """Runs contests, and keeps what came out."""
+    """Runs contests, and keeps their results."""
 
     place: Scratch
     clients: Crew

@@ -1,4 +1,4 @@
-"""`bench http`: the server beside a static answer of the same framework, and beside SQL."""
+"""`bench http`: the server compared with a static response of its framework, and with SQL."""
 
 import asyncio
 import time
@@ -35,17 +35,17 @@ QUEUE = "bench-http"
 SQL_QUEUE = "bench-http-sql"
 POLLED = "bench-http-polled"
 FULL_SECONDS = 120.0
-HEADINGS = ("Penstock", "beside it", "Penstock / beside")
+HEADINGS = ("Penstock", "compared with", "Penstock / it")
 _KEY = "bench-http"
 _WINDOW_SECONDS = 2.0
 _POLL_EVERY = 0.02
 _IDLE_WINDOWS = 5
 _METHOD = (
     "One server process, started as `penstock up` starts it, with its log; keep-alive connections "
-    "of one load process. Batch 1: requests of a 200-byte JSON payload, beside bare Starlette on "
+    "of one load process. Batch 1: requests of a 200-byte JSON payload, compared with Starlette on "
     "the same uvicorn that reads the same bodies and answers a fixed JSON of the same size, in "
     "windows A B B A. dequeue_ack counts pairs of requests on both sides. Batch 100: enqueue, "
-    "dequeue and settle, beside AsyncClient over SQL doing the same with as many connections. "
+    "dequeue and settle, compared with AsyncClient over SQL with as many connections. "
     "Long polls: from just before an enqueue by SQL to the answer at the one consumer that gets "
     "it. Idle: transactions a second in the whole database while all consumers wait, the median "
     "of five windows."

@@ -14,7 +14,7 @@ from penstock_benchmarks.errors import BenchError
 
 @contextmanager
 def penstock_server(dsn: str) -> Iterator[str]:
-    """`penstock up` on a free port, as anybody starts it; its address."""
+    """Starts `penstock up` on a free port, with default settings. Returns its address."""
     command = [sys.executable, "-m", "penstock.cli", "up", "--json", "--port", "0", "--dsn", dsn]
     with _process(command) as ready:
         yield str(ready["url"])

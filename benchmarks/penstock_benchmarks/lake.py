@@ -1,4 +1,4 @@
-"""`bench lake`: Spark on Penstock beside Spark's own JDBC, in turns; what it costs the queue."""
+"""`bench lake`: Spark on Penstock and Spark's JDBC source in turns, and the cost for the queue."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -29,10 +29,10 @@ from penstock_benchmarks.scratch import Scratch
 
 BESIDE = {"queue_while_landing", "lake_latency_p50_seconds"}
 PAIRS = ("land_over_jdbc", "claim_over_log", "sink_over_jdbc")
-HEADINGS = ("Penstock", "beside it", "Penstock / beside")
+HEADINGS = ("Penstock", "compared with", "Penstock / it")
 _METHOD = (
     "Rows a second from the call to its return, Spark with all cores of the machine in one "
-    "process, a PostgreSQL that is thrown away beside it, messages of about 200 bytes. land: "
+    "process, a temporary PostgreSQL, messages of about 200 bytes. land: "
     "history into Parquet, by `lake run` into bronze (by day and queue, with its ledger), and by "
     "spark.read.jdbc and write.parquet (as it comes) in as many partitions. claim: a stream that "
     "claims a queue, into Parquet, and a stream of as many rows of history, both with "
@@ -106,10 +106,10 @@ class _Bench:
     latencies: list[float] = field(default_factory=list)
 
     def beside_the_queue(self, chosen: tuple[str, ...]) -> None:
-        """What has Spark in a process of its own."""
+        """The part that runs Spark in a separate process."""
         place, home, progress, size = self.place, self.home, self.progress, self.size
         if "queue_while_landing" in chosen:
-            self.watch.doing("landing beside a busy queue")
+            self.watch.doing("landing from a busy queue")
             sizes = (max(size.messages // 10, 1), size.rounds, size.window_seconds)
             pair, self.landed = queue_while_landing(place, home, progress, *sizes)
             self.pairs["queue_while_landing"] = pair
@@ -156,7 +156,7 @@ class _Bench:
             rates = rate_text(median(pair.left)), rate_text(median(pair.right))
             yield Row(_TITLES[figure], *rates, ratio_text(pair.ratio))
         if self.landed:
-            yield Row("rows landed beside the queue", rate_text(median(self.landed)), "")
+            yield Row("rows landed during the load", rate_text(median(self.landed)), "")
         for what, seconds in self.watch.longest.items():
             yield Row(f"longest transaction, {what}", f"{seconds:.2f} s", "")
         if len(self.latencies) > 1:

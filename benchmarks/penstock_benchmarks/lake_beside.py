@@ -28,7 +28,7 @@ _LOWEST_PRIORITY = 19
 
 
 class Lander:
-    """Spark in a process of its own, which lands history again and again while it is told to."""
+    """Spark in a separate process, which lands history repeatedly until it is stopped."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -71,7 +71,7 @@ def lander(dsn: str, home: Path) -> Iterator[Lander]:
 
 
 def _land_main(pipe: Connection, dsn: str, home: str) -> None:
-    """On one core and after everybody else: what the clients lose, the database took from them."""
+    """On one core with the lowest priority, so the clients lose only what the database takes."""
     os.nice(_LOWEST_PRIORITY)
     os.setsid()
     # Linux shares the processor between sessions first, where this file exists.
@@ -89,7 +89,7 @@ def _land_main(pipe: Connection, dsn: str, home: str) -> None:
             rows = 0
             while not pipe.poll():
                 runs += 1
-                rows += _land(spark, dsn, f"{home}/beside-{runs}", pipe.poll)
+                rows += _land(spark, dsn, f"{home}/landed-{runs}", pipe.poll)
             pipe.recv()
             pipe.send(rows)
     except (EOFError, BrokenPipeError):

@@ -56,7 +56,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Poll:
-    """Claims of up to `count`, and an ack of what came; a pause of 5 ms after an empty claim."""
+    """Claims of up to `count`, each followed by an ack. A pause of 5 ms after an empty claim."""
 
     system: StrEnum
     queue: str
@@ -280,7 +280,7 @@ class _Process:
             while not self._stop.is_set():
                 try:
                     for _ in range(random.randint(1, _LARGEST)):
-                        # Nobody else has this key: waiting for an equal one is as it should be.
+                        # Not used by other sessions: waiting for an equal key is legitimate.
                         key += 1
                         has_key, has_group = random.choice([(0, 0), (0, 1), (1, 0)])
                         parameters = [

@@ -1,4 +1,4 @@
--- A stand-in for PGMQ, of its own shape: a table for each queue, an identity for its key, an index on the time from which a
+-- A stand-in for PGMQ with the same shape: a table for each queue, an identity for its key, an index on the time from which a
 -- message is visible. A read takes the visible rows in order of id, skipping locked ones, and moves that time. A table for
 -- each queue means that its name is put into every statement, which is therefore planned at every call.
 --

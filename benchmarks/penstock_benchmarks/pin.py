@@ -31,5 +31,5 @@ def pinned(dsn: str, pin: Pin) -> Iterator[None]:
             holder.execute("rollback")
         except psycopg.OperationalError as error:
             raise BenchError(
-                f"the transaction that pinned the horizon was ended by somebody else: {error}"
+                f"the transaction that pinned the horizon was ended by another session: {error}"
             ) from error

@@ -2,7 +2,7 @@
 -- DELETE, with a table of queues to enqueue through and a table of dead messages that a claim
 -- sweeps into first. It is here to be measured against, so it gets everything that makes it fast:
 --
--- * functions in PL/pgSQL, whose plans are kept (as statements of their own they are not faster);
+-- * functions in PL/pgSQL, whose plans are kept (as separate statements they are not faster);
 -- * the index (queue_name, visible_at). Of those tried, with 8 clients and synchronous commit off,
 --   in cycles of 1 / 10 / 100, freshly vacuumed and without the sweep, messages a second:
 --     (queue_name, visible_at)       8.2k / 47.7k / 76.9k   taken
@@ -10,7 +10,7 @@
 --     (queue_name, id)               8.4k / 44.7k / 59.5k   and
 --     the primary key alone          8.5k / 48.1k / 75.3k   keep claims in-page (HOT), but walk over
 --                                                           everything leased or scheduled;
---   on a machine of its own, with the sweep, in turns of half a minute and more: the first 4.9k / 15.1k / 15.4k,
+--   on a quiet machine, with the sweep, in turns of half a minute and more: the first 4.9k / 15.1k / 15.4k,
 --   (queue_name, id), ordered by id, 6.0k / 8.5k / 28.9k: no index is the fastest at every batch size, and
 --   `bench engine --plain-order id` takes that one;
 -- * a small partial index for the sweep, which looks into the other one twice otherwise;
@@ -51,7 +51,7 @@ create table penstock_bench.dead_message (
     died_at       timestamptz not null default now()
 );
 
--- Somebody else's table, for the transactions that pin the horizon to touch.
+-- A table of another application, for the transactions that pin the horizon.
 create table penstock_bench.bystander (id integer);
 insert into penstock_bench.bystander values (1);
 

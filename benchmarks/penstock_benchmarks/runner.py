@@ -50,6 +50,14 @@ def _lake(place: Scratch, options: Options, progress: Progress) -> Findings:
     return lake.run(place, options, progress)
 
 
+def _refresh(place: Scratch, options: Options, progress: Progress) -> Findings:
+    if find_spec("pyspark") is None:
+        raise ConfigurationError("Spark is not installed", hint=MISSING)
+    from penstock_benchmarks import refresh
+
+    return refresh.run(place, options, progress)
+
+
 HTTP_QUEUES = dict.fromkeys(("bench-http", "bench-http-sql", "bench-http-polled"), HISTORY_OFF)
 LAKE_QUEUES = {LAKE_QUEUE: HISTORY_ON}
 LAKE_PACKAGES = ("pyspark", "pyarrow", "adbc-driver-postgresql")
@@ -64,6 +72,7 @@ _BENCHES = {
     "commit": _Bench(commit.run, commit.QUEUES),
     "contracts": _Bench(contracts.run, contracts.QUEUES),
     "lake": _Bench(_lake, LAKE_QUEUES, LAKE_PACKAGES),
+    "refresh": _Bench(_refresh, LAKE_QUEUES, LAKE_PACKAGES),
     "http": _Bench(_http, HTTP_QUEUES),
 }
 # An idle server's own transactions are younger than this; a pinned horizon soon is not.

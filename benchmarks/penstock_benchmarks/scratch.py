@@ -1,4 +1,4 @@
-"""What a benchmark makes in the database, and how it all goes away again.
+"""The objects that a benchmark creates in the database, and their removal.
 
 The plain table lives in schema `penstock_bench`, Penstock's messages in queues named `bench-...`.
 Schema `penstock` itself is installed where it is missing, and then removed again too.
@@ -146,7 +146,7 @@ def _install(connection: Connection) -> bool:
 
 
 def _clean_up(dsn: str, queues: Mapping[str, Any], installed: bool) -> None:
-    # On a connection of its own: Ctrl-C may have left the other one in the middle of something.
+    # On a separate connection, because Ctrl-C may have interrupted a statement on the other one.
     with psycopg.connect(dsn, autocommit=True) as connection:
         _clear(connection, queues)
         if installed and connection.execute(statement("foreign_queues")).fetchone() == (0,):

@@ -27,7 +27,7 @@ class System(StrEnum):
 class Session:
     """`system` is one of System, or of another benchmark's: its statements have its name.
 
-    `worker` is what an ack takes beside the ids, but for Penstock's own, which takes tokens.
+    `worker` is the argument of an ack in addition to the ids. Penstock's ack takes tokens.
     """
 
     def __init__(self, dsn: str, system: StrEnum, worker: str) -> None:

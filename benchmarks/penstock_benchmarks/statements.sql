@@ -4,7 +4,7 @@
 -- the plain table's worker name.
 
 -- name: penstock.session
--- Its functions bring the settings they need; each claim is a transaction of its own, as those of our clients are.
+-- Its functions bring the settings they need; each claim is a separate transaction, as in our clients.
 set penstock.alone = on
 
 -- name: penstock.enqueue
@@ -42,10 +42,10 @@ select penstock_bench.ack($1::bigint, $2::text)
 -- name: plain.ack_many
 select penstock_bench.ack_many($1::bigint[], $2::text)
 
--- PGMQ's functions on Penstock, and their stand-in. What ack takes beside the ids is the queue's name.
+-- PGMQ's functions on Penstock, and their stand-in. An ack takes the name of the queue in addition to the ids.
 
 -- name: pgmq.session
--- Nothing: those who come from PGMQ set nothing.
+-- Nothing: users of PGMQ set nothing.
 
 -- name: pgmq.enqueue
 select * from pgmq.send($1::text, $2::jsonb)

@@ -1,4 +1,4 @@
-"""`bench tasks`: what typed tasks and their results cost beside plain handlers."""
+"""`bench tasks`: typed tasks and their results compared with plain handlers."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from psycopg.conninfo import make_conninfo
 
-from penstock import App, AsyncClient, Worker
+from penstock import App, AsyncClient, Worker, batch
 from penstock.worker import Delivery
 from penstock_benchmarks.comparison import Comparison
 from penstock_benchmarks.options import Options
@@ -22,12 +22,17 @@ from penstock_benchmarks.worker import percentile
 PLAIN: Final = "bench-tasks-plain"
 TYPED: Final = "bench-tasks-typed"
 KEPT: Final = "bench-tasks-kept"
-QUEUES: Final = dict.fromkeys((PLAIN, TYPED, KEPT), HISTORY_OFF)
+ALONE: Final = "bench-tasks-alone"
+MEMBERS: Final = "bench-tasks-members"
+AFTER: Final = "bench-tasks-after"
+QUEUES: Final = dict.fromkeys((PLAIN, TYPED, KEPT, ALONE, MEMBERS, AFTER), HISTORY_OFF)
 FULL_SECONDS: Final = 60.0
 HEADINGS: Final = ("task", "plain handler", "plain / task")
 
 _CONCURRENCY: Final = 64
 _LATENCY_SHARE: Final = 0.2
+_BATCH_SHARE: Final = 0.3
+_IN_STATEMENT: Final = 1000
 # CPU microseconds of the process for a message are about this: it sizes the rounds.
 _ROUND_SECONDS: Final = 1.0
 _RATE: Final = 6_000
@@ -39,7 +44,9 @@ _METHOD: Final = (
     "UUID, an int and a text; the same with the result kept, and awaited in the same process. "
     "Compared is the CPU time of the process for a message, which other load on the machine hardly "
     "changes, and not the rate. The latency is from the end of the task to the return of "
-    "result(), one call at a time."
+    "result(), one call at a time. A batch is compared by the rate: the time from its first "
+    "enqueue until a task that follows it runs, with that of as many calls of the same task, "
+    "enqueued 1,000 at a time, until all of them are settled."
 )
 
 
@@ -49,6 +56,9 @@ class Measured:
 
     cpu: dict[str, list[float]] = field(default_factory=lambda: {PLAIN: [], TYPED: [], KEPT: []})
     latency: list[float] = field(default_factory=list)
+    # Microseconds for a call, enqueued and handled.
+    alone: list[float] = field(default_factory=list)
+    members: list[float] = field(default_factory=list)
 
 
 def run(place: Scratch, options: Options, progress: Progress) -> Findings:
@@ -58,9 +68,12 @@ def run(place: Scratch, options: Options, progress: Progress) -> Findings:
 
 async def _run(dsn: str, seconds: float, progress: Progress) -> Findings:
     found = Measured()
-    rounds = max(2, round(seconds * (1 - _LATENCY_SHARE) / (3 * _ROUND_SECONDS)))
-    count = int(_RATE * min(_ROUND_SECONDS, seconds * (1 - _LATENCY_SHARE) / (3 * rounds)))
-    progress.plan(3 * rounds + 1)
+    share = seconds * (1 - _LATENCY_SHARE - _BATCH_SHARE)
+    rounds = max(2, round(share / (3 * _ROUND_SECONDS)))
+    count = int(_RATE * min(_ROUND_SECONDS, share / (3 * rounds)))
+    # Calls are enqueued within the time, too, and that takes about as long.
+    pairs = max(2, round(seconds * _BATCH_SHARE / (4 * _ROUND_SECONDS)))
+    progress.plan(3 * rounds + pairs + 1)
     async with AsyncClient(dsn) as client:
         bench = _Bench(dsn, client, found)
         for number in range(rounds):
@@ -68,6 +81,12 @@ async def _run(dsn: str, seconds: float, progress: Progress) -> Findings:
                 progress.say(queue)
                 await bench.backlog(queue, max(200, count))
                 progress.step()
+        for number in range(pairs):
+            progress.say("batches")
+            sides = [bench.alone, bench.members]
+            for side in sides if number % 2 == 0 else reversed(sides):
+                await side(max(200, count))
+            progress.step()
         progress.say("latency of results")
         await bench.latency(seconds * _LATENCY_SHARE)
         progress.step()
@@ -83,6 +102,11 @@ class _Bench:
         self.app.handler(PLAIN, concurrency=_CONCURRENCY)(_plain)
         self._typed = self.app.task(queue=TYPED, concurrency=_CONCURRENCY)(typed)
         self._kept = self.app.task(queue=KEPT, concurrency=_CONCURRENCY, keep_result=600)(kept)
+        make = self.app.task
+        self._alone = make(queue=ALONE, name="alone", concurrency=_CONCURRENCY)(typed)
+        self._member = make(queue=MEMBERS, name="member", concurrency=_CONCURRENCY)(typed)
+        self._after = make(queue=AFTER)(self._finished)
+        self._is_finished = asyncio.Event()
 
     async def backlog(self, queue: str, count: int) -> None:
         messages = [self._message(queue, number) for number in range(count)]
@@ -95,7 +119,7 @@ class _Bench:
             if queue == KEPT:
                 ids = range(enqueued.first_id, enqueued.last_id + 1)
                 await asyncio.gather(*(self._kept.handle(id).result(120) for id in ids))
-            while worker.settled < count:  # noqa: ASYNC110 - the worker tells nobody
+            while worker.settled < count:  # noqa: ASYNC110 - the worker has no event for it
                 await asyncio.sleep(0.005)
             used = time.process_time() - started
         await self.app.close()
@@ -106,6 +130,33 @@ class _Bench:
             return {"id": str(UUID(int=number)), "number": number, "text": _TEXT}
         task = self._typed if queue == TYPED else self._kept
         return task.message(UUID(int=number), number, _TEXT)
+
+    async def alone(self, count: int) -> None:
+        """Calls without a batch, from the first enqueue until all are settled."""
+        async with Worker(self.app, self._dsn, queues=[ALONE, AFTER]) as worker:
+            started = time.perf_counter()
+            for first in range(0, count, _IN_STATEMENT):
+                numbers = range(first, min(count, first + _IN_STATEMENT))
+                calls = [self._alone.message(UUID(int=n), n, _TEXT) for n in numbers]
+                await self._client.enqueue_many(ALONE, calls)
+            while worker.settled < count:  # noqa: ASYNC110 - the worker has no event for it
+                await asyncio.sleep(0.005)
+            self._found.alone.append((time.perf_counter() - started) * 1e6 / count)
+        await self.app.close()
+
+    async def members(self, count: int) -> None:
+        """The same calls as a batch, until a task that follows it runs."""
+        self._is_finished.clear()
+        async with Worker(self.app, self._dsn, queues=[MEMBERS, AFTER]):
+            started = time.perf_counter()
+            calls = (self._member.s(UUID(int=n), n, _TEXT) for n in range(count))
+            await batch(calls, on_success=self._after.s()).enqueue()
+            await asyncio.wait_for(self._is_finished.wait(), 600)
+            self._found.members.append((time.perf_counter() - started) * 1e6 / count)
+        await self.app.close()
+
+    async def _finished(self) -> None:
+        self._is_finished.set()
 
     async def latency(self, seconds: float) -> None:
         app = App(self._dsn)
@@ -142,10 +193,12 @@ def _findings(found: Measured) -> Findings:
     def over_plain(queue: str) -> float | None:
         return Comparison(tuple(found.cpu[PLAIN]), tuple(found.cpu[queue])).ratio
 
+    batched = Comparison(tuple(found.alone), tuple(found.members)).ratio
     p50, p99 = percentile(found.latency, 0.5), percentile(found.latency, 0.99)
     rows = [
         _row("typed task", found.cpu[TYPED], found.cpu[PLAIN], over_plain(TYPED)),
         _row("result kept and awaited", found.cpu[KEPT], found.cpu[PLAIN], over_plain(KEPT)),
+        _row("batch, rate", found.members, found.alone, batched, "{:.0f} us".format),
         Row(
             f"result(), p50 and p99 of {len(found.latency)}",
             f"{ratio_text(p50)}, {ratio_text(p99)} ms",
@@ -157,11 +210,21 @@ def _findings(found: Measured) -> Findings:
         "results_over_plain": over_plain(KEPT),
         "result_latency_p50_ms": p50,
         "result_latency_p99_ms": p99,
+        "batch_over_unbatched": batched,
     }
-    samples = {"cpu_us": found.cpu, "latency_ms": found.latency}
+    samples = {
+        "cpu_us": found.cpu,
+        "latency_ms": found.latency,
+        "us": {"alone": found.alone, "members": found.members},
+    }
     return Findings(_METHOD, figures, rows, [], samples, HEADINGS)
 
 
-def _row(name: str, task: Sequence[float], plain: Sequence[float], ratio: float | None) -> Row:
-    text: Callable[[float], str] = "{:.0f} us CPU".format
+def _row(
+    name: str,
+    task: Sequence[float],
+    plain: Sequence[float],
+    ratio: float | None,
+    text: Callable[[float], str] = "{:.0f} us CPU".format,
+) -> Row:
     return Row(name, text(median(task)), text(median(plain)), ratio_text(ratio))

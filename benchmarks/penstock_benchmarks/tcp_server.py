@@ -25,7 +25,7 @@ SETTINGS = {
 
 @contextmanager
 def tcp_server() -> Iterator[str]:
-    """Its DSN. Nobody else has the password, and nothing is left of it in the end."""
+    """Its DSN, with a random password. The server is deleted at the end."""
     home = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     home.chmod(0o711)
     data = home / "room" / "data"

@@ -42,11 +42,11 @@ _LOAD = 1000
 _PICKUP_EVERY = 0.02
 _METHOD = (
     "Completions: messages settled a second by one worker process on a backlog of 200-byte "
-    "messages, history off; each handler reads its payload. Beside them, in windows A B B A: the "
+    "messages, history off; each handler reads its payload. Compared in windows A B B A: the "
     "cycle of the database at batch 64 with as many clients as given; synchronous commit is off on "
     "both sides. Pickup: one message at a time, from the answer to the enqueue to the start of the "
     "handler. Idle: the statements of a worker with 20 empty queues. Wake-ups: enqueue 1 by all "
-    "clients, on a queue that another process listens and attends to, over one that nobody ever "
+    "clients, on a queue that another process listens and attends to, over one that no process "
     "did, in windows A B B A; the figure is the lower of synchronous commit off and on."
 )
 
@@ -98,7 +98,7 @@ class _Bench:
         self.progress.plan(_rounds(total * _RATIO)[0] + rates + 2 + _rounds(total * 0.125)[0] * 2)
 
     def compare(self, seconds: float) -> None:
-        """No-op handlers at 64, beside the bare cycle at batch 64."""
+        """No-op handlers at 64, compared with the bare cycle at batch 64."""
         rounds, window = _rounds(seconds)
         for number in range(rounds):
             self.progress.say(f"no-op, {COMPARED} at once")
@@ -130,7 +130,9 @@ class _Bench:
         rate = (after.settled - before.settled) / (after.at - before.at)
         known.append(rate)
         if after.settled >= messages:
-            self.found.notes.append(f"{handler}, {concurrency} at once: the backlog ran out")
+            self.found.notes.append(
+                f"{handler}, {concurrency} at once: the backlog was empty before the end"
+            )
         self.found.samples.append(
             {"handler": handler, "concurrency": concurrency, "seconds": seconds, "rate": rate}
         )

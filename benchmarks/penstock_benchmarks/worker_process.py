@@ -1,4 +1,4 @@
-"""The worker that is measured: a process of its own, told what to do over a pipe."""
+"""The measured worker: a separate process, controlled through a pipe."""
 
 import asyncio
 import time
@@ -157,7 +157,7 @@ class _Process:
             await asyncio.sleep(0.01)
 
     def _count_statements(self) -> None:
-        """Every statement of this process, whoever sends it: psycopg has no other way."""
+        """Counts every statement of this process, because psycopg offers no other way."""
         execute = psycopg.AsyncCursor.execute
 
         async def counted(cursor: Any, *args: Any, **options: Any) -> Any:

@@ -21,6 +21,9 @@ if typing.TYPE_CHECKING:
     from penstock.errors import LeaseLostError, PenstockError
     from penstock.model.message import Lease, Message, NewMessage
     from penstock.model.queue import Backoff, Queue, QueueSettings, QueueStats
+    from penstock.tasks.batch import BatchHandle, batch
+    from penstock.tasks.chain import chain
+    from penstock.tasks.group import group
     from penstock.tasks.handle import Handle
     from penstock.tasks.task import Task
     from penstock.worker import App, Reject, Retry, RetryPolicy, Snooze, Worker, current
@@ -41,8 +44,12 @@ __all__ = [  # noqa: RUF022 - grouped, not sorted
     "QueueSettings",
     "QueueStats",
     # tasks
+    "BatchHandle",
     "Handle",
     "Task",
+    "batch",
+    "chain",
+    "group",
     "current",
     # handlers and their outcomes
     "App",
@@ -66,7 +73,11 @@ _HOMES = {
     "Queue": "model.queue",
     "QueueSettings": "model.queue",
     "QueueStats": "model.queue",
+    "BatchHandle": "tasks.batch",
     "Handle": "tasks.handle",
+    "batch": "tasks.batch",
+    "chain": "tasks.chain",
+    "group": "tasks.group",
     "Task": "tasks.task",
     "current": "worker",
     "App": "worker",

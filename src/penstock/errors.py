@@ -176,6 +176,20 @@ class ScheduleExistsError(_ScheduleError):
     """A schedule with this name exists."""
 
 
+class _BatchError(PenstockError):
+    @property
+    def batch(self) -> int | None:
+        return self.fields.get("batch")
+
+
+class BatchNotFoundError(_BatchError):
+    """No batch has this id. Finished batches are deleted after seven days."""
+
+
+class BatchSealedError(_BatchError):
+    """The batch is sealed: no messages can be added to it."""
+
+
 class ApiKeyExistsError(PenstockError):
     """A live API key with this name exists."""
 
@@ -198,6 +212,24 @@ class QueueNotActiveError(_QueueError):
 
 class TaskNotFoundError(PenstockError):
     """No task of the control plane has this id."""
+
+
+class _WorkerError(PenstockError):
+    @property
+    def worker(self) -> str | None:
+        return self.fields.get("worker")
+
+
+class WorkerNotFoundError(_WorkerError):
+    """No worker of this name was seen within a day."""
+
+
+class WorkerTooOldError(_WorkerError):
+    """The worker runs a version of Penstock that takes no commands."""
+
+
+class NothingToUndoError(_QueueError):
+    """The queue has no purge of the last hour that is not undone."""
 
 
 class AuthenticationError(PenstockError):
@@ -319,6 +351,18 @@ class DamagedFileError(LakeError):
         return self.fields.get("path")
 
 
+class QualityError(LakeError):
+    """Messages break a quality rule of their queue that stops the refresh of a lake."""
+
+    @property
+    def queue(self) -> str | None:
+        return self.fields.get("queue")
+
+    @property
+    def rule(self) -> str | None:
+        return self.fields.get("rule")
+
+
 class LakeMismatchError(LakeError):
     """The lake belongs to another database, or has another format."""
 
@@ -350,12 +394,17 @@ ERRORS: Final = (
     ErrorRow("PS012", NotReplayableError, 409, 4),
     ErrorRow("PS013", ScheduleNotFoundError, 404, 3),
     ErrorRow("PS014", ScheduleExistsError, 409, 4),
+    ErrorRow("PS015", BatchNotFoundError, 404, 3),
+    ErrorRow("PS016", BatchSealedError, 409, 4),
     ErrorRow("PS020", ApiKeyExistsError, 409, 4),
     ErrorRow("PS021", ApiKeyNotFoundError, 404, 3),
     ErrorRow("PS022", ServiceNotFoundError, 404, 3),
     ErrorRow("PS023", ServiceExistsError, 409, 4),
     ErrorRow("PS024", QueueNotActiveError, 409, 4),
     ErrorRow("PS025", TaskNotFoundError, 404, 3),
+    ErrorRow("PS026", WorkerNotFoundError, 404, 3),
+    ErrorRow("PS027", WorkerTooOldError, 409, 4),
+    ErrorRow("PS028", NothingToUndoError, 409, 4),
     ErrorRow(None, AuthenticationError, 401, 8),
     ErrorRow(None, ServerUnavailableError, 503, 6, True),
     ErrorRow(None, ServerRefusedError, 500, 1),
@@ -380,6 +429,7 @@ ERRORS: Final = (
     ErrorRow(None, LakeConflictError, 409, 4, True),
     ErrorRow(None, LakeMismatchError, 409, 9),
     ErrorRow(None, DamagedFileError, 500, 9),
+    ErrorRow(None, QualityError, 500, 9),
     ErrorRow(None, LakeError, 500, 9),
     ErrorRow(None, PenstockError, 500, 1),
 )

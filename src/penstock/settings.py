@@ -9,6 +9,7 @@
 |                 | and `/var/lib/penstock` for root, unless HOME is not root's own        |
 | `PENSTOCK_LAKE` | where the lake is: a directory, or a URI that Spark knows; else        |
 |                 | `lake` below `PENSTOCK_HOME`                                           |
+| `PENSTOCK_LAKE_PROJECT` | the project of the lake: its directory, or its file            |
 | `PENSTOCK_FAST_PATHS` | `off`: use only the documented interfaces of psycopg and uvicorn |
 |                 | (slower; for a version of these packages that was not tested)          |
 
@@ -60,6 +61,14 @@ def lake_path(named: str | None = None, environment: Mapping[str, str] | None = 
     if named is not None and not named.strip():
         raise ConfigurationError("the path of the lake is empty", hint="Give a directory or a URI.")
     return named or found.get("PENSTOCK_LAKE", "").strip() or str(_find_home(found) / "lake")
+
+
+def lake_project(
+    named: str | None = None, environment: Mapping[str, str] | None = None
+) -> str | None:
+    """The path of the lake's project, or None. `named`, from the command line, takes precedence."""
+    found = os.environ if environment is None else environment
+    return named or found.get("PENSTOCK_LAKE_PROJECT", "").strip() or None
 
 
 def fast_paths(environment: Mapping[str, str] | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""`penstock top`, `workers` and `activity`."""
+"""`penstock top` and `activity`."""
 
 from __future__ import annotations
 
@@ -24,25 +24,6 @@ def test_top_shows_the_longest_queues_first(
     text = cli("top").out.splitlines()  # no terminal: it ends
     assert text[0].startswith("QUEUE")
     assert text[1].split()[:2] == ["tall", "2"]
-
-
-def test_workers_that_reported_are_listed(
-    cli: Callable[..., Any], ask: Callable[..., Any], dsn: str
-) -> None:
-    cli("queue", "create", "q")
-    assert "no worker has reported" in cli("workers").out
-    beat = 'select penstock.beat(%s, \'running\', now(), \'{"hostname": "h1", "pid": 7}\')'
-    with psycopg.connect(dsn, autocommit=True) as db:
-        db.execute(beat, ["w1"])
-        db.execute(beat, ["w2"])
-        db.execute(
-            "update penstock.heartbeat set seen_at = now() - interval '5 min' where worker = 'w2'"
-        )
-    assert [(w["worker"], w["alive"]) for w in ask("workers")["workers"]] == [
-        ("w1", True),
-        ("w2", False),
-    ]
-    assert "silent" in cli("workers").out
 
 
 def test_activity_is_listed_by_actor_and_target(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,3 +102,23 @@ def test_bad_input_is_one_line_and_code_2(cli: Run, line: list[str]) -> None:
     answer = cli(*line)
     assert (answer.code, answer.out) == (2, "")
     assert len(answer.err.splitlines()) == 1
+
+
+def test_sync_brings_the_schedules_of_an_app(
+    ask: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask("queue", "create", "emails")
+    (tmp_path / "synced.py").write_text(
+        "from penstock import App\n"
+        "app, empty = App(), App()\n"
+        "@app.schedule(every=30)\n"
+        "@app.task(queue='emails')\n"
+        "def refresh() -> None: ...\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert ask("schedule", "sync", "synced:app") == {"changed": ["refresh"], "dropped": []}
+    assert ask("schedule", "show", "refresh")["cron"] == "@every 30s"
+    assert ask("schedule", "sync", "synced:app") == {"changed": [], "dropped": []}
+    dropped = ask("schedule", "sync", "synced:empty", "--drop-others")
+    assert dropped == {"changed": [], "dropped": ["refresh"]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,3 +76,41 @@ def test_the_same_job_is_submitted_to_a_cluster(
 ) -> None:
     run(cluster, cluster.submit(str(JOB), dsn, str(tmp_path)))
     check(db, tmp_path)
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "spark-clusters.md"
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_guide_run_as_they_are(
+    connect: Connect, dsn: str, tmp_path: Path
+) -> None:
+    """A standalone cluster, spark-submit and a Spark Connect server, on the ports of the guide."""
+    db = connect()
+    db.execute("select penstock.create_queue('orders'), penstock.enqueue('orders', '1')")
+    db.execute("select penstock.ack(c.id, c.token) from penstock.claim('orders', 1) c")
+    text = GUIDE.read_text("utf-8")
+    job = re.search(r"```python\n(from penstock.cli.*?)```", text, re.DOTALL)
+    assert job is not None
+    (tmp_path / "penstock_job.py").write_text(job[1])
+    commands = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    assert len(commands) == 3
+    script = "\n".join(["set -e", "trap 'kill $(jobs -p)' EXIT", *commands])
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PENSTOCK_DSN": dsn,
+        "PENSTOCK_LAKE": str(tmp_path / "lake"),
+        "SPARK_LOCAL_DIRS": str(tmp_path),
+    }
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "1 rows landed" in done.stdout
+    assert re.search(r"messages\s+1\s", done.stdout), done.stdout

@@ -7,8 +7,10 @@ import atexit
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from penstock import operations
 from penstock.commands import read
@@ -140,6 +142,60 @@ class Scene:
     def schedule(self) -> str:
         return str(self._part("schedule", self._schedule))
 
+    def _key(self) -> str:
+        name = f"{self.queue}-key"
+        self._value(
+            "select penstock.create_key(%s, %s, 'sha256$', %s)::text",
+            uuid4().hex[:12], name, [f"read:{self.queue}"],
+        )  # fmt: skip
+        return name
+
+    @property
+    def key(self) -> str:
+        return str(self._part("key", self._key))
+
+    def _worker(self) -> str:
+        number = self._value("select nextval('penstock.position')")
+        name = f"worker-{number}"
+        report = {"takes_commands": True, "queues": {self.queue: {"running": 0}}}
+        self._value("select penstock.beat_v2(%s, 'running', now(), %s)", name, Jsonb(report))
+        return name
+
+    @property
+    def worker(self) -> str:
+        return str(self._part("worker", self._worker))
+
+    def _bulk_act(self) -> str:
+        request = "select penstock.request_bulk_act('cancel', 'dead', %s, in_background => false)"
+        return str(self._value(request, [self.queue]))
+
+    @property
+    def bulk_act(self) -> str:
+        return str(self._part("bulk act", self._bulk_act))
+
+    @property
+    def batch(self) -> str:
+        return str(self._part("batch", lambda: self._value("select penstock.create_batch()")))
+
+    @property
+    def purged(self) -> str:
+        """The queue, after a purge that can be undone, or without one if it was dropped."""
+        if self._exists():
+            self._enqueue("purged")
+            self._value("select penstock.purge(%s)", self.queue)
+        return self.queue
+
+    @property
+    def purged_dead(self) -> str:
+        if self._exists():
+            self._dead()
+            self._value("select penstock.purge(%s)", f"{self.queue}.dlq")
+        return self.queue
+
+    def _exists(self) -> bool:
+        query = "select exists (select from penstock.queues where name = %s)"
+        return bool(self._value(query, self.queue))
+
     def _service(self) -> str:
         name = self.queue.replace(".", "-")
         dsn = "postgresql://u:p@127.0.0.1:1/x"
@@ -159,7 +215,8 @@ class Scene:
 
     def everything(self) -> Scene:
         """Make all parts, so that there is something to change."""
-        _ = self.ready, self.lease, self.dead, self.done, self.schedule, self.service
+        _ = self.ready, self.lease, self.dead, self.done, self.schedule, self.service, self.key
+        _ = self.worker, self.bulk_act, self.batch
         return self
 
 
@@ -179,13 +236,19 @@ def _schedule(rest: str = "", **body: Any) -> Build:
     return lambda s: Example(f"/api/schedules/{s.schedule}{rest}", body or None)
 
 
+_PARTS = (
+    *("queue", "ready", "dead", "done", "schedule", "worker", "bulk_act", "purged", "purged_dead"),
+    *("key", "batch", "pid", "begun"),
+)
+
+
 def _form(path: str, **fields: Any) -> Build:
     """A form of a page; `{...}` in the path and in fields is a part of the scene."""
 
     def fill(text: Any, s: Scene) -> Any:
         if not isinstance(text, str):
             return text
-        for name in ("queue", "ready", "dead", "done", "schedule", "pid", "begun"):
+        for name in _PARTS:
             if f"{{{name}}}" in text:
                 text = text.replace(f"{{{name}}}", str(getattr(s, name)))
         return text
@@ -230,6 +293,15 @@ ROUTES: dict[str, Build] = {
     "POST /api/schedules/{schedule}/pause": _schedule("/pause"),
     "POST /api/schedules/{schedule}/resume": _schedule("/resume"),
     "POST /api/schedules/{schedule}/fire": _schedule("/fire"),
+    "POST /api/topics/{topic}/undo-purge": lambda s: Example(f"/api/topics/{s.purged}/undo-purge"),
+    "POST /api/bulk-acts": lambda s: Example(
+        "/api/bulk-acts", {"act": "cancel", "state": "ready", "topics": [s.queue]}
+    ),
+    "GET /api/bulk-acts/{id}": lambda s: Example(f"/api/bulk-acts/{s.bulk_act}"),
+    "POST /api/bulk-acts/{id}/stop": lambda s: Example(f"/api/bulk-acts/{s.bulk_act}/stop"),
+    "POST /api/workers/command": lambda s: Example(
+        "/api/workers/command", {"worker": s.worker, "command": "quiet"}
+    ),
     "PUT /api/admin/delete-reaper/schedule": lambda s: Example(
         "/api/admin/delete-reaper/schedule", {"schedule": "@yearly"}
     ),
@@ -251,11 +323,17 @@ ROUTES: dict[str, Build] = {
     "GET /managed-services/{service}/queues/{queue}/stats": lambda s: Example(
         f"{_QUEUES}/{s.queue}/stats", query={"task_id": s.task("stats")}
     ),
+    "POST /api/keys": lambda s: Example(
+        "/api/keys", {"name": f"{s.queue}-new", "scopes": [f"read:{s.queue}"]}
+    ),
+    "GET /api/keys/{key}": lambda s: Example(f"/api/keys/{s.key}"),
+    "DELETE /api/keys/{key}": lambda s: Example(f"/api/keys/{s.key}"),
     "GET /find": lambda s: Example("/find", query={"q": "ord"}),
     "GET /find.json": lambda s: Example("/find.json", query={"q": "ord"}),
     "GET /messages/{id}": lambda s: Example(f"/messages/{s.ready}"),
     "GET /messages/{id}.json": lambda s: Example(f"/messages/{s.ready}.json"),
     "POST /login": lambda s: Example("/login", form={"key": "psk_unknown"}),
+    "POST /time-zone": lambda s: Example("/time-zone", form={"zone": "Europe/Berlin"}),
     "POST /theme": lambda s: Example("/theme", form={"theme": "dark"}),
     "GET /static/{mark}/{name}": lambda s: Example("/static/x/app.css"),
 }
@@ -264,14 +342,21 @@ ACTS: dict[str, Build] = {
     "/queues/{name}/settings": _form("/queues/{queue}/settings", max_attempts="7"),
     "/queues/{name}/pause": _form("/queues/{queue}/pause"),
     "/queues/{name}/resume": _form("/queues/{queue}/resume"),
-    "/queues/{name}/purge": _form("/queues/{queue}/purge"),
-    "/queues/{name}/purge-dead": _form("/queues/{queue}/purge-dead"),
+    "/queues/{name}/purge": _form("/queues/{queue}/purge", confirm="{queue}"),
+    "/queues/{name}/purge-dead": _form("/queues/{queue}/purge-dead", confirm="{queue}"),
+    "/queues/{name}/undo-purge": _form("/queues/{purged}/undo-purge"),
+    "/queues/{name}/undo-purge-dead": _form("/queues/{purged_dead}/undo-purge-dead"),
     "/queues/{name}/redrive": _form("/queues/{queue}/redrive"),
     "/queues/{name}/drop": _form("/queues/{queue}/drop", confirm="{queue}"),
+    "/messages/bulk": _form("/messages/bulk", act="cancel", state="ready", queue="{queue}"),
+    "/bulk-acts/{id}/stop": _form("/bulk-acts/{bulk_act}/stop"),
     "/messages/cancel": _form("/messages/cancel", id="{ready}"),
     "/messages/{id}/cancel": _form("/messages/{ready}/cancel"),
     "/messages/{id}/requeue": _form("/messages/{dead}/requeue"),
     "/messages/{id}/replay": _form("/messages/{done}/replay", queue="{queue}"),
+    "/messages/{id}/copy": _form(
+        "/messages/{ready}/copy", queue="{queue}", payload="1", headers="{}", key="edited"
+    ),
     "/schedules/create": _form(
         "/schedules/create", name="{queue}-new", queue="{queue}", cron="@yearly"
     ),
@@ -280,6 +365,19 @@ ACTS: dict[str, Build] = {
     "/schedules/{name}/resume": _form("/schedules/{schedule}/resume"),
     "/schedules/{name}/fire": _form("/schedules/{schedule}/fire"),
     "/schedules/{name}/drop": _form("/schedules/{schedule}/drop"),
+    "/keys/create": _form("/keys/create", name="{queue}-new", scopes="read:{queue}"),
+    "/keys/{key}/revoke": _form("/keys/{key}/revoke"),
+    "/findings/acknowledge": _form(
+        "/findings/acknowledge", kind="full", severity="note", subject="{queue}", reason="known"
+    ),
+    "/findings/mute": _form(
+        "/findings/mute", kind="full", severity="note", subject="{queue}", reason="known"
+    ),
+    "/findings/clear": _form("/findings/clear", kind="full", subject="{queue}"),
+    "/workers/quiet": _form("/workers/quiet", worker="{worker}"),
+    "/workers/resume": _form("/workers/resume", worker="{worker}"),
+    "/workers/stop": _form("/workers/stop", worker="{worker}"),
+    "/batches/{id}/cancel": _form("/batches/{batch}/cancel"),
     "/system/end-session": _form("/system/end-session", pid="{pid}", begun="{begun}"),
     "/system/maintain": _form("/system/maintain"),
     "/system/expiry-reaper": _form("/system/expiry-reaper"),
@@ -302,6 +400,9 @@ VERBS: dict[str, Callable[[Scene], Command[Any]]] = {
     "cancel": lambda s: operations.cancel(s.ready),
     "redrive": lambda s: operations.redrive(s.queue),
     "replay": lambda s: operations.replay(s.done),
+    "move": lambda s: operations.move([s.ready], s.queue),
+    "set_priority": lambda s: operations.set_priority([s.ready], 3),
+    "undo_purge": lambda s: operations.undo_purge(s.purged),
     "create_queue": lambda s: operations.create_queue(f"{s.queue}-new"),
     "set_queue": lambda s: operations.set_queue(s.queue, changes={"max_attempts": 7}),
     "drop_queue": lambda s: operations.drop_queue(s.queue, force=True),
@@ -309,6 +410,7 @@ VERBS: dict[str, Callable[[Scene], Command[Any]]] = {
     "resume": lambda s: operations.resume(s.queue),
     "purge": lambda s: operations.purge(s.queue),
     "maintain": lambda s: operations.maintain(),
+    "command_worker": lambda s: operations.command_worker(s.worker, "quiet"),
     "create_schedule": lambda s: operations.create_schedule(f"{s.queue}-new", s.queue, "@yearly"),
     "set_schedule": lambda s: operations.set_schedule(s.schedule, {"cron": "@monthly"}),
     "drop_schedule": lambda s: operations.drop_schedule(s.schedule),

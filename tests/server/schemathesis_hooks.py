@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from uuid import uuid4
 
 import schemathesis
 from hypothesis import strategies as st
@@ -23,3 +25,7 @@ def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
         seconds = case.body.get("wait_seconds")
         if isinstance(seconds, int | float) and 1 < seconds <= 20 and seconds == int(seconds):
             case.body["wait_seconds"] = 1
+    # A key that was used for another call is refused. Schemathesis cannot know which were used.
+    key = (case.headers or {}).get("Idempotency-Key")
+    if isinstance(key, str) and re.fullmatch("[!-~]{1,255}", key):
+        case.headers["Idempotency-Key"] = uuid4().hex

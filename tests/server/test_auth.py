@@ -279,7 +279,7 @@ def test_pages_want_a_session_and_a_session_ends_with_its_key(
     away = browser.get("/")
     assert (away.status_code, away.headers["location"]) == (303, "/login?next=/")
     wrong = browser.post("/login", data={"key": "psk_no"})
-    assert (wrong.status_code, "not known" in wrong.text) == (401, True)
+    assert (wrong.status_code, "unknown" in wrong.text) == (401, True)
     entered = browser.post("/login", data={"key": make_key("ada", "read"), "next": "//evil"})
     assert (entered.status_code, entered.headers["location"]) == (303, "/")
     cookie = entered.headers["set-cookie"]

@@ -316,3 +316,20 @@ def test_the_same_queue_in_every_plane(http: httpx.Client, db: Db, dsn: str) -> 
     assert row == (3,)
     db.execute("select penstock.enqueue('by-http', '{\"a\": 1}')")
     assert claim(http, "by-http")[0]["json"] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/messages", {"topic": "penstock.x", "json": 1}),
+        ("/api/messages", {"messages": [{"topic": "penstock.x", "json": 1}]}),
+        ("/api/topic-configs", {"topic": "penstock.x"}),
+    ],
+)
+def test_no_key_may_enqueue_into_an_internal_topic(
+    http: httpx.Client, db: Db, path: str, body: Any
+) -> None:
+    answer = http.post(path, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "InvalidQueueNameError")
+    made = db.execute("select count(*) from penstock.queue where name = 'penstock.x'")
+    assert made.fetchone() == (0,)

@@ -6,7 +6,10 @@ import re
 from typing import Any
 
 import httpx
+import pytest
 
+from penstock.errors import InvalidValueError
+from penstock.server.api.header_rules import check_arguments
 from penstock.server.openapi import document
 
 
@@ -90,3 +93,23 @@ def test_every_public_endpoint_is_documented_with_its_scope() -> None:
         "/api/schedules/{schedule}/fire",
     }
     assert paths["/api/schedules"]["post"]["x-scope"] == "operate"
+
+
+def test_steps_of_a_chain_cannot_be_sent_over_http(http: httpx.Client) -> None:
+    """A worker would enqueue them to queues that the key may not use."""
+    http.put("/api/topic-configs/orders", json={}).raise_for_status()
+    headers = {"penstock-chain": {"steps": []}}
+    message = {"topic": "orders", "json": 1, "metadata": headers}
+    schedule = {"name": "s", "topic": "orders", "cron": "@daily", "metadata": headers}
+    for path, body in (
+        ("/api/messages", message),
+        ("/api/messages", {"messages": [message]}),
+        ("/api/schedules", schedule),
+    ):
+        refused = http.post(path, json=body)
+        assert refused.status_code == 422, refused.text
+        assert "cannot be sent over HTTP" in refused.text
+    escaped = '{"\\u0070enstock-chain": {}}'
+    for arguments in ({"headers": [None, escaped]}, {"settings": f'{{"headers": {escaped}}}'}):
+        with pytest.raises(InvalidValueError, match="cannot be sent over HTTP"):
+            check_arguments(arguments)

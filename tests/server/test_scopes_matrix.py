@@ -40,7 +40,7 @@ HTML = {f"GET {path}" for path in (*PAGES, *ACTS)} | {f"POST {path}" for path in
 JSON_PAGES = {f"GET {json_path(path)}" for path in (*PAGES, *ACTS)}
 # Tasks of the control plane that were accepted are carried out at any moment: in the queue of the
 # tasks, and in the queues that were made to be used up.
-IN_WORK = "^(orders-[1-9]|penstock.tasks$)"
+IN_WORK = "^(orders-[1-9]|penstock.tasks$|penstock.bulk_acts$)"
 FINGERPRINT = """
 select md5(coalesce(string_agg(line, '|' order by line), '')) from (
   select 'queue' || q::text from penstock.queues q where name !~ %(mine)s
@@ -48,7 +48,11 @@ select md5(coalesce(string_agg(line, '|' order by line), '')) from (
   union all select 'history' || h::text from penstock.history h where queue !~ %(mine)s
   union all select 'schedule' || s::text from penstock.schedules s where queue !~ %(mine)s
   union all select 'service' || s::text from penstock.service s where name !~ %(mine)s
-  union all select 'key' || k::text from penstock.api_key k
+  union all select 'key' || k::text from penstock.api_key k where name !~ %(mine)s
+  union all select 'act' || b.stop_asked from penstock.bulk_act b where b.queues[1] !~ %(mine)s
+  union all select 'finding' || f::text from penstock.finding_note f where subject !~ %(mine)s
+  union all select 'worker' || h.command || h.worker from penstock.heartbeats h
+    where not exists (select from jsonb_object_keys(h.queues) k where k ~ %(mine)s)
 ) as t (line)
 """
 
@@ -148,6 +152,11 @@ def need_of(route: str) -> Need:
     return VERBS[route.removeprefix("VERB ")] if route.startswith("VERB ") else ROUTES[route]
 
 
+def all_scopes(need: Need, pattern: str = "") -> tuple[str, ...]:
+    """The scopes that are enough, for the queues of a pattern."""
+    return tuple(f"{scope}{pattern}" for scope in (need.scope, need.also) if scope)
+
+
 def other_scopes(scope: str) -> tuple[str, ...]:
     """All scopes that do not bring this one with them."""
     return tuple(each for each in SCOPES if not Grant(each).covers(scope, None))  # type: ignore[arg-type]
@@ -170,13 +179,13 @@ def done(world: World, route: str, grants: tuple[str, ...] | None) -> httpx.Resp
     """The call is answered, and no other queue has changed."""
     example = example_of(route, world.scene())
     world.sign_in(route, grants)
-    before = world.fingerprint("^(orders-|penstock.tasks$)")
+    before = world.fingerprint("^(orders-|penstock.tasks$|penstock.bulk_acts$)")
     answer = world.send(route, example, grants)
     assert answer.status_code < 400, f"{grants}: {answer.status_code} {answer.text[:500]}"
     if answer.status_code == 303:
         assert not answer.headers["location"].startswith("/login"), grants
     if need_of(route).target != "all":
-        assert world.fingerprint("^(orders-|penstock.tasks$)") == before, grants
+        assert world.fingerprint("^(orders-|penstock.tasks$|penstock.bulk_acts$)") == before, grants
     return answer
 
 
@@ -200,7 +209,7 @@ def test_a_pattern_that_does_not_cover_the_queue_is_refused_or_sees_its_own(
     world: World, route: str
 ) -> None:
     need = need_of(route)
-    grants = (f"{need.scope}:nothing-*",)
+    grants = all_scopes(need, ":nothing-*")
     if need.target in ("own", "none"):
         text = done(world, route, grants).text
         assert "orders-" not in text
@@ -219,7 +228,7 @@ def test_a_pattern_that_covers_the_queue_is_enough_where_a_queue_is_named(
     world: World, route: str
 ) -> None:
     need = need_of(route)
-    grants = (f"{need.scope}:orders-*",)
+    grants = all_scopes(need, ":orders-*")
     if need.target == "all":
         refused(world, route, world.shared, grants, 403)
     else:
@@ -228,15 +237,22 @@ def test_a_pattern_that_covers_the_queue_is_enough_where_a_queue_is_named(
         assert INTERNAL not in text
 
 
+@pytest.mark.parametrize("route", [route for route in PROTECTED if need_of(route).also])
+def test_one_of_two_scopes_is_not_enough(world: World, route: str) -> None:
+    need = need_of(route)
+    refused(world, route, world.shared, (str(need.scope),), 403)
+    refused(world, route, world.shared, (str(need.also),), 403)
+
+
 @pytest.mark.parametrize("route", PROTECTED)
 def test_a_scope_for_all_queues_is_enough(world: World, route: str) -> None:
     need = need_of(route)
-    text = done(world, route, (need.scope or "read",)).text
+    text = done(world, route, all_scopes(need) or ("read",)).text
     if need.scope != "admin" and need.target == "own":
         assert INTERNAL not in text
 
 
-BY_QUEUE = ("path", "body", "message", "schedule")
+BY_QUEUE = ("path", "body", "message", "schedule", "worker", "bulk")
 
 
 @pytest.mark.parametrize("route", [r for r in PROTECTED if need_of(r).target in BY_QUEUE])
@@ -267,11 +283,14 @@ def test_an_admin_sees_internal_queues_by_name(world: World, route: str) -> None
     assert world.send(route, example, ("read", "operate")).status_code == 403
 
 
-OWN_PAGES = [path for path in PAGES if "{" not in path and path != "/system"]
+OWN_PAGES = [path for path in PAGES if "{" not in path and path not in ("/system", "/batches")]
 # They may be called with a scope for one queue and name none. All of them only read, and the tests
 # above see that nothing of other queues is in their answers.
 READS_WITHOUT_A_QUEUE = {
-    *(f"GET /api/{name}" for name in ("messages", "topic-configs", "stats", "schedules")),
+    *(
+        f"GET /api/{name}"
+        for name in ("messages", "topic-configs", "stats", "schedules", "keys", "workers")
+    ),
     *("GET /api/admin/activity", "GET /metrics", "GET /managed-services/{service}/queues"),
     *(f"GET {path}" for path in OWN_PAGES),
     *(f"GET {json_path(path)}" for path in OWN_PAGES),

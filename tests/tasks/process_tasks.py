@@ -31,6 +31,11 @@ async def double(n: int) -> int:
     return 2 * n
 
 
+@app.task(queue="work", process=True)
+def triple(n: int) -> int:
+    return 3 * n
+
+
 @app.task(queue="work", process=True, keep_result=True, retry=ONCE)
 def fail(how: str) -> None:
     if how == "odd":

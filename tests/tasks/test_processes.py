@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import App, AsyncClient, Worker
+from penstock import App, AsyncClient, Worker, chain
 from penstock.errors import ConfigurationError, TaskFailedError
 
 from .conftest import until
@@ -35,6 +35,8 @@ async def test_calls_run_in_a_process_that_is_kept(worker: Worker) -> None:
     assert len(pids) == 1
     assert os.getpid() not in pids
     assert await (await tasks.double.enqueue(4)).result(60) == 8
+    # Its result goes to the next step of a chain, though it is not kept.
+    assert await (await chain(tasks.triple.s(4), tasks.double.s()).enqueue()).result(60) == 24
 
 
 async def test_failures_in_a_process_arrive_as_they_were(worker: Worker) -> None:

@@ -78,7 +78,7 @@ def test_a_post_needs_a_session_the_token_of_it_and_our_own_origin(sick: Site) -
             assert nobody.post(path, data={"csrf": csrf}).status_code == 401, path
             assert operator.post(path, data={}).status_code == 403, path
             wrong = other.post(path, data={"csrf": csrf})
-            assert (wrong.status_code, "not of this session" in wrong.text) == (403, True), path
+            assert (wrong.status_code, "belong to this session" in wrong.text) == (403, True), path
             origin = {"Origin": "https://evil.example"}
             foreign = operator.post(path, data={"csrf": csrf}, headers=origin)
             assert (foreign.status_code, "another site" in foreign.text) == (403, True), path
@@ -113,7 +113,7 @@ def test_without_a_session_one_is_sent_to_sign_in_and_back(sick: Site, visit: Vi
     page.goto("/messages?state=dead&queue=invoices")
     page.get_by_label("API key").fill("psk_wrong")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("not known")
+    expect(page.get_by_role("alert")).to_contain_text("unknown")
     page.get_by_label("API key").fill(sick.keys["reader"])
     page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(re.compile(r"/messages\?state=dead&queue=invoices"))

@@ -96,7 +96,7 @@ def test_an_empty_system_says_so_and_offers_the_first_step(empty: Site, visit: V
         ("/workers", "No worker was seen"),
         ("/schedules", "There is no schedule yet"),
         ("/analytics", "No lake is being filled"),
-        ("/activity", "Nothing has been done"),
+        ("/activity", "No action has been recorded yet"),
     ):
         page.goto(path)
         expect(page.get_by_text(words).first).to_be_visible()
@@ -278,9 +278,10 @@ def test_messages_are_paged_by_place_and_filtered(sick: Site, visit: Visit) -> N
 
 def test_workers_and_whoever_else_holds_leases(sick: Site, visit: Visit) -> None:
     page = visit(sick, "/workers")
-    expect(page.get_by_role("row", name=re.compile("biller-1"))).to_contain_text("silent")
-    expect(page.get_by_role("row", name=re.compile("mailer-1"))).to_contain_text("running")
-    page.get_by_role("row", name=re.compile("mailer-1")).get_by_role("link", name="2").click()
+    workers = page.locator("table").first
+    expect(workers.get_by_role("row", name=re.compile("biller-1"))).to_contain_text("silent")
+    expect(workers.get_by_role("row", name=re.compile("mailer-1"))).to_contain_text("running")
+    workers.get_by_role("row", name=re.compile("mailer-1")).get_by_role("link", name="2").click()
     expect(page.locator("tbody tr")).to_have_count(2)
 
 

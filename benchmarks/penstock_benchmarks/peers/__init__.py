@@ -1,1 +1,1 @@
-"""Penstock beside the queues that one would pick instead: see docs/benchmarks.md."""
+"""Penstock compared with its alternatives: see docs/benchmarks.md."""

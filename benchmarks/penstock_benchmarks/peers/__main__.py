@@ -23,7 +23,7 @@ from penstock_benchmarks.peers.scenarios import SCENARIOS
 
 @click.group()
 def main() -> None:
-    """Penstock beside the queues that one would pick instead."""
+    """Compare Penstock with its alternatives."""
 
 
 def _chosen(kind: str, known: list[str]) -> Any:

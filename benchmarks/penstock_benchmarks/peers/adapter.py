@@ -1,7 +1,7 @@
 """What an adapter is: one peer, spoken to through its own public interface.
 
 A file in adapters/ is a peer. In Python it has a class `Adapter` like the one below; in JavaScript
-it exports the same names. `host.py` and `host.mjs` run it in a process of its own, once to enqueue
+it exports the same names. `host.py` and `host.mjs` run it in a separate process, once to enqueue
 and once to work, and tell it what to do.
 """
 

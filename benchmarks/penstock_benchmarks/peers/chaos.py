@@ -1,4 +1,4 @@
-"""Things that go wrong, while messages come in at a steady rate; and who has seen which of them."""
+"""Faults under a steady rate of messages, and a record of which peer received which message."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Contender:
         self.worker.call("open")
 
     def reopen(self) -> None:
-        """Both anew, after something that neither may have survived."""
+        """Start both processes again, after a fault that may have ended them."""
         self.producer.kill()
         self.worker.kill()
         self.producer = self._host("producer")
@@ -56,7 +56,7 @@ class Contender:
         self.replace_worker()
 
     def kill(self) -> None:
-        """Whoever waits for an answer of one of them gets an error instead."""
+        """Fail the callers that wait for a response of one of them."""
         for host in (self.producer, self.worker):
             host.kill()
 

@@ -69,7 +69,7 @@ class Gauges:
 
 
 class Database:
-    """A PostgreSQL of its own for the run, on the disk that TMPDIR names."""
+    """A separate PostgreSQL for the run, in the directory TMPDIR."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         self._settings = {**DATABASE_SETTINGS, **settings}
@@ -119,7 +119,7 @@ class Database:
         return {"disk_bytes": row[0], "dead_tuples": row[1]}
 
     def come_to_rest(self) -> None:
-        """What millions of new rows give autovacuum and the disk to do falls on nobody's turn."""
+        """Vacuum, analyze and checkpoint after a load, so that no measured window pays for it."""
         deadline = time.monotonic() + REST_SECONDS
         while self.connection.execute(_VACUUMING).fetchone() and time.monotonic() < deadline:
             time.sleep(0.2)

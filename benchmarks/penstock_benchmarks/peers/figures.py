@@ -117,7 +117,7 @@ def _against_workers(
     workers = {peer: ratio for peer, ratio in ratios.items() if peer in table.worker_peers}
     if not workers:
         return {}
-    # The best peer is the one that we are least ahead of. Loops are shown beside them.
+    # The best peer is the one that we are least ahead of. Loops are shown in addition.
     nearest = (min if best is max else max)(workers, key=lambda peer: workers[peer])
     key = f"{what}_{scenario}"
     return {
@@ -139,7 +139,7 @@ def _against_loops(table: Table, scenario: str) -> Figures:
 
 
 def _against_self(table: Table, scenario: str, usual: str) -> Figures:
-    """Of each by its medians; of ours by pairs of windows, where there are any."""
+    """By the medians of each peer, or by pairs of windows if there are any."""
     found = {}
     for name in table.kinds:
         left, right = table.median(name, scenario, rate), table.median(name, usual, rate)

@@ -1,4 +1,4 @@
-"""Runs one adapter in a process of its own: commands come in on stdin, answers go out on stdout.
+"""Runs one adapter in a separate process, with commands on stdin and responses on stdout.
 
     python -m penstock_benchmarks.peers.host ADAPTER ROLE DSN
 
@@ -78,7 +78,7 @@ class Host:
         return loaded
 
     async def do_pace(self, first: int, rate: float, seconds: float) -> dict[str, Any]:
-        """One by one, at a fixed rate. `unsure`: those of which nobody knows if they got in."""
+        """One by one, at a fixed rate. `unsure` are messages whose commit is unknown."""
         start, count, sent = time.monotonic() + 0.05, round(rate * seconds), 0
         free = asyncio.Semaphore(PACE_TASKS)
         unsure: list[int] = []

@@ -15,7 +15,7 @@ TEMPLATE = Path(__file__).with_name("page.md")
 Value = Callable[[Row], float | None]
 
 
-# Of all processors; somebody else's work, in the second before the run.
+# The load of other programs on all processors, in the second before the run.
 QUIET = 0.2
 
 
@@ -126,7 +126,7 @@ class Page:
                     scenario = name.removesuffix("_over")
                     found.setdefault(peer, []).append(f"`{scenario}` {ratio:.2f}")
         if not found:
-            return "Nobody was ahead of Penstock's worker in any scenario."
+            return "No peer was ahead of Penstock's worker in any scenario."
         return "Ahead of Penstock's worker, Penstock / peer:\n\n" + "\n".join(
             f"- **{peer}**: {', '.join(where)}" for peer, where in found.items()
         )
@@ -220,7 +220,7 @@ class Page:
                     "" if kept is None else f"{kept:.2f}",
                 ]
             )
-        heads = ["", "loaded", "enqueued a second", "without", "beside them", "kept"]
+        heads = ["", "loaded", "enqueued a second", "without", "with them", "kept"]
         return _markdown(heads, rows)
 
     def burst(self) -> str:
@@ -361,7 +361,7 @@ def _bytes(value: float) -> str:
 
 
 def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    # Who had no part in it has no line.
+    # A peer that did not take part has no line.
     shown = [row for row in rows if any(row[1:])]
     lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *shown]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

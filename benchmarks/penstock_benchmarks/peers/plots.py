@@ -64,7 +64,7 @@ def _clean(page: Page) -> Any:
 
 
 def _rate(page: Page) -> Any:
-    """p50 and p99 beside each other, on a logarithmic scale."""
+    """p50 and p99 next to each other, on a logarithmic scale."""
     figure, axes = plt.subplots(figsize=(9, 3.5))
     names = [name for name in page.order if page.table.rows(name, "rate")]
     for offset, key in ((0, "p50"), (0.4, "p99")):

@@ -110,7 +110,7 @@ def of_others(plan: dict[str, Any], again: Sequence[str]) -> dict[str, Any]:
 
 
 def busy(seconds: float = 1.0) -> float | None:
-    """The share of all processors that is in use, before anything of ours runs; Linux only."""
+    """The share of all processors that is in use before the run. Linux only."""
     times = Path("/proc/stat")
     if not times.exists():
         return None
@@ -126,7 +126,7 @@ def busy(seconds: float = 1.0) -> float | None:
 
 
 def write(place: Path, document: dict[str, Any]) -> None:
-    """With each row on a line of its own: short enough to keep, and to compare."""
+    """JSON with one line for each row, which is short and easy to compare."""
     rows = ",\n".join(json.dumps(row) for row in document["rows"])
     rest = json.dumps({**document, "rows": []}, indent=1)
     assert rest.endswith('"rows": []\n}')

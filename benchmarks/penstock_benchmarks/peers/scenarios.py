@@ -15,7 +15,7 @@ from penstock_benchmarks.peers.run import Row, Run
 WARM_UP_SECONDS = 1.0
 FAR_AWAY_SECONDS = 6 * 3600
 CALM = 1 / 3
-"""Of its full rate: what every machine can enqueue beside it."""
+"""The share of the full rate that any machine can enqueue at the same time."""
 
 
 def clean(run: Run) -> None:
@@ -82,7 +82,7 @@ def _paced(run: Run, contender: Contender, per_second: float, seconds: float) ->
 
 
 def held(run: Run) -> None:
-    """The clean rate while somebody holds the horizon; unpinned windows before and after."""
+    """The clean rate while another session pins the horizon, with unpinned windows around it."""
     plan = run.plan
     for by in plan.pins:
         _rounds(run, f"unpinned-{by}", plan.calm_rounds)
@@ -113,7 +113,7 @@ def read(run: Run) -> None:
 
 
 def overload(run: Run) -> None:
-    """A calm stream, half as much again as it can take, and the calm stream once more."""
+    """A calm stream, then 1.5 times the full rate, then the calm stream again."""
     plan = run.plan
     if not plan.overload_seconds:
         return
@@ -146,7 +146,7 @@ def _overloaded(run: Run, contender: Contender) -> Row:
         "backlog": over["backlog"],
         "drain_seconds": drained,
         "after_rate": _longer(run, contender),
-        # Who has not worked it off by then has not recovered.
+        # A peer with a backlog at that time has not recovered.
         "recovery": again["rate"] / calm["rate"] if drained is not None and calm["rate"] else 0.0,
         "lost": count - seen["distinct"] if drained is not None else None,
         "doubled": seen["handled"] - seen["distinct"],
@@ -155,7 +155,7 @@ def _overloaded(run: Run, contender: Contender) -> Row:
 
 
 def _poured(run: Run, contender: Contender, per_second: float) -> dict[str, Any]:
-    """Messages at a steady rate; what of them was handled a second, and what waits at the end."""
+    """Messages at a steady rate. Returns the rate of handled messages and the final backlog."""
     seconds = run.plan.overload_seconds
     handled = contender.worker.call("progress")["handled"]
     began = time.monotonic()
@@ -229,7 +229,7 @@ def _burst(run: Run, contender: Contender) -> Row:
 
 
 def scheduled(run: Run) -> None:
-    """The clean rate beside a million messages of each peer that are not due for hours."""
+    """The clean rate with a million scheduled messages of each peer."""
     plan = run.plan
     for contender in run.turns(0):
         if contender.name == OURS:

@@ -71,6 +71,7 @@ def _document(found: ApiKey) -> dict[str, object]:
         "created_at": found.created_at,
         "created_by": found.created_by,
         "expires_at": found.expires_at,
+        "last_used_at": found.last_used_at,
         "revoked_at": found.revoked_at,
         "revoked_by": found.revoked_by,
     }
@@ -80,7 +81,7 @@ def _show_keys(screen: Screen, found: list[ApiKey]) -> None:
     if not found:
         screen.line("no keys yet; make one with `penstock key create NAME --scope admin`")
         return
-    columns = ["name", "id", "scopes", "live", "created_at", "expires_at"]
+    columns = ["name", "id", "scopes", "live", "created_at", "expires_at", "last_used_at"]
     rows = [_document(each) | {"scopes": " ".join(map(str, each.grants))} for each in found]
     screen.table(columns, [[row[name] for name in columns] for row in rows])
 

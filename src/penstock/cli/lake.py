@@ -10,7 +10,9 @@ from typing import Any, get_args
 
 import click
 
+from penstock.cli import logs
 from penstock.cli.command_classes import Verbs
+from penstock.cli.lake_project import drop_table, init
 from penstock.cli.lake_screen import (
     Watch,
     counting,
@@ -28,6 +30,7 @@ from penstock.cli.lake_setup import (
     opened_to_read,
     place_options,
     registered,
+    step_observers,
 )
 from penstock.cli.parameters import duration, time
 from penstock.cli.session import Session, pass_session, yes_option
@@ -37,6 +40,10 @@ from penstock.model.message import FinalState
 @click.group(cls=Verbs)
 def lake() -> None:
     """Land finished messages in a lake, and use it. Needs penstock[spark]."""
+
+
+lake.add_command(init)
+lake.add_command(drop_table)
 
 
 @lake.command()
@@ -53,7 +60,14 @@ def lake() -> None:
     help="Refresh silver and gold this often.",
 )
 @click.option(
-    "--format", type=click.Choice(["parquet", "delta"]), help="Set the format of a new lake."
+    "--format",
+    type=click.Choice(["delta", "iceberg", "parquet"]),
+    help="Set the format of a new lake. Default: delta.",
+)
+@click.option(
+    "--catalog",
+    metavar="URL",
+    help="Use this REST catalog for a new lake in the Iceberg format. Default: PostgreSQL.",
 )
 @click.option("--name", help="Register a new lake under this name.")
 @click.option(
@@ -74,6 +88,11 @@ def lake() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the metrics of the run to this file, for Prometheus.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="Log each step to stderr, as text or as JSON, instead of showing progress.",
+)
 @pass_session
 def run(
     session: Session,
@@ -84,8 +103,10 @@ def run(
     refresh_every: timedelta,
     begin_anew: bool,
     metrics_file: Path | None,
+    log_format: str | None,
     max_rows: int,
     format: str | None,
+    catalog: str | None,
     name: str | None,
     **keep: timedelta | None,
 ) -> None:
@@ -94,8 +115,11 @@ def run(
     It runs until Ctrl-C or SIGTERM, and finishes the current batch first. With
     --once it stops when everything has landed.
     """
-    with opened(session, place, create=True, format=format, name=name) as found:
+    if log_format is not None:
+        logs.set_up("info", as_json=log_format == "json")
+    with opened(session, place, create=True, format=format, catalog=catalog, name=name) as found:
         from penstock.lake.run import Run
+        from penstock.lake.run_steps import RunSteps
 
         work = Run(
             found.lake,
@@ -104,8 +128,10 @@ def run(
             max_rows=max_rows,
             refresh_seconds=refresh_every.total_seconds(),
             keep=keeping(keep),
+            steps=RunSteps(step_observers(found, logged=log_format is not None)),
         )
-        with closing(work), Watch(session, work, metrics_file) as watch:
+        watching = Watch(session, work, metrics_file, logs=log_format is not None)
+        with closing(work), watching as watch:
             work.begin(anew=begin_anew)
             totals = work.once() if once else work.forever(every.total_seconds(), watch.stopped)
     session.show({"lake": place.path, **asdict(totals)}, lambda s: show_summary(s, totals))
@@ -177,10 +203,16 @@ def rebuild(
         from penstock.lake.publish import publish
 
         days = days_between(found.lake.state(), since, until)
-        done = recompute(found.lake, chosen_tables(tables), days)
+        done = recompute(found.lake, chosen_tables(found.lake, tables), days)
         published = publish(found.lake, found.registry)
     session.show(
-        {**asdict(done), "published": published},
+        {
+            "tables": done.tables,
+            "days": done.days,
+            "rows": done.rows,
+            "quarantined": done.quarantined,
+            "published": published,
+        },
         f"{len(done.days)} days of {len(done.tables)} tables recomputed, {done.rows:,} rows",
     )
 
@@ -224,7 +256,7 @@ _DIFFERENT = 9
     type=duration,
     default="7d",
     show_default=True,
-    help="Delete replaced files of a Delta lake after this time.",
+    help="Delete files that were replaced so long ago. Until then, readers can go back in time.",
 )
 @pass_session
 def compact(
@@ -272,6 +304,11 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
 @click.option("--since", type=time, help="Copy messages that finished at this time or later.")
 @click.option("--until", type=time, help="Copy messages that finished before this time.")
 @click.option("--where", metavar="SQL", help="Match this condition over silver_messages.")
+@click.option(
+    "--quarantined",
+    is_flag=True,
+    help="Copy quarantined messages. --where is then over silver_quarantine.",
+)
 @click.option("--into", metavar="QUEUE", help="Enqueue here. Default: their queue.")
 @click.option("--max-count", type=click.IntRange(1), help="Copy at most this many.")
 @click.option("--per-second", type=click.FloatRange(0, min_open=True), help="Limit the rate.")
@@ -392,8 +429,9 @@ def query(session: Session, /, place: Place, sql: str, limit: int) -> None:
     """Run a SELECT over the lake.
 
     Its tables are bronze_history, bronze_attempts, silver_messages,
-    silver_attempts, gold_queue_minute, gold_queue_day, gold_error_day and
-    gold_worker_minute.
+    silver_attempts, silver_quarantine, gold_queue_minute, gold_queue_day,
+    gold_error_day and gold_worker_minute, and those of its project, such as
+    silver_orders.
     """
     with opened_to_read(session, place) as found:
         from penstock.lake.query import rows_of

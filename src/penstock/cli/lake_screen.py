@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -26,17 +27,22 @@ if TYPE_CHECKING:
     from penstock.lake.status import LakeStatus
 
 LINE_SECONDS = 60.0
+_log = logging.getLogger("penstock.lake")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Watch:
     """Follows a run: a bar on a terminal, a line a minute in a log, metrics in a file."""
 
-    def __init__(self, session: Session, run: Run, metrics_file: Path | None) -> None:
+    def __init__(
+        self, session: Session, run: Run, metrics_file: Path | None, *, logs: bool = False
+    ) -> None:
+        """`logs`: each step is logged, so there is no bar."""
         self._session = session
+        self._logs = logs
         self._run = run
         self._metrics_file = metrics_file
-        self._progress = _progress(session)
+        self._progress = _progress(session, hidden=logs)
         self._bar = self._progress.add_task("starting", total=None)
         self._line_at = time.monotonic() + LINE_SECONDS
         self._shown = 0
@@ -85,7 +91,7 @@ class Watch:
     def _idle(self) -> None:
         self._progress.update(self._bar, description="waiting for more")
         self._write_metrics()
-        if time.monotonic() < self._line_at or self._session.json:
+        if time.monotonic() < self._line_at or self._session.json or self._logs:
             return
         self._line_at = time.monotonic() + LINE_SECONDS
         totals = self._run.totals
@@ -94,6 +100,9 @@ class Watch:
             self._shown = totals.landed_rows
 
     def _say(self, text: str, style: str = "") -> None:
+        if self._logs:
+            _log.warning("%s", printable(text))
+            return
         now = time.strftime("%H:%M:%S")
         self._progress.console.print(Text(f"{now} {printable(text)}", style=style))
 
@@ -105,18 +114,20 @@ class Watch:
         lag = None
         with suppress(PenstockError):
             lag = self._run.registry.lag()
-        content = metrics.text(self._run.lake.about.name, self._run.totals, lag)
+        content = metrics.text(
+            self._run.lake.about.name, self._run.totals, lag, self._run.steps.totals
+        )
         metrics.write(self._metrics_file, content)
 
 
-def _progress(session: Session) -> Progress:
+def _progress(session: Session, *, hidden: bool = False) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=session.screen.err,
-        disable=session.json or not session.screen.err.is_terminal,
+        disable=hidden or session.json or not session.screen.err.is_terminal,
         transient=True,
     )
 
@@ -139,6 +150,11 @@ def show_summary(screen: Screen, totals: RunTotals) -> None:
         f"{totals.silver_rows:,} rows new in silver, {totals.gold_days:,} days of gold counted, "
         f"{totals.published_rows:,} rows of gold published"
     )
+    if totals.quarantined_rows:
+        screen.line(f"{totals.quarantined_rows:,} rows went into quarantine")
+    for queue, failed in sorted(totals.failed_rules.items()):
+        for rule, rows in failed.items():
+            screen.line(f"{rows:,} rows of queue {queue} broke rule {rule}")
     if totals.compacted_files:
         screen.line(f"{totals.compacted_files:,} small files joined")
     if totals.failures:
@@ -158,6 +174,7 @@ def show_status(screen: Screen, status: LakeStatus) -> None:
                 for layer, seconds in (status.lag_seconds or {}).items()
             },
             "rows not in silver": f"{status.pending_rows:,}",
+            **{f"days to compute of {path}": days for path, days in status.stale_days.items()},
             "last landed": status.landed_at,
             "gold published": status.published_at,
             "verified": status.verified_at,

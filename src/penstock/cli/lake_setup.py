@@ -21,11 +21,12 @@ from penstock.cli.parameters import duration
 from penstock.cli.session import Session
 from penstock.db.locate import locate
 from penstock.errors import ConfigurationError
-from penstock.settings import lake_path
+from penstock.settings import lake_path, lake_project
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.registry import Registry
+    from penstock.lake.run_steps import Observer
     from penstock.spark.options import Service
 
 LAYERS = ("bronze", "silver", "gold")
@@ -33,10 +34,11 @@ LAYERS = ("bronze", "silver", "gold")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the lake is, and Spark's own settings."""
+    """Where the lake and its project are, and Spark's own settings."""
 
     path: str
     conf: dict[str, str]
+    project: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,13 @@ Command = Callable[..., Any]
 
 
 def place_options(command: Command) -> Command:
-    """`--path` and `--conf`, as one argument."""
+    """`--path`, `--project` and `--conf`, as one argument."""
 
     @functools.wraps(command)
-    def with_place(*args: Any, path: str | None, conf: tuple[str, ...], **others: Any) -> Any:
-        place = Place(lake_path(path), dict(map(_setting, conf)))
+    def with_place(
+        *args: Any, path: str | None, project: str | None, conf: tuple[str, ...], **others: Any
+    ) -> Any:
+        place = Place(lake_path(path), dict(map(_setting, conf)), lake_project(project))
         return command(*args, place=place, **others)
 
     path_option = click.option(
@@ -67,7 +71,12 @@ def place_options(command: Command) -> Command:
     conf_option = click.option(
         "--conf", multiple=True, metavar="KEY=VALUE", help="Set a setting of Spark. Repeatable."
     )
-    return path_option(conf_option(with_place))
+    project_option = click.option(
+        "--project",
+        metavar="PATH",
+        help="Use the project in this directory or file. Default: PENSTOCK_LAKE_PROJECT.",
+    )
+    return path_option(project_option(conf_option(with_place)))
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -106,10 +115,15 @@ def opened(
 
         # A standby, a schema that is missing or too new, a password that is wrong.
         Server(registry.service).close()
-        with _opening(session, place, spark=spark, create=create, about=about) as make:
+        dsn = registry.service.address()
+        with _opening(session, place, spark=spark, create=create, about=about, dsn=dsn) as make:
             lake = make(registry.writing)
+            if place.project is not None and spark:
+                from penstock.lake.project.loading import load_project
+
+                lake.project = load_project(place.project)
             registry.name = lake.about.name
-            yield Opened(lake, registry, registry.service, registry.service.address())
+            yield Opened(lake, registry, registry.service, dsn)
 
 
 @contextmanager
@@ -128,19 +142,21 @@ def _opening(
     spark: bool = True,
     create: bool = False,
     about: Mapping[str, str | None] | None = None,
+    dsn: str | None = None,
 ) -> Iterator[Callable[[Any], Lake]]:
     from penstock.lake.lake import Lake
     from penstock.lake.storage.filesystem import local_path
-    from penstock.lake.storage.formats import PARQUET, check_format
+    from penstock.lake.storage.formats import check_format
     from penstock.spark.error_messages import explained
 
     def make(guard: Any, started: Any = None) -> Lake:
         if create:
-            return Lake.open_or_create(place.path, started, guard=guard, **(about or {}))
-        return Lake.open(place.path, started, guard)
+            return Lake.open_or_create(place.path, started, guard=guard, dsn=dsn, **(about or {}))
+        return Lake.open(place.path, started, guard, dsn)
 
     with explained(place.path):
-        check_format((about or {}).get("format") or PARQUET, place.path)
+        if about and (format := about.get("format")):
+            check_format(format, place.path, about.get("catalog"))
         is_local = local_path(place.path) is not None
         if is_local:
             # Looked at, or made, at once: a wrong path need not wait for Spark.
@@ -161,6 +177,23 @@ def registered(session: Session) -> Iterator[Registry]:
         yield registry
     finally:
         registry.close()
+
+
+def step_observers(found: Opened, *, logged: bool) -> list[Observer]:
+    """The observers of a run: the log, and OpenLineage if it is configured."""
+    from penstock.lake import lineage
+    from penstock.lake.run_steps import log_step
+
+    observers: list[Observer] = [log_step] if logged else []
+    if lineage.is_configured():
+        server = found.registry.connection().info
+        database = f"postgres://{server.host}:{server.port}"
+        observers.append(
+            lineage.Lineage(
+                lineage.lineage_client(), found.lake.about.name, found.lake.storage.root, database
+            )
+        )
+    return observers
 
 
 def require_spark() -> None:

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import click
 
+from penstock.cli.bulk import bulk
 from penstock.cli.command_classes import Verbs
 from penstock.cli.json_documents import message_document
 from penstock.cli.parameters import duration
@@ -19,7 +20,7 @@ LIST_COLUMNS = ["id", "queue", "state", "attempt", "priority", "key", "enqueued_
 
 @click.group(cls=Verbs)
 def message() -> None:
-    """List, read, cancel, redrive and replay messages."""
+    """List, read, cancel, redrive, replay and move messages."""
 
 
 @message.command()
@@ -108,6 +109,37 @@ def replay(session: Session, message_id: int, queue: str | None) -> None:
     with session.client() as client:
         copy = client.replay(message_id, queue)
     session.show({"id": copy, "copy_of": message_id}, f"message {copy} is a copy of {message_id}")
+
+
+@message.command()
+@click.argument("queue")
+@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@pass_session
+def move(session: Session, queue: str, ids: tuple[int, ...]) -> None:
+    """Put waiting messages and dead letters into QUEUE.
+
+    They keep their ids. Leased and finished messages are skipped.
+    """
+    with session.client() as client:
+        count = client.move(list(ids), queue)
+    session.show({"queue": queue, "count": count}, f"moved {count} of {len(ids)} into {queue}")
+
+
+@message.command("set-priority")
+@click.argument("priority", type=click.IntRange(-9, 9))
+@click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@pass_session
+def set_priority(session: Session, priority: int, ids: tuple[int, ...]) -> None:
+    """Set the priority of waiting messages.
+
+    Write a negative one behind --, as in `set-priority -- -5 123`.
+    """
+    with session.client() as client:
+        count = client.set_priority(list(ids), priority)
+    session.show({"priority": priority, "count": count}, f"changed {count} of {len(ids)}")
+
+
+message.add_command(bulk)
 
 
 def _show_list(screen: Screen, found: list[Message]) -> None:

@@ -1,4 +1,4 @@
-"""`penstock top`, `workers` and `activity`: the queues, who works on them, what operators did."""
+"""`penstock top` and `activity`: the queues, and what operators did."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from penstock.cli.session import Session, pass_session
 from penstock.client import Client
 from penstock.commands import read
 from penstock.model.access import Activity
-from penstock.model.monitoring import Heartbeat
 
 TOP_COLUMNS = ("queue", "ready", "scheduled", "leased", "dead", "oldest ready", "finished / min")
 
@@ -87,30 +86,6 @@ def _picture(workers: int, rows: list[list[Any]], height: int) -> Group:
     for row in rows[: max(1, height - 5)]:
         table.add_row(*(Text(cell(value)) for value in _shown(row)))
     return Group(Text(head), table)
-
-
-@click.command(cls=Verb)
-@pass_session
-def workers(session: Session) -> None:
-    """List the workers that reported within a day."""
-    with session.client() as client:
-        found = client.run(read.heartbeats())
-    session.show({"workers": found}, lambda screen: _show_workers(screen, found))
-
-
-def _show_workers(screen: Screen, found: list[Heartbeat]) -> None:
-    if not found:
-        screen.line("no worker has reported; start one with `penstock worker module:app`")
-        return
-    columns = ["worker", "state", "running", "queues", "seen", "host", "pid", "version"]
-    rows = [
-        [
-            *(beat.worker, beat.state if beat.alive else "silent", beat.running),
-            *(", ".join(beat.queues), beat.seen_at, beat.hostname, beat.pid, beat.version),
-        ]
-        for beat in found
-    ]
-    screen.table(columns, rows)
 
 
 @click.command(cls=Verb)

@@ -14,8 +14,10 @@ from typing import NoReturn
 import click
 
 from penstock.cli import errors
+from penstock.cli.batch import batch
 from penstock.cli.bench import bench
 from penstock.cli.command_classes import Verbs
+from penstock.cli.completion import completion
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.enqueue import enqueue
@@ -25,13 +27,14 @@ from penstock.cli.lake import lake
 from penstock.cli.lease import ack, claim, extend, nack, reject, snooze
 from penstock.cli.message import message
 from penstock.cli.migrate import migrate
-from penstock.cli.monitor import activity, top, workers
+from penstock.cli.monitor import activity, top
 from penstock.cli.queue import queue
 from penstock.cli.schedule import schedule
 from penstock.cli.service import service
 from penstock.cli.session import Session
 from penstock.cli.up import up
 from penstock.cli.worker import worker
+from penstock.cli.workers import workers
 
 
 @click.group("penstock", cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,8 +45,8 @@ def penstock() -> None:
 
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
     *(up, demo, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
-    *(worker, queue, message, schedule, top, workers, activity),
-    *(lake, key, service, import_, doctor, bench),
+    *(worker, queue, message, schedule, batch, top, workers, activity),
+    *(lake, key, service, import_, doctor, bench, completion),
 )
 for verb in IN_ORDER_OF_USE:
     penstock.add_command(verb)

@@ -90,7 +90,25 @@ def purge(session: Session, name: str, include_leased: bool, yes: bool) -> None:
         waiting = found.ready + found.scheduled + (found.leased if include_leased else 0)
         session.confirm(f"Delete {waiting} messages of queue {name}?", yes)
         count = client.purge(name, include_leased=include_leased)
-    session.show({"queue": name, "purged": count}, f"{count} messages of queue {name} are gone")
+    session.show(
+        {"queue": name, "purged": count},
+        f"{count} messages of queue {name} are gone; `penstock queue undo-purge {name}` "
+        "enqueues copies of them, within an hour",
+    )
+
+
+@queue.command("undo-purge")
+@click.argument("name")
+@pass_session
+def undo_purge(session: Session, name: str) -> None:
+    """Enqueue copies of what the last purge of queue NAME deleted.
+
+    A purge can be undone once, within an hour. NAME.dlq stands for its dead
+    letters.
+    """
+    with session.client() as client:
+        count = client.undo_purge(name)
+    session.show({"queue": name, "restored": count}, f"{count} messages are back in {name}")
 
 
 @queue.command()

@@ -22,17 +22,23 @@ _LOOK_SECONDS: Final = 0.3
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
-def run_reloading(arguments: Sequence[str], directory: Path) -> None:
-    """Run `penstock` with these arguments until SIGTERM or SIGINT, again after each change.
+def penstock_command(arguments: Sequence[str]) -> list[str]:
+    """The command that runs `penstock` with these arguments until its pipe is closed."""
+    return [sys.executable, "-c", _PROGRAM, *arguments]
 
-    The child drains before it is replaced. If it ends by itself, the next change starts it again.
+
+def run_reloading(command: Sequence[str], directory: Path) -> None:
+    """Run a command until SIGTERM or SIGINT, and again after each change in the directory.
+
+    The command calls `end_with_parent`, so it drains before it is replaced. If it ends by itself,
+    the next change starts it again.
     """
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     while not stopped.is_set():
         seen = snapshot(directory)
-        process = _start(arguments)
+        process = _start(command)
         ended = False
         while not stopped.wait(_LOOK_SECONDS) and (now := snapshot(directory)) == seen:
             if not ended and process.poll() is not None:
@@ -59,13 +65,9 @@ def snapshot(directory: Path) -> dict[Path, int]:
     return found
 
 
-def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
     # In its own session: Ctrl-C in the terminal would reach it twice, which means: do not wait.
-    return subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, *arguments],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

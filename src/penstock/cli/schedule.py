@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -13,7 +14,8 @@ from penstock.cli.pausing import add_pause_and_resume
 from penstock.cli.queue_settings import parse_pairs
 from penstock.cli.screen import Screen, cell
 from penstock.cli.session import Session, pass_session, yes_option
-from penstock.client import Client
+from penstock.cli.worker import load
+from penstock.client import AsyncClient, Client
 from penstock.model.schedule import Schedule, ScheduleOptions
 
 OPTIONS = ("payload", *ScheduleOptions.__annotations__)
@@ -71,7 +73,8 @@ def create(
     """Enqueue into QUEUE whenever the rule CRON fires, as schedule NAME.
 
     CRON is five fields in one argument: minute, hour, day of month, month,
-    day of week; or @hourly, @daily, @weekly, @monthly, @yearly.
+    day of week; or @hourly, @daily, @weekly, @monthly, @yearly; or a
+    period such as @every 30s.
     """
     options: Any = parse_pairs(settings, OPTIONS)
     with session.client() as client:
@@ -132,6 +135,30 @@ def drop(session: Session, name: str, yes: bool) -> None:
         session.confirm(f"Drop schedule {name}?", yes)
         client.drop_schedule(name)
     session.show({"schedule": name, "dropped": True}, f"schedule {name} is gone")
+
+
+@schedule.command()
+@click.argument("app", metavar="MODULE:APP")
+@click.option(
+    "--drop-others",
+    is_flag=True,
+    help="Drop schedules that came from code and that the app no longer declares.",
+)
+@pass_session
+def sync(session: Session, app: str, drop_others: bool) -> None:
+    """Bring the schedules that an app declares into the database."""
+    declared = load(app).schedules
+
+    async def bring() -> tuple[list[str], list[str]]:
+        async with AsyncClient(session.dsn) as client:
+            changed = await declared.bring(client.run)
+            return changed, await declared.drop_others(client.run) if drop_others else []
+
+    changed, dropped = asyncio.run(bring())
+    lines = [f"schedule {name} is as the code says" for name in changed]
+    lines += [f"schedule {name} is dropped" for name in dropped]
+    text = "\n".join(lines) or "all schedules were as the code says"
+    session.show({"changed": changed, "dropped": dropped}, text)
 
 
 @schedule.command("next")

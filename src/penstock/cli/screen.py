@@ -135,9 +135,11 @@ def shorten(value: Any, width: int = 60) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`4 s`, `3 min`, `5 h`, `9 d`: the size of an age, not its last digit."""
+    """`20 ms`, `4 s`, `3 min`, `5 h`, `9 d`: the size of an age, not its last digit."""
     if seconds is None:
         return EMPTY
+    if 0 < seconds < 0.95:
+        return f"{cell(round(seconds * 1000, 1 if seconds < 0.01 else None))} ms"
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
         if seconds < limit:
             return f"{cell(round(seconds / size, 1))} {unit}"

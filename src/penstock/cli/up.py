@@ -146,7 +146,7 @@ def _run(
         return run_once(dsn, command)
 
     def answers(url: str) -> None:
-        link = None if key is None else url + sign_in_path(run, key)
+        link = None if key is None else (server.public_url or url) + sign_in_path(run, key)
         file = None if key is None or home is None else str(home / FILE)
         ready({"url": url, "sign_in_url": link, "admin_key_file": file})
 

@@ -16,7 +16,7 @@ import click
 
 from penstock.cli import logs, parameters
 from penstock.cli.command_classes import Verb
-from penstock.cli.reloading import run_reloading
+from penstock.cli.reloading import penstock_command, run_reloading
 from penstock.cli.session import Session, pass_session
 from penstock.worker import App, Worker
 from penstock.worker.metrics import MetricsServer
@@ -54,7 +54,7 @@ def _module(name: str) -> ModuleType:
         ) from None
 
 
-def _address(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or (colon and not host):
         raise click.BadParameter(f"{text!r} is not an address; write it as 9100 or 0.0.0.0:9100")
@@ -84,7 +84,7 @@ def _address(text: str) -> tuple[str, int]:
 )
 @click.option(
     "--metrics",
-    type=_address,
+    type=parse_address,
     metavar="[HOST:]PORT",
     help="Serve metrics for Prometheus here. Default host: 127.0.0.1. Port 0 is any free one.",
 )
@@ -127,7 +127,8 @@ def worker(
     """
     logs.set_up(log_level, as_json=session.json or log_format == "json")
     if reload:
-        run_reloading([each for each in sys.argv[1:] if each != "--reload"], Path.cwd())
+        arguments = [each for each in sys.argv[1:] if each != "--reload"]
+        run_reloading(penstock_command(arguments), Path.cwd())
         return
     made = Worker(
         load(app),

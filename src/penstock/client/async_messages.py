@@ -95,6 +95,42 @@ class AsyncMessageVerbs(AsyncCommandRunner):
         """
         return await self.run(write.replay(id, queue), connection)
 
+    async def move(self, ids: Sequence[int], queue: str, *, connection: Any = UNSET) -> int:
+        """Put waiting messages and dead letters into another queue. They keep their ids.
+
+        Messages that are leased, finished or already in the queue are skipped.
+
+        Args:
+            ids: The ids of the messages, up to 10,000.
+            queue: The other queue.
+            connection: A connection or session of the caller, in whose transaction to move.
+
+        Returns:
+            The number of messages that were moved.
+
+        Raises:
+            QueueNotFoundError: The queue does not exist.
+            QueueFullError: The queue has no room for them. No message was moved.
+        """
+        return await self.run(write.move(ids, queue), connection)
+
+    async def set_priority(
+        self, ids: Sequence[int], priority: int, *, connection: Any = UNSET
+    ) -> int:
+        """Change the priority of waiting messages.
+
+        Messages that are not waiting, or have the priority already, are skipped.
+
+        Args:
+            ids: The ids of the messages, up to 10,000.
+            priority: The priority, -9 to 9.
+            connection: A connection or session of the caller, in whose transaction to change it.
+
+        Returns:
+            The number of messages that were changed.
+        """
+        return await self.run(write.set_priority(ids, priority), connection)
+
     async def message(self, id: int) -> Message:
         """Read one message, waiting or finished, with its attempts.
 

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from penstock.client.sync_command_runner import CommandRunner
 from penstock.commands import read, write
+from penstock.commands.write.workers import WorkerCommand
 from penstock.model.queue import (
     Queue,
     QueueSettings,
@@ -160,6 +161,38 @@ class QueueVerbs(CommandRunner):
             One row for each worker and queue with leases.
         """
         return self.run(read.workers())
+
+    def undo_purge(self, name: str) -> int:
+        """Enqueue copies of what the latest purge of a queue removed, within an hour.
+
+        The copies have new ids. A message whose key waits again is skipped.
+
+        Args:
+            name: The name of the queue, or `<queue>.dlq` for its dead letters.
+
+        Returns:
+            The number of copies.
+
+        Raises:
+            QueueNotFoundError: The queue does not exist.
+            NothingToUndoError: There is no purge of the last hour that is not undone.
+        """
+        return self.run(write.undo_purge(name))
+
+    def command_worker(self, worker: str, command: WorkerCommand) -> None:
+        """Tell a worker to claim no more, to claim again, or to end.
+
+        The worker gets the command at once, or with its next report, within 10 seconds.
+
+        Args:
+            worker: The name of the worker, as `penstock workers` lists it.
+            command: "quiet", "resume" or "stop". A worker that stops finishes what it runs.
+
+        Raises:
+            WorkerNotFoundError: No worker of this name was seen within a day.
+            WorkerTooOldError: The worker runs a version of Penstock that takes no commands.
+        """
+        self.run(write.command_worker(worker, command))
 
     def maintain(self, *, full_pass: bool = False) -> dict[str, Any]:
         """Do now the upkeep that claims do from time to time.

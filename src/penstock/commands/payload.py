@@ -19,6 +19,13 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 # Strings are matched only to be stepped over.
 _STRING_OR_EXPONENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+\d+')
+# A number with an exponent of three digits or more: PostgreSQL prints it in full.
+_LARGE_EXPONENT: Final = re.compile(r"\d[eE][+-]?\d{3}")
+_STRING_OR_LARGE_EXPONENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[eE][+-]?(\d{3,})')
+# PostgreSQL refuses numbers with more digits than this.
+_MOST_DIGITS: Final = 131_072
+# A shorter text is printed in milliseconds whatever it contains, and the database checks its size.
+_SHORT_TEXT: Final = 1000
 
 
 class JsonText(str):
@@ -65,6 +72,21 @@ def storable_json(text: str, what: str) -> str:
     if "\\u0000" in text and _NUL.search(text):
         raise _refused(what, "it holds the character NUL (\\u0000)", _TEXT_HINT)
     return _STRING_OR_EXPONENT.sub(_written_out, text) if "e+" in text else text
+
+
+def printed_bytes(text: str) -> int:
+    """About how large JSON text is once PostgreSQL prints it: `1e1000` has 1,001 digits then.
+
+    It is exact enough to refuse text that would fill the memory of the database. The database
+    compares the exact size with the limit of the queue.
+    """
+    size = len(text)
+    if size <= _SHORT_TEXT or not _LARGE_EXPONENT.search(text):
+        return size
+    for match in _STRING_OR_LARGE_EXPONENT.finditer(text):
+        if match[1] is not None:
+            size += min(int(match[1][:7]), _MOST_DIGITS)
+    return size
 
 
 _JSON_HINT: Final = "Give JSON values (dict, list, str, int, float, bool, None), or bytes."

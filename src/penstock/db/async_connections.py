@@ -83,6 +83,11 @@ class AsyncConnections:
         """Run one command; alone it is a transaction, on the caller's connection part of one."""
         if connection is None and self._own is None:
             return await self._alone.run(command)
+        if ASYNC:
+            from penstock.db import asyncpg_connections
+
+            if asyncpg_connections.is_asyncpg(connection):
+                return await asyncpg_connections.run(connection, command)
         async with self.borrow(connection) as borrowed:
             return command.decode(await execute(borrowed, command, command.sql))
 
@@ -241,7 +246,8 @@ def _checked(connection: Any) -> AnyConnection:
         f"is a {kind}",
         kind,
         "SQLAlchemy: use a postgresql+psycopg:// engine. "
-        "Django: connection.connection. asyncpg: see penstock.operations.",
+        "Django: penstock.django. asyncpg: only verbs of the async "
+        "client that are one statement, such as enqueue, take it.",
     )
 
 

@@ -237,7 +237,8 @@ def _checked(connection: Any) -> AnyConnection:
         f"is a {kind}",
         kind,
         "SQLAlchemy: use a postgresql+psycopg:// engine. "
-        "Django: connection.connection. asyncpg: see penstock.operations.",
+        "Django: penstock.django. asyncpg: only verbs of the async "
+        "client that are one statement, such as enqueue, take it.",
     )
 
 

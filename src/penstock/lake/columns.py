@@ -6,6 +6,7 @@ reads as null there. `day` (and `queue`, but for gold) are in the path of a file
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from penstock.lake.layout import (
     GOLD_WORKER_MINUTE,
     SILVER_ATTEMPTS,
     SILVER_MESSAGES,
+    SILVER_QUARANTINE,
     LakeTable,
 )
 from penstock.spark.table_columns import ATTEMPTS, HISTORY, Table
@@ -82,6 +84,11 @@ _DDL: Final = {
         ended_at TIMESTAMP, work_seconds DOUBLE, state STRING, error STRING, error_kind STRING,
         error_fingerprint STRING, day DATE, queue STRING
     """,
+    SILVER_QUARANTINE: """
+        service STRING, id BIGINT, state STRING, enqueued_at TIMESTAMP, finished_at TIMESTAMP,
+        attempts INT, priority INT, key STRING, group_key STRING, payload STRING,
+        payload_bytes BINARY, headers STRING, rule STRING, reason STRING, day DATE, queue STRING
+    """,
     GOLD_QUEUE_MINUTE: f"queue STRING, minute TIMESTAMP, {_COUNTS}, day DATE",
     GOLD_QUEUE_DAY: f"queue STRING, {_COUNTS}, day DATE",
     GOLD_ERROR_DAY: """
@@ -102,6 +109,8 @@ def source_schema(table: Table) -> StructType:
 
 def schema(table: LakeTable) -> StructType:
     """As Spark reads and writes it."""
+    if table.declared_schema is not None:
+        return StructType.fromJson(json.loads(table.declared_schema))
     return _struct(_DDL[table])
 
 

@@ -6,47 +6,62 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyspark.sql import functions as sf
 
 from penstock.errors import LakeError, LakeMismatchError, SchemaNewerError
 from penstock.lake import columns
-from penstock.lake.layout import LAKE_FILE, STAGING, LakeTable
+from penstock.lake.declarations import Declared
+from penstock.lake.layout import LAKE_FILE, LAYERS, STAGING, TABLES, LakeTable
 from penstock.lake.storage.filesystem import Storage, open_storage
-from penstock.lake.storage.formats import FORMATS, PARQUET, check_format, publisher
+from penstock.lake.storage.formats import DEFAULT_FORMAT, FORMATS, check_format, open_format
 from penstock.lake.storage.ledger import DataFile, Entry, Guard, Ledger, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.lake.project.project import Project
+
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """lake.json. `name` is the lake's name in PostgreSQL, which keeps history until it landed."""
+    """lake.json. `name` is the lake's name in PostgreSQL, which keeps history until it landed.
+
+    `catalog` is the address of the REST catalog with its Iceberg tables; None: PostgreSQL has them.
+    """
 
     name: str
     format: str
     layout_version: int
     created_at: str
+    catalog: str | None = None
 
 
 class Lake:
     """The way to one lake, for as long as a command runs."""
 
     def __init__(
-        self, storage: Storage, about: About, spark: SparkSession | None, guard: Guard | None = None
+        self,
+        storage: Storage,
+        about: About,
+        spark: SparkSession | None,
+        guard: Guard | None = None,
+        dsn: str | None = None,
     ) -> None:
         self.storage = storage
         self.about = about
         self._spark = spark
-        publish = publisher(about.format, storage)
+        # What computes the gold tables that a project declares.
+        self.project: Project | None = None
+        self._declared: tuple[dict[str, Any], Declared] = ({}, Declared())
+        self.format = open_format(about.format, storage, self.table, about.name, about.catalog, dsn)
         if storage.decides or guard is None:
-            self.ledger = Ledger(storage, publish)
+            self.ledger = Ledger(storage, self.format.publish)
         else:
-            self.ledger = Ledger(storage, publish, guard)
+            self.ledger = Ledger(storage, self.format.publish, guard)
 
     @property
     def spark(self) -> SparkSession:
@@ -55,8 +70,14 @@ class Lake:
         return self._spark
 
     @classmethod
-    def open(cls, root: str, spark: SparkSession | None = None, guard: Guard | None = None) -> Lake:
-        """The lake that is there."""
+    def open(
+        cls,
+        root: str,
+        spark: SparkSession | None = None,
+        guard: Guard | None = None,
+        dsn: str | None = None,
+    ) -> Lake:
+        """The lake that is there. `dsn` is the database with its Iceberg catalog."""
         storage = open_storage(root, spark)
         about = _read_about(storage)
         if about is None:
@@ -64,7 +85,7 @@ class Lake:
                 f"there is no lake at {root}",
                 hint="`penstock lake run` makes one; --path or PENSTOCK_LAKE says where.",
             )
-        return cls(storage, about, spark, guard)
+        return cls(storage, about, spark, guard, dsn)
 
     @classmethod
     def open_or_create(
@@ -74,34 +95,57 @@ class Lake:
         *,
         format: str | None = None,
         name: str | None = None,
+        catalog: str | None = None,
         guard: Guard | None = None,
+        dsn: str | None = None,
     ) -> Lake:
         """The lake that is there, or a new one. What is named must agree with what is there."""
         storage = open_storage(root, spark)
         about = _read_about(storage)
         if about is None:
-            check_format(format or PARQUET, root)
+            check_format(format or DEFAULT_FORMAT, root, catalog)
             about = About(
                 name=name or f"lake-{uuid4().hex[:8]}",
-                format=format or PARQUET,
+                format=format or DEFAULT_FORMAT,
                 layout_version=columns.LAYOUT_VERSION,
                 created_at=datetime.now(UTC).isoformat(),
+                catalog=catalog,
             )
             if not storage.write_new(LAKE_FILE, json.dumps(asdict(about), indent=2) + "\n"):
-                return cls.open_or_create(root, spark, format=format, name=name, guard=guard)
+                return cls.open_or_create(
+                    root, spark, format=format, name=name, catalog=catalog, guard=guard, dsn=dsn
+                )
         for what, asked, found in (
             ("format", format, about.format),
             ("name", name, about.name),
+            ("catalog", catalog, about.catalog),
         ):
             if asked is not None and asked != found:
                 raise LakeMismatchError(
                     f"the lake at {root} has the {what} {found}, not {asked}",
                     hint=f"Leave --{what} out, or name another --path.",
                 )
-        return cls(storage, about, spark, guard)
+        return cls(storage, about, spark, guard, dsn)
 
     def state(self) -> State:
         return self.ledger.state()
+
+    def declared(self) -> Declared:
+        """The tables that a project has declared."""
+        found = self.state().declared
+        if found != self._declared[0]:
+            self._declared = (found, Declared.of(found))
+        return self._declared[1]
+
+    def tables(self, *layers: str) -> list[LakeTable]:
+        """The tables of these layers, or of all; those of a project come last in each layer."""
+        every = [*TABLES.values(), *self.declared().tables().values()]
+        chosen = [table for table in every if table.layer in (layers or LAYERS)]
+        return sorted(chosen, key=lambda table: LAYERS.index(table.layer))
+
+    def table(self, path: str) -> LakeTable:
+        """The table of a path such as `silver/messages`."""
+        return TABLES.get(path) or self.declared().tables()[path]
 
     def begin_anew(self) -> State:
         """Lands everything again, from here on: silver keeps each message once."""
@@ -157,7 +201,7 @@ def _read_about(storage: Storage) -> About | None:
         return None
     try:
         found = json.loads(text)
-        about = About(**{name: found[name] for name in About.__slots__})
+        about = About(**{name: found[name] for name in About.__slots__ if name in found})
         known = about.format in FORMATS and isinstance(about.layout_version, int)
     except (ValueError, KeyError, TypeError):
         known = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -11,11 +11,14 @@ from uuid import uuid4
 from penstock.lake.layout import LAYERS
 from penstock.lake.registry import Lag
 from penstock.lake.run import RunTotals
+from penstock.lake.run_steps import StepTotals
 
 LAG: Final = "Age of the newest data in a layer, 0 if it holds all that has finished."
 
 
-def text(lake: str, totals: RunTotals, lag: Lag | None) -> str:
+def text(
+    lake: str, totals: RunTotals, lag: Lag | None, steps: Mapping[str, StepTotals] | None = None
+) -> str:
     """`lag` is None while the database cannot be asked."""
     counters = {
         "landed_rows_total": (totals.landed_rows, "Rows landed in bronze since the run began."),
@@ -25,28 +28,56 @@ def text(lake: str, totals: RunTotals, lag: Lag | None) -> str:
         "lost_rows_total": (totals.lost_rows, "Rows that no repair could restore."),
         "batches_total": (totals.batches, "Batches landed since the run began."),
         "failures_total": (totals.failures, "Turns that failed, and were tried again."),
+        "quarantined_rows_total": (totals.quarantined_rows, "Rows that went into quarantine."),
     }
     lines: list[str] = []
     for name, (value, meaning) in counters.items():
-        lines += _family(name, "counter", meaning, {"": value}, lake)
+        lines += _family(name, "counter", meaning, [({}, value)], lake)
+    lines += _steps(steps or {}, lake)
+    failed = [
+        ({"queue": queue, "rule": rule}, rows)
+        for queue, rules in totals.failed_rules.items()
+        for rule, rows in rules.items()
+    ]
+    meaning = "Rows that broke a quality rule, or did not fit the model of their queue."
+    lines += _family("failed_rule_rows_total", "counter", meaning, failed, lake)
     if lag is not None:
         meaning = "Rows of history not landed yet, counted up to 100,000."
-        lines += _family("lag_rows", "gauge", meaning, {"": lag.rows}, lake)
-        layers = {layer: getattr(lag, layer) for layer in LAYERS}
+        lines += _family("lag_rows", "gauge", meaning, [({}, lag.rows)], lake)
+        layers = [({"layer": layer}, getattr(lag, layer)) for layer in LAYERS]
         lines += _family("lag_seconds", "gauge", LAG, layers, lake)
     return "\n".join(lines) + "\n"
 
 
+def _steps(steps: Mapping[str, StepTotals], lake: str) -> Iterator[str]:
+    """How often each kind of step was done and failed, how long it took, and its rows."""
+    outcomes = [
+        ({"step": name, "outcome": outcome}, getattr(totals, outcome))
+        for name, totals in steps.items()
+        for outcome in ("done", "failed")
+    ]
+    seconds = [({"step": name}, round(totals.seconds, 3)) for name, totals in steps.items()]
+    rows = [({"step": name}, totals.rows) for name, totals in steps.items()]
+    yield from _family("steps_total", "counter", "Steps, by how they ended.", outcomes, lake)
+    yield from _family("step_seconds_total", "counter", "Time that steps took.", seconds, lake)
+    yield from _family("step_rows_total", "counter", "Rows that steps wrote.", rows, lake)
+
+
 def _family(
-    name: str, kind: str, meaning: str, values: Mapping[str, float], lake: str
+    name: str,
+    kind: str,
+    meaning: str,
+    values: Iterable[tuple[Mapping[str, str], float]],
+    lake: str,
 ) -> Iterator[str]:
-    """One metric, with a value for each layer, or one value alone."""
+    """One metric, with a value for each set of labels."""
     full = f"penstock_lake_{name}"
     yield f"# HELP {full} {meaning}"
     yield f"# TYPE {full} {kind}"
-    for layer, value in values.items():
-        of_layer = f',layer="{layer}"' if layer else ""
-        yield f'{full}{{lake="{_escaped(lake)}"{of_layer}}} {value}'
+    for labels, value in values:
+        every = {"lake": lake, **labels}
+        inner = ",".join(f'{label}="{_escaped(text)}"' for label, text in every.items())
+        yield f"{full}{{{inner}}} {value}"
 
 
 def write(path: Path, content: str) -> None:

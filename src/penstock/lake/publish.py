@@ -14,6 +14,7 @@ from penstock.lake.gold import KEYS
 from penstock.lake.gold_rows import Gold
 from penstock.lake.lake import Lake
 from penstock.lake.layout import GOLD, LakeTable
+from penstock.lake.project.publication import publish_own_gold
 from penstock.lake.registry import Registry
 from penstock.lake.storage.data_files import read_rows
 
@@ -27,14 +28,14 @@ def publish(lake: Lake, registry: Registry, changed: Iterable[Gold] | None = Non
     changed since is replaced, so that rows which a day no longer has go from PostgreSQL too.
     """
     state = lake.ledger.settle()
-    sent = 0
+    query = "select published_version from penstock.lakes where name = %s"
+    (published,) = registry.call(query, registry.name)[0]
+    sent = publish_own_gold(lake, registry, state, published)
     if changed is not None:
         for gold in changed:
             for table, rows in gold.items():
                 sent += _send(registry, table, rows)
     else:
-        query = "select published_version from penstock.lakes where name = %s"
-        (published,) = registry.call(query, registry.name)[0]
         for table in GOLD:
             files = [file for file in state.of(table) if file.version > published]
             require_intact(lake, files)

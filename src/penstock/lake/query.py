@@ -11,9 +11,6 @@ from pyspark.sql import DataFrame, Row
 
 from penstock.errors import InvalidValueError
 from penstock.lake.lake import Lake
-from penstock.lake.layout import TABLES
-
-VIEWS = tuple(table.view for table in TABLES.values())
 
 
 def query(lake: Lake, text: str) -> DataFrame:
@@ -27,7 +24,7 @@ def query(lake: Lake, text: str) -> DataFrame:
     except (AnalysisException, ParseException) as error:
         raise InvalidValueError(
             f"the query is not one that can be run: {_reason(error)}",
-            hint=f"It is a SELECT over: {', '.join(VIEWS)}.",
+            hint=f"It is a SELECT over: {', '.join(table.view for table in lake.tables())}.",
             field="query",
         ) from error
 
@@ -58,7 +55,7 @@ def _plain(value: Any) -> Any:
 
 def make_views(lake: Lake, text: str) -> None:
     """The tables that a query names."""
-    for table in TABLES.values():
+    for table in lake.tables():
         if re.search(rf"\b{table.view}\b", text, re.IGNORECASE):
             lake.frame(table).createOrReplaceTempView(table.view)
 

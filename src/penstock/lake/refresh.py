@@ -6,8 +6,9 @@ Rows of before are not read again. A recount of all silver gives the same gold: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from pyspark.sql import DataFrame
 
 from penstock.lake import gold, silver
 from penstock.lake.damage import require_intact
+from penstock.lake.declarations import require_transforms
+from penstock.lake.declared_tables import Failures, grow_declared
 from penstock.lake.gold_rows import Gold, added, count_gold
 from penstock.lake.lake import Lake
 from penstock.lake.layout import (
@@ -23,10 +26,12 @@ from penstock.lake.layout import (
     GOLD,
     SILVER_ATTEMPTS,
     SILVER_MESSAGES,
+    SILVER_QUARANTINE,
     LakeTable,
 )
-from penstock.lake.storage.data_files import read_rows, write_frame, write_rows
-from penstock.lake.storage.ledger import DataFile, Entry, State
+from penstock.lake.step import Step
+from penstock.lake.storage.data_files import read_rows
+from penstock.lake.storage.ledger import DataFile, State
 
 # A Spark job over more files than this spends its time on their names.
 FILES_AT_ONCE: Final = 2_000
@@ -37,13 +42,20 @@ Pair = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What a refresh did: the rows that were new to silver, and the rows of gold that changed."""
+    """What a refresh did: the rows that were new to silver, and the rows of gold that changed.
+
+    `failures` counts the rows that broke a quality rule or did not fit their model.
+    """
 
     rows: int
     files: int
     days: frozenset[str]
     gold: Gold
     version: int
+    failures: Failures = field(default_factory=Counter)
+    quarantined: int = 0
+    # The rows that each table got.
+    written: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +80,22 @@ def refresh(lake: Lake) -> Refreshed | None:
     pending = _next_pending(state)
     if not pending:
         return None
-    require_intact(lake, _inputs(state, pending))
-    staging = lake.new_staging()
-    grown = [file for stage in STAGES for file in _grow(lake, state, stage, pending, staging)]
+    require_transforms(lake)
+    require_intact(lake, _inputs(lake, state, pending))
+    step = Step.begin(lake)
+    for stage in STAGES:
+        _grow(step, stage, pending)
+    rows = sum(file.rows for file in step.added)
     # A day whose silver is no longer kept cannot be counted again: its gold stays as it is.
     first = state.floors.get("silver", "")
-    days = {file.day for file in grown if file.day >= first}
-    changed, gilded = _count(lake, state, days, grown, staging)
-    replaced = [file.path for table in GOLD for file in state.of(table) if file.day in days]
-    committed = lake.ledger.commit(
-        Entry(
-            kind="refresh",
-            staging=staging,
-            add=(*grown, *gilded),
-            remove=tuple(replaced),
-            consumed=tuple(file.path for file in pending),
-        )
+    days = frozenset(file.day for file in step.added if file.day >= first)
+    changed = _count(step, days)
+    failures = grow_declared(step, days)
+    committed = step.commit("refresh", consumed=tuple(file.path for file in pending))
+    quarantined = sum(file.rows for file in step.new(SILVER_QUARANTINE))
+    return Refreshed(
+        rows, len(pending), days, changed, committed.version, failures, quarantined, step.written()
     )
-    rows = sum(file.rows for file in grown)
-    return Refreshed(rows, len(pending), frozenset(days), changed, committed.version)
 
 
 def _next_pending(state: State) -> list[DataFile]:
@@ -96,32 +105,34 @@ def _next_pending(state: State) -> list[DataFile]:
     return sorted(chosen, key=lambda file: (file.day, file.path))[:FILES_AT_ONCE]
 
 
-def _inputs(state: State, pending: list[DataFile]) -> list[DataFile]:
+def _inputs(lake: Lake, state: State, pending: list[DataFile]) -> list[DataFile]:
     """Everything that a refresh of these files reads."""
+    own_gold = lake.declared().gold
+    recounted = [path for own in own_gold if not own.grows for path in own.reads]
+    read = [*GOLD, *(own.table for own in own_gold), *map(lake.table, recounted)]
     days = {file.day for file in pending}
     near = [
         file
         for stage in STAGES
         for file in _may_hold_the_same(state, stage, _of(pending, stage.bronze))
     ]
-    return [*pending, *near, *(f for table in GOLD for f in state.of(table) if f.day in days)]
+    found = [*pending, *near, *(f for table in read for f in state.of(table) if f.day in days)]
+    return list({file.path: file for file in found}.values())
 
 
 def _of(files: Iterable[DataFile], table: LakeTable) -> list[DataFile]:
     return [file for file in files if file.table == table.path]
 
 
-def _grow(
-    lake: Lake, state: State, stage: Stage, pending: list[DataFile], staging: str
-) -> list[DataFile]:
-    """The new rows of a silver table, written aside."""
+def _grow(step: Step, stage: Stage, pending: list[DataFile]) -> None:
+    """Adds the new rows of a silver table."""
     new = _of(pending, stage.bronze)
     if not new:
-        return []
-    rows = stage.transform(lake.frame(stage.bronze, new))
-    if near := _may_hold_the_same(state, stage, new):
-        rows = silver.unknown(rows, lake.frame(stage.silver, near), stage.key)
-    return write_frame(lake, rows, stage.silver, staging)
+        return
+    rows = stage.transform(step.lake.frame(stage.bronze, new))
+    if near := _may_hold_the_same(step.state, stage, new):
+        rows = silver.unknown(rows, step.lake.frame(stage.silver, near), stage.key)
+    step.write(rows, stage.silver)
 
 
 def _may_hold_the_same(state: State, stage: Stage, new: list[DataFile]) -> list[DataFile]:
@@ -147,22 +158,20 @@ def _may_hold_the_same(state: State, stage: Stage, new: list[DataFile]) -> list[
     return [file for file in state.of(stage.silver) if overlaps(file)]
 
 
-def _count(
-    lake: Lake, state: State, days: set[str], grown: list[DataFile], staging: str
-) -> tuple[Gold, list[DataFile]]:
-    """Gold with the new rows of silver in it: the rows that changed, and the files of these days.
+def _count(step: Step, days: Collection[str]) -> Gold:
+    """Adds the new rows of silver to gold, and returns the rows of gold that changed.
 
     Gold is small: it is put together here, not by a job of Spark for each table.
     """
     if not days:
-        return {}, []
+        return {}
     messages, attempts = (
-        lake.read(table, [f.path for f in _of(grown, table) if f.day in days], staging)
-        for table in (SILVER_MESSAGES, SILVER_ATTEMPTS)
+        step.new_rows(table, days) for table in (SILVER_MESSAGES, SILVER_ATTEMPTS)
     )
-    changed, files = {}, []
+    changed = {}
     for table, new in count_gold(gold.events(messages, attempts), GOLD).items():
-        before = read_rows(lake, table, [file for file in state.of(table) if file.day in days])
-        changed[table], same = added(table, before, new)
-        files += write_rows(lake, pa.concat_tables([changed[table], same]), table, staging)
-    return changed, files
+        old = step.old(table, days)
+        changed[table], same = added(table, read_rows(step.lake, table, old), new)
+        step.write_rows(pa.concat_tables([changed[table], same]), table)
+        step.replace(old)
+    return changed

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from penstock.errors import InvalidValueError
 from penstock.lake.lake import Lake
-from penstock.lake.layout import SILVER_MESSAGES
+from penstock.lake.layout import SILVER_MESSAGES, SILVER_QUARANTINE
 from penstock.lake.registry import Registry
 
 ROWS_AT_ONCE: Final = 500
@@ -22,7 +22,10 @@ ROWS_AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which messages: all that is given must hold. `where` is SQL over silver_messages."""
+    """Which messages: all that is given must hold.
+
+    `where` is SQL over silver_messages, or over silver_quarantine for quarantined ones.
+    """
 
     queue: str | None = None
     state: str | None = None
@@ -30,14 +33,16 @@ class Choice:
     until: datetime | None = None
     where: str | None = None
     max_count: int | None = None
+    quarantined: bool = False
 
 
 def chosen(lake: Lake, choice: Choice) -> DataFrame:
     """The messages, in the order in which they finished."""
-    files = lake.state().of(SILVER_MESSAGES)
+    table = SILVER_QUARANTINE if choice.quarantined else SILVER_MESSAGES
+    files = lake.state().of(table)
     if choice.queue is not None:
         files = [file for file in files if file.queue == choice.queue]
-    rows = lake.frame(SILVER_MESSAGES, files)
+    rows = lake.frame(table, files)
     if choice.state is not None:
         rows = rows.where(sf.col("state") == choice.state)
     if choice.since is not None:

@@ -9,15 +9,26 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from penstock.errors import DamagedFileError, DatabaseUnavailableError, LakeMismatchError
+from penstock.errors import (
+    DamagedFileError,
+    DatabaseUnavailableError,
+    LakeMismatchError,
+    QualityError,
+)
 from penstock.lake.bronze import SOURCES, Landing
+from penstock.lake.declarations import declare, require_transforms
+from penstock.lake.declared_tables import Failures
 from penstock.lake.gold_rows import Gold
 from penstock.lake.lake import Lake
+from penstock.lake.layout import GOLD, SILVER, TABLES
+from penstock.lake.lineage import POSTGRESQL
 from penstock.lake.maintenance.compact import compact, needs_compacting, retain
+from penstock.lake.maintenance.rebuild import recompute_stale
 from penstock.lake.maintenance.repair import Repaired, repair
 from penstock.lake.publish import publish
 from penstock.lake.refresh import refresh
 from penstock.lake.registry import Registry
+from penstock.lake.run_steps import RunStep, RunSteps
 from penstock.lake.storage.ledger import State
 from penstock.spark.error_messages import TaskFailedError, explained
 from penstock.spark.offsets import LogOffset
@@ -26,6 +37,7 @@ from penstock.spark.service_connection import Server
 # So many small files of a day and queue are joined without being asked.
 COMPACT_AT: Final = 32
 LONGEST_PAUSE: Final = 30.0
+_RETRIED: Final = (DatabaseUnavailableError, TaskFailedError, DamagedFileError, QualityError)
 
 
 @dataclass(slots=True)
@@ -43,7 +55,16 @@ class RunTotals:
     repaired_files: int = 0
     lost_rows: int = 0
     failures: int = 0
+    # Rows that were new to quarantine, and the rows that broke each rule, by queue and rule.
+    quarantined_rows: int = 0
+    failed_rules: dict[str, dict[str, int]] = field(default_factory=dict)
     seconds: float = 0.0
+
+    def checked(self, quarantined: int, failures: Failures) -> None:
+        self.quarantined_rows += quarantined
+        for (queue, rule), rows in failures.items():
+            of_queue = self.failed_rules.setdefault(queue, {})
+            of_queue[rule] = of_queue.get(rule, 0) + rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,7 @@ class Run:
     keep: Mapping[str, timedelta] = field(default_factory=dict)
     events: Events = field(default_factory=Events)
     totals: RunTotals = field(default_factory=RunTotals)
+    steps: RunSteps = field(default_factory=RunSteps)
     _landing: Landing | None = None
     # The gold that PostgreSQL has not got yet; None: whatever it lacks.
     _unpublished: list[Gold] | None = None
@@ -84,6 +106,9 @@ class Run:
                 state = self.lake.begin_anew()
             self._check_database(state)
             self.lake.clear_staging()
+            if self.lake.project is not None:
+                declare(self.lake, self.lake.project)
+            require_transforms(self.lake)
             self.registry.landed(state)
 
     def once(self) -> RunTotals:
@@ -106,7 +131,7 @@ class Run:
                     if time.monotonic() >= self._refresh_at:
                         self.refresh()
                 pause = every
-            except (DatabaseUnavailableError, TaskFailedError, DamagedFileError) as error:
+            except _RETRIED as error:
                 self.totals.failures += 1
                 self.events.failed(error)
                 pause = min(max(pause * 2, 1.0), LONGEST_PAUSE)
@@ -121,18 +146,30 @@ class Run:
             self._landing = Landing(self.lake, dict(self.options), self.max_rows)
         self.events.doing("landing")
         while stop is None or not stop.is_set():
-            batch = self._landing.next_batch(self.lake.state())
-            if batch is None:
+            with self.steps.step("land") as step:
+                rows = self._land_batch(self._landing, step)
+            if rows is None:
                 return
-            files = self._landing.land(batch)
-            size = sum(file.bytes for file in files)
-            self.registry.landed(self.lake.state(), batch.rows, size)
-            self.registry.newest(self.lake.state())
-            self.totals.batches += 1
-            self.totals.landed_rows += batch.rows
-            self.totals.landed_bytes += size
-            self.totals.landed_files += len(files)
-            self.events.landed(batch.rows)
+            self.events.landed(rows)
+
+    def _land_batch(self, landing: Landing, step: RunStep) -> int | None:
+        """How many rows landed; None if there was nothing to land."""
+        batch = landing.next_batch(self.lake.state())
+        if batch is None:
+            return None
+        files = landing.land(batch)
+        size = sum(file.bytes for file in files)
+        self.registry.landed(self.lake.state(), batch.rows, size)
+        self.registry.newest(self.lake.state())
+        self.totals.batches += 1
+        self.totals.landed_rows += batch.rows
+        self.totals.landed_bytes += size
+        self.totals.landed_files += len(files)
+        step.rows, step.files = batch.rows, len(files)
+        for file in files:
+            step.wrote(file.table, file.rows)
+            step.inputs.add(self._table(f"penstock.{SOURCES[TABLES[file.table]].name}"))
+        return batch.rows
 
     def refresh(self) -> None:
         """Silver and gold, PostgreSQL's copy of it, and compaction.
@@ -151,7 +188,12 @@ class Run:
 
     def _repair(self, error: DamagedFileError) -> None:
         self.events.doing("repairing")
-        repaired = repair(self.lake, self.options["dsn"])
+        with self.steps.step("repair") as step:
+            repaired = repair(self.lake, self.options["dsn"])
+            step.rows = repaired.refetched + repaired.restored
+            step.files = len(repaired.damaged)
+            for damage in repaired.damaged:
+                step.wrote(damage.table, damage.rows)
         if not repaired.damaged:
             raise error
         self._unpublished = None
@@ -160,20 +202,59 @@ class Run:
         self.events.repaired(repaired)
 
     def _refresh(self) -> None:
+        self._recompute()
+        self._grow()
+        self._publish()
+        if needs_compacting(self.lake, COMPACT_AT):
+            self.events.doing("compacting")
+            with self.steps.step("compact") as step:
+                step.files = compact(self.lake, COMPACT_AT).before
+            self.totals.compacted_files += step.files
+        if self.keep:
+            with self.steps.step("retain") as step:
+                step.files = retain(self.lake, self.keep)
+
+    def _recompute(self) -> None:
+        """Tables of the project that are new or have changed."""
+        days = len({day for each in self.lake.state().stale.values() for day in each})
+        self.events.doing(f"computing {days} days of declared tables" if days else "refreshing")
+        while self.lake.state().stale:
+            with self.steps.step("recompute") as step:
+                if rebuilt := recompute_stale(self.lake):
+                    self.totals.checked(rebuilt.quarantined, rebuilt.failures)
+                    step.inputs.update(table.path for table in SILVER)
+                    step.rows, step.outputs = rebuilt.rows, rebuilt.written
+
+    def _grow(self) -> None:
         self.events.doing("refreshing silver and gold")
-        while done := refresh(self.lake):
+        while self.lake.state().pending:
+            with self.steps.step("refresh") as step:
+                done = refresh(self.lake)
+                if done is None:
+                    return
+                step.rows, step.files, step.outputs = done.rows, done.files, done.written
+                step.inputs.update(table.path for table in SOURCES)
             self.totals.silver_rows += done.rows
             self.totals.gold_days += len(done.days)
+            self.totals.checked(done.quarantined, done.failures)
             if self._unpublished is not None:
                 self._unpublished.append(done.gold)
+
+    def _publish(self) -> None:
         self.events.doing("publishing gold")
-        self.totals.published_rows += publish(self.lake, self.registry, self._unpublished)
+        with self.steps.step("publish") as step:
+            step.rows = publish(self.lake, self.registry, self._unpublished)
+            if step.rows:
+                step.inputs.update(table.path for table in self.lake.tables("gold"))
+                own = [each.publish for each in self.lake.declared().gold if each.publish]
+                for name in (*(f"penstock.{table.name}" for table in GOLD), *own):
+                    step.outputs[self._table(name)] = 0
+        self.totals.published_rows += step.rows
         self._unpublished = []
-        if needs_compacting(self.lake.state(), COMPACT_AT):
-            self.events.doing("compacting")
-            self.totals.compacted_files += compact(self.lake, COMPACT_AT).before
-        if self.keep:
-            retain(self.lake, self.keep)
+
+    def _table(self, name: str) -> str:
+        """A table of PostgreSQL, as lineage events name it."""
+        return f"{POSTGRESQL}:{self.registry.connection().info.dbname}.{name}"
 
     def close(self) -> None:
         if self._landing is not None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.lake.lake import Lake
-from penstock.lake.layout import LAYERS, TABLES
+from penstock.lake.layout import LAYERS
 from penstock.lake.registry import Registry
 from penstock.lake.storage.ledger import DataFile
 
@@ -33,6 +33,8 @@ class LakeStatus:
     landed_rows: int
     pending_rows: int
     tables: list[TableStatus]
+    # By table of a project, the days that are to be computed because it is new or has changed.
+    stale_days: dict[str, int]
     registered: bool
     lag_rows: int | None
     # By layer: the age of the newest data in it, or 0 if it holds all that has finished.
@@ -63,7 +65,8 @@ def status(lake: Lake, registry: Registry) -> LakeStatus:
         state.version,
         state.landed_rows,
         sum(state.files[path].rows for path in state.pending),
-        [_table(table.path, state.of(table)) for table in TABLES.values()],
+        [_table(table.path, state.of(table)) for table in lake.tables()],
+        {path: len(days) for path, days in state.stale.items()},
         bool(rows),
         *known,
     )

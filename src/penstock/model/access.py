@@ -39,6 +39,14 @@ class Grant:
         included = scope in _INCLUDED[self.scope]
         return included and (queue is None or self.pattern == "*" or self._matches(queue))
 
+    def includes(self, other: Grant) -> bool:
+        """Whether the other grant allows nothing that this one does not allow.
+
+        False where only a comparison of all names could tell, as with brackets in a pattern.
+        """
+        within = set(_INCLUDED[other.scope]) <= set(_INCLUDED[self.scope])
+        return within and _pattern_includes(self.pattern, other.pattern)
+
     def _matches(self, queue: str) -> bool:
         # Dead letters belong to their queue.
         return fnmatchcase(queue.removesuffix(".dlq"), self.pattern)
@@ -57,6 +65,7 @@ class ApiKey:
     revoked_at: datetime | None
     revoked_by: str | None
     live: bool
+    last_used_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,17 @@ class Activity:
     address: str | None
 
 
+def _pattern_includes(wide: str, narrow: str) -> bool:
+    """Whether every name that matches `narrow` matches `wide`."""
+    if wide == "*" or wide == narrow:
+        return True
+    if "[" in wide + narrow:
+        return False
+    # Each wildcard of `narrow` stands for itself here. A question mark of `wide` is one character,
+    # which no star is.
+    return fnmatchcase(narrow, wide.replace("?", "[!*]"))
+
+
 def parse_grants(texts: Sequence[str]) -> tuple[Grant, ...]:
     """Parse `scope` or `scope:pattern` texts. Raises ValueError with the reason."""
     return tuple(_parse(text) for text in texts)
@@ -97,3 +117,15 @@ def _parse(text: str) -> Grant:
             "pattern for queues, such as enqueue:orders-*"
         )
     return Grant(scope, pattern or "*")  # type: ignore[arg-type]  # one of SCOPES, as checked
+
+
+def parse_roles(text: str) -> dict[str, tuple[Grant, ...]]:
+    """`ops=operate; shop=operate:orders-*,read`. Raises ValueError with the reason."""
+    found: dict[str, tuple[Grant, ...]] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        role, equals, scopes = part.partition("=")
+        grants = parse_grants([scope.strip() for scope in scopes.split(",") if scope.strip()])
+        if not role.strip() or not equals or not grants or role.strip() in found:
+            raise ValueError(f"{part!r} is not a role with its scopes")
+        found[role.strip()] = grants
+    return found

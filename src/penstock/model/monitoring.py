@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,30 @@ class DeadError:
 
 
 @dataclass(frozen=True, slots=True)
+class CurrentRun:
+    """A message in its handler: its id, and for how long it ran when the worker reported."""
+
+    id: str
+    attempt: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueWork:
+    """What a worker does for one queue. Rates and percentiles are of the last five minutes."""
+
+    running: int = 0
+    concurrency: int | None = None
+    done: int = 0  # since the start of the worker
+    failed: int = 0
+    done_per_minute: float = 0
+    failed_per_minute: float = 0
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
+    runs: tuple[CurrentRun, ...] = ()  # the longest first
+
+
+@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """A worker process, as it last reported."""
 
@@ -57,7 +81,69 @@ class Heartbeat:
     pid: int | None
     version: str | None
     running: int
-    queues: dict[str, dict[str, int]]
+    queues: dict[str, QueueWork]
+    takes_commands: bool = False
+    command: str | None = None  # what an operator wants of it: quiet or stop
+
+
+NoteState = Literal["acknowledged", "muted"]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingNote:
+    """An operator acknowledged or muted a finding, while it is not more severe than `severity`."""
+
+    kind: str
+    subject: str
+    state: NoteState
+    severity: str
+    reason: str
+    noted_by: str
+    noted_at: datetime
+    until_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RingSegments:
+    """The number of segments of the ring in each state."""
+
+    current: int
+    in_use: int
+    closing: int
+    free: int
+    overflow_in_use: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounter:
+    """How often something happened in a queue, since its first count.
+
+    `event` is the state that a message reached, or `failed_attempt`, `expired_lease` or
+    `dead_letter`.
+    """
+
+    queue: str
+    event: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A finding that a destination of notifications was told about, and that is not over.
+
+    `missing_since` is the time from which on it was not found again.
+    """
+
+    finding: str
+    kind: str
+    severity: str
+    title: str
+    since: datetime
+    missing_since: datetime | None = None
+
+    def missing(self, since: datetime | None) -> Announcement:
+        """The same, missing since then."""
+        return replace(self, missing_since=since)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""The application: all endpoints, the pages behind them, and what opens and closes with them."""
+"""The application: all endpoints, the pages, and the resources that open and close with them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -16,13 +16,26 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from penstock.commands.http_verbs import verbs as all_verbs
-from penstock.errors import PenstockError
+from penstock.errors import ConfigurationError, PenstockError
 from penstock.server import openapi, ui
-from penstock.server.api import admin, enqueue, leases, messages, schedules, settle, topics, verbs
+from penstock.server.api import (
+    admin,
+    bulk_acts,
+    enqueue,
+    keys,
+    leases,
+    messages,
+    schedules,
+    settle,
+    topics,
+    verbs,
+    workers,
+)
 from penstock.server.auth.permissions import UndeclaredError, check_declared
 from penstock.server.context import Context
 from penstock.server.control import queues, services
 from penstock.server.monitoring import health
+from penstock.server.notifications.notifier import Notifier
 from penstock.server.transport.access_log import AccessLog
 from penstock.server.transport.dispatch import EntryApp
 from penstock.server.transport.exchange import Exchange
@@ -34,7 +47,7 @@ FLUSH_SECONDS = 0.25
 
 
 def endpoints() -> list[Endpoint]:
-    """Every endpoint, in the order in which they are documented."""
+    """Every endpoint, in the order of the documentation."""
     return [
         *enqueue.endpoint.all,
         *leases.endpoint.all,
@@ -43,7 +56,10 @@ def endpoints() -> list[Endpoint]:
         *messages.endpoint.all,
         *topics.endpoint.all,
         *schedules.endpoint.all,
+        *bulk_acts.endpoint.all,
+        *workers.endpoint.all,
         *admin.endpoint.all,
+        *keys.endpoint.all,
         *queues.endpoint.all,
         *services.endpoint.all,
         *health.endpoint.all,
@@ -51,9 +67,19 @@ def endpoints() -> list[Endpoint]:
     ]
 
 
-def create_app(context: Context) -> EntryApp:
-    """The whole server as one ASGI application; its lifespan opens and closes the database."""
+def create_app(context: Context, *, has_api: bool = True) -> EntryApp:
+    """The whole server as one ASGI application; its lifespan opens and closes the database.
+
+    Without the API, only the pages are served.
+    """
     access_log = AccessLog() if context.settings.access_log == "json" else None
+    notifier = Notifier(
+        context.database,
+        context.snapshots,
+        context.settings.notify,
+        context.name,
+        redact=context.settings.redact == "payloads",
+    )
 
     def finished(scope: Scope, exchange: Exchange) -> None:
         context.metrics.count(scope["method"], exchange)
@@ -64,9 +90,11 @@ def create_app(context: Context) -> EntryApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await context.open()
         flushing = asyncio.create_task(_flush(access_log)) if access_log else None
+        notifier.start()
         try:
             yield
         finally:
+            await notifier.stop()
             if flushing is not None:
                 flushing.cancel()
                 with suppress(asyncio.CancelledError):
@@ -74,7 +102,9 @@ def create_app(context: Context) -> EntryApp:
             await context.close()
 
     pages, calls = ui.routes(), endpoints()
-    check_declared([*_names(pages), *(f"{each.method} {each.path}" for each in calls)], all_verbs())
+    routes = [*_names(pages), *(f"{each.method} {each.path}" for each in calls)]
+    check_declared(routes, all_verbs())
+    _check_prefix(context.settings.path_prefix, routes)
     app = Starlette(
         routes=pages,
         exception_handlers={
@@ -88,16 +118,27 @@ def create_app(context: Context) -> EntryApp:
     )
     app.router.redirect_slashes = False
     app.state.context = context
-    return EntryApp(context, Paths(calls), app, finished)
+    app.state.has_api = has_api
+    return EntryApp(context, Paths(calls if has_api else []), app, finished)
 
 
 def _names(routes: Sequence[BaseRoute]) -> Iterator[str]:
     """`METHOD /path` of each route; GET stands for HEAD too."""
     for route in routes:
         if not isinstance(route, Route):
-            raise UndeclaredError(f"{route!r} is not a Route: nobody can say what it needs")
+            raise UndeclaredError(f"{route!r} is not a Route, so its permissions are unknown")
         for method in sorted((route.methods or set()) - {"HEAD"}):
             yield f"{method} {route.path}"
+
+
+def _check_prefix(prefix: str, routes: Iterable[str]) -> None:
+    """A path must show whether a proxy has removed the prefix from it."""
+    first = prefix.split("/")[1:2]
+    if first and any(route.partition(" ")[2].split("/")[1] == first[0] for route in routes):
+        raise ConfigurationError(
+            f"the path of PENSTOCK_HTTP_PUBLIC_URL begins with /{first[0]}, a path of the server",
+            hint="Publish the server under another path, such as /penstock.",
+        )
 
 
 async def _flush(log: AccessLog) -> None:
@@ -110,7 +151,7 @@ async def _flush(log: AccessLog) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """What Starlette itself refuses: no such path, above all."""
+    """Errors that Starlette raises, such as an unknown path."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         error = HttpError(404, "NotFound", "there is nothing at this path", hint="See /docs.")

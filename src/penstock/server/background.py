@@ -1,7 +1,7 @@
-"""What a server does unasked, now and then: expiry, schedules that are due, tidying up.
+"""The periodic work of a server: expiry, due schedules, upkeep.
 
-Several servers may all do it: each step locks what it works on, or skips what another has locked.
-Nothing depends on it; it only makes things sooner.
+Several servers may do it at once. Each step locks the rows that it works on, or skips locked ones.
+Claims do the same work, so nothing depends on this timer. It only makes things happen sooner.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIDY_SECONDS: Final = 3600.0
 
 
 class Background:
-    """The timer. `run_once` does what is due."""
+    """The timer. `run_once` does the work that is due."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -45,7 +45,7 @@ class Background:
                 await self._task
 
     async def run_once(self) -> float:
-        """Do what is due; how many seconds until the next look."""
+        """Do the work that is due. Returns the seconds until the next call."""
         fired = await self._database.run(fire_schedules())
         if monotonic() >= self._expire_at:
             self._expire_at = monotonic() + EXPIRY_SECONDS
@@ -71,7 +71,7 @@ class Background:
 
 
 async def expire(database: Database) -> int:
-    """End the messages whose time to live is over, in bounded pieces; how many."""
+    """End messages whose time to live is over, in bounded portions. Returns their number."""
     total = 0
     while True:
         done = await database.run(maintain())

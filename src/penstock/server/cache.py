@@ -1,4 +1,4 @@
-"""Answers that are worth keeping for a while: who asks for one that is being made waits for it."""
+"""A cache with a time limit. Concurrent callers of one key share one computation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST: Final = 500
 
 
 class TimedCache:
-    """By key, each for as long as is said when it is asked for."""
+    """Values by key. Each call states how old its value may be."""
 
     def __init__(self) -> None:
         self._answers: dict[Hashable, tuple[float, Any]] = {}

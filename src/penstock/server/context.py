@@ -1,5 +1,6 @@
-"""What one server process has: every handler finds it as `call.context`, every page as
-`request.app.state.context`."""
+"""The shared objects of one server process: `call.context` in handlers, and
+`request.app.state.context` in pages.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ from penstock.db.listener import Listener
 from penstock.server.api.batches import Batches
 from penstock.server.api.long_polls import LongPolls
 from penstock.server.auth.authentication import Authenticator, Principal
+from penstock.server.auth.sign_on import make_openid_connect
 from penstock.server.background import Background
 from penstock.server.cache import TimedCache
+from penstock.server.control.bulk_runner import BulkRunner
 from penstock.server.control.runner import Runner
 from penstock.server.database import Database
 from penstock.server.monitoring.metrics import Metrics
@@ -27,12 +30,13 @@ from penstock.server.transport.request_bodies import Bodies
 
 
 class Context:
-    """The database, the settings, and what the routes share."""
+    """The database, the settings, and the objects that routes share."""
 
     def __init__(self, dsn: str, settings: ServerSettings, notes: Path | None = None) -> None:
         self.settings = settings
         self.database = Database(dsn, settings.pool)
-        self.auth = Authenticator(self.database, settings.auth_failures)
+        self.auth = Authenticator(self.database, settings.auth_failures, settings.sso_roles)
+        self.sign_on = make_openid_connect(settings)
         self.bodies = Bodies(settings)
         self.metrics = Metrics(self.database, notes)
         self.draining = asyncio.Event()
@@ -40,32 +44,40 @@ class Context:
         self.rate_history = RateHistory(self.snapshots)
         self.cache = TimedCache()
         self.listener = Listener(dsn, self.database.run)
-        self.batches = Batches(self.database)
-        self.long_polls = LongPolls(self.database, self.listener)
+        self.batches = Batches(self.database, settings.answer_bytes)
+        self.long_polls = LongPolls(self.database, self.listener, settings.answer_bytes)
         self.background = Background(self.database)
-        self.runner = Runner(self.database, self.listener, name=f"{gethostname()}:{getpid()}")
+        self.name = f"{gethostname()}:{getpid()}"
+        self.runner = Runner(self.database, self.listener, self.name)
+        self.bulk_runner = BulkRunner(self.database, self.listener, self.name)
 
     async def open(self) -> None:
         await self.database.open()
         await self.listener.start()
         self.long_polls.start()
         self.runner.start()
+        self.bulk_runner.start()
         self.rate_history.start()
         self.metrics.start()
+        self.auth.uses.start()
         if self.settings.upkeep == "on":
             self.background.start()
 
     def drain(self) -> None:
-        """The end is near: who waits is answered, and nobody is told to come here any more."""
+        """Begin to stop: answer waiting consumers, and report not ready."""
         self.draining.set()
         self.long_polls.drain()
 
     async def close(self) -> None:
+        await self.auth.uses.stop()
+        if self.sign_on is not None:
+            await self.sign_on.close()
         await self.metrics.stop()
         await self.rate_history.stop()
         await self.background.stop()
         await self.long_polls.stop()
         await self.runner.stop()
+        await self.bulk_runner.stop()
         await self.batches.close()
         await self.listener.stop()
         await self.database.close()
@@ -78,7 +90,7 @@ class Context:
         target: str | None,
         **details: object,
     ) -> Command[int]:
-        """The note of an operator's act, to be run with it, in one transaction."""
+        """The record of an operator's action, to be written in the same transaction."""
         return record_activity(
             principal.name,
             act,

@@ -1,9 +1,8 @@
-"""The server's way to its database: a pool, and a quick no while the database is away.
+"""The server's access to its database: a pool, and a quick refusal while it is unavailable.
 
-A database that is hung takes connections and answers nothing. Where calls wait and no answer comes,
-the server asks it something trivial on another connection. If that is not answered either, the
-calls that wait fail, and others are refused until the database answers again. A statement that is
-merely slow goes on.
+A hung database accepts connections and does not respond. If calls wait without any response, the
+server sends a trivial query on another connection. If that gets no response either, the waiting
+calls fail, and others are refused until the database responds again. A slow statement goes on.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from penstock.server.transport.problems import SILENT
 
 T = TypeVar("T")
 log: Final = logging.getLogger("penstock.server")
-# How often calls that wait are looked after.
+# The interval at which waiting calls are checked.
 WATCH_SECONDS: Final = 0.5
-# How long the database may be silent, on all connections, before it counts as away. With the look
-# before it, a page that waits has its answer after 2.5 seconds.
+# How long the database may be silent on all connections before it counts as unavailable. With the
+# interval above, a waiting page is answered after 2.5 seconds.
 SILENCE_SECONDS: Final = 2.0
-# The same for a health check, which is to be answered within 2 seconds itself.
+# The same for a health check, which must respond within 2 seconds.
 READY_SECONDS: Final = 1.5
-# How long a call waits for a connection of the pool; and for one at all, a new pool included.
+# How long a call waits for a connection of the pool, and for any connection, also of a new pool.
 POOL_SECONDS: Final = 3.0
 ACQUIRE_SECONDS: Final = 4.0
 _AGAIN: Final = "Try again in a second."
 
 
 class Database:
-    """Runs commands; `transaction` holds several together."""
+    """Runs commands. `transaction` runs several in one transaction."""
 
     def __init__(self, dsn: str, pool: int) -> None:
         self.dsn = dsn
@@ -61,7 +60,7 @@ class Database:
 
     @property
     def is_away(self) -> bool:
-        """Whether the database could not be reached, and has not answered since."""
+        """Whether the database could not be reached and has not responded since."""
         return self._away is not None
 
     async def open(self) -> None:
@@ -81,15 +80,15 @@ class Database:
     async def probe(self, seconds: float = READY_SECONDS, *, max_age: float = 0) -> None:
         """DatabaseUnavailableError unless the database answers within this time.
 
-        An answer that is no older than `max_age` will do.
+        A response that is no older than `max_age` is enough.
         """
         if monotonic() - self._probed_at < max_age:
             return
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._link.run(read.schema_version()))
-            # Nobody may be left who waits for it.
+            # All its waiters may have been cancelled.
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
-        asking = self._asking  # another caller may ask again once this one is done
+        asking = self._asking  # another caller may check again afterwards
         done, _ = await asyncio.wait({asking}, timeout=seconds)
         if not done:
             raise DatabaseUnavailableError(SILENT, hint=_AGAIN)
@@ -97,7 +96,7 @@ class Database:
         self._probed_at = monotonic()
 
     async def run(self, command: Command[T], connection: AnyConnection | None = None) -> T:
-        """Run one command, on a connection of `transaction` or as a transaction of its own."""
+        """Run one command, on a connection of `transaction` or in a separate transaction."""
         if connection is not None:
             answer = await self._connections.run(command, connection)
             self._answers += 1
@@ -115,7 +114,7 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AnyConnection]:
-        """A connection; what runs on it is committed together, or not at all."""
+        """A connection with a transaction, which is committed as a whole or not at all."""
         self._refuse_while_away()
         self._running += 1
         try:
@@ -132,12 +131,12 @@ class Database:
             raise DatabaseUnavailableError(self._away.message, hint=_AGAIN)
 
     async def _noted(self, error: DatabaseUnavailableError) -> DatabaseUnavailableError:
-        """What to say of a call that failed: it may have been cut off because of the silence.
+        """The error of a failed call. It may have been cut off because the database was silent.
 
-        Others go on if the database answers. Then only that connection was cut off.
+        If the database responds, only that connection was cut off, and other calls go on.
         """
         if isinstance(error, ConnectionLimitError):
-            return error  # the database is there
+            return error  # the database responds
         if self._away is None:
             try:
                 await self.probe()
@@ -159,7 +158,7 @@ class Database:
                 log.debug("the database cannot be used: %s", error)
 
     async def _look_after(self) -> None:
-        """Find out whether the database answers; let calls through, or fail those that wait."""
+        """Check whether the database responds. Admit calls, or fail the waiting ones."""
         try:
             await self.probe(SILENCE_SECONDS)
         except ConnectionLimitError:
@@ -175,7 +174,7 @@ class Database:
 
 
 class _Connections(AsyncConnections):
-    """Never waits longer for a connection than a caller of the server should."""
+    """A pool with an upper limit on the wait for a connection."""
 
     async def _take(self) -> tuple[Pool, AnyConnection]:
         try:
@@ -185,14 +184,14 @@ class _Connections(AsyncConnections):
             raise DatabaseUnavailableError(SILENT, hint=_AGAIN) from None
 
     async def renew(self) -> None:
-        """A new pool: the old one tries again at ever longer intervals."""
+        """A new pool, because the old one retries at increasing intervals."""
         if self._pool is not None:
             async with asyncio.timeout(ACQUIRE_SECONDS):
                 await self._renewed(self._pool)
 
 
 def _impatient(dsn: str) -> str:
-    """With the shortest time to connect that libpq knows, unless the DSN says another."""
+    """The DSN with libpq's shortest connection timeout, unless it states another."""
     return (
         dsn if "connect_timeout" in conninfo_to_dict(dsn) else make_conninfo(dsn, connect_timeout=2)
     )

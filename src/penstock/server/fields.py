@@ -1,7 +1,7 @@
-"""The fields of both planes: their types, ranges, and what OpenAPI says of them.
+"""The fields of both planes: their types, ranges, and descriptions for OpenAPI.
 
-msgspec checks what is declared here while it reads a body. `extra_json_schema` says more where
-the database has the last word.
+msgspec checks these declarations while it reads a body. `extra_json_schema` adds rules that the
+database checks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NewName: TypeAlias = Annotated[
     Meta(
         pattern="^[a-z0-9._-]{1,128}$",
         description="1 to 128 lowercase letters, digits and - _ .; not ending in .dlq",
-        # The database refuses reserved names, with better words than a pattern has.
+        # The database refuses reserved names with a better message than a pattern.
         extra_json_schema={"x-pattern": r"^(?!.*\.dlq$)(?!penstock\.)[a-z0-9._-]{1,128}$"},
     ),
 ]
@@ -42,14 +42,15 @@ LeaseToken: TypeAlias = Annotated[
     str,
     Meta(
         pattern="^([0-9]{1,18}|[1-6][0-9]{18})$",  # what there is; fits into a bigint
-        description="the proof of the lease, from dequeue",
+        description="the token of the lease, from dequeue",
     ),
 ]
 Key: TypeAlias = Annotated[str, _text(1, 1024, "at most one waiting message has it")]
 Group: TypeAlias = Annotated[str, _text(1, 1024, "delivered in order, one at a time")]
-ErrorText: TypeAlias = Annotated[str, Meta(max_length=100_000, description="what went wrong")]
+ErrorText: TypeAlias = Annotated[str, Meta(max_length=100_000, description="the error")]
 Filter: TypeAlias = Annotated[str, _text(1, 1024, "text to look for")]
-Worker: TypeAlias = Annotated[str, _text(1, 200, "who claims, for people to see")]
+Worker: TypeAlias = Annotated[str, _text(1, 200, "the name of the consumer, for display")]
+WorkerName: TypeAlias = Annotated[str, _text(1, 1024, "the name of a worker")]
 Payload: TypeAlias = Annotated[
     bytes,
     Meta(
@@ -62,7 +63,7 @@ Payload: TypeAlias = Annotated[
 Metadata: TypeAlias = Annotated[dict[str, Any], Meta(description="headers of the message")]
 
 Priority: TypeAlias = Annotated[int, _whole(-9, 9, "higher is delivered first")]
-Count: TypeAlias = Annotated[int, _whole(1, 1000, "how many messages at most")]
+Count: TypeAlias = Annotated[int, _whole(1, 1000, "the largest number of messages")]
 Delay: TypeAlias = Annotated[int, _whole(0, 43_200, "seconds until it is visible")]
 Wait: TypeAlias = Annotated[int, _whole(0, 20, "seconds to wait for a message")]
 LeaseSeconds: TypeAlias = Annotated[
@@ -70,22 +71,25 @@ LeaseSeconds: TypeAlias = Annotated[
 ]
 Ttl: TypeAlias = Annotated[int, _whole(1, 315_360_000, "seconds until it expires")]
 TopicTtl: TypeAlias = Annotated[
-    int, _whole(0, 315_360_000, "seconds until its messages expire; 0 is never")
+    int, _whole(0, 315_360_000, "seconds until its messages expire; 0 means never")
 ]
 MaxRetries: TypeAlias = Annotated[int, _whole(0, 99, "n retries are n + 1 attempts")]
-MaxAttempts: TypeAlias = Annotated[int, _whole(1, 100, "attempts until it is a dead letter")]
+MaxAttempts: TypeAlias = Annotated[int, _whole(1, 100, "attempts until it becomes a dead letter")]
 MaxDepth: TypeAlias = Annotated[
-    int, _whole(0, 1_000_000_000, "pending and processing messages it takes; 0 is no limit")
+    int,
+    _whole(
+        0, 1_000_000_000, "the largest number of pending and processing messages; 0 means no limit"
+    ),
 ]
 ThroughputLimit: TypeAlias = Annotated[
-    int, _whole(0, 1_000_000, "messages delivered in a second; 0 is no limit")
+    int, _whole(0, 1_000_000, "messages delivered in a second; 0 means no limit")
 ]
 MaxInFlight: TypeAlias = Annotated[
-    int, _whole(0, 1_000_000, "messages in work at once; 0 is no limit")
+    int, _whole(0, 1_000_000, "messages processed at once; 0 means no limit")
 ]
-MaxPayloadBytes: TypeAlias = Annotated[int, _whole(1, 104_857_600, "the largest payload it takes")]
+MaxPayloadBytes: TypeAlias = Annotated[int, _whole(1, 104_857_600, "the largest payload in bytes")]
 KeepHistory: TypeAlias = Annotated[
-    int, _whole(0, 3650, "days for which finished messages are kept; 0 is not at all")
+    int, _whole(0, 3650, "days for which finished messages are kept; 0 means none")
 ]
 Limit: TypeAlias = Annotated[int, _whole(1, 1000, "how many on a page")]
 Age: TypeAlias = Annotated[int, _whole(0, 3_153_600_000, "an age in seconds")]
@@ -95,9 +99,11 @@ Status: TypeAlias = Literal["pending", "processing", "deleted", "failed", "expir
 BackoffKind: TypeAlias = Literal["exponential", "linear", "constant"]
 BackoffBase: TypeAlias = Annotated[float, Meta(ge=0, le=86_400, description="the first wait")]
 BackoffMax: TypeAlias = Annotated[float, Meta(ge=0, le=604_800, description="the longest wait")]
-BackoffJitter: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="share left to chance")]
+BackoffJitter: TypeAlias = Annotated[
+    float, Meta(ge=0, le=1, description="random share of the delay")
+]
 Ids: TypeAlias = Annotated[list[Id], Meta(min_length=1, max_length=1000)]
 MaxCount: TypeAlias = Annotated[int, _whole(0, 1_000_000, "how many at most")]
 PerSecond: TypeAlias = Annotated[
-    float, Meta(ge=0.001, le=1_000_000, description="how many become visible in a second")
+    float, Meta(ge=0.001, le=1_000_000, description="messages that become visible in a second")
 ]

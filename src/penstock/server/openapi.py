@@ -1,6 +1,6 @@
-"""OpenAPI 3.1, made from the endpoints themselves, and a page of it for people.
+"""The OpenAPI 3.1 document, generated from the endpoints, and an HTML page with the same content.
 
-The page is plain HTML, rendered here: it loads nothing from anywhere.
+The page loads nothing from other hosts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _REASONS: Final = {
     401: "No credentials, or unknown ones",
     403: "The key lacks the scope, for this queue or for all queues",
     404: "Not there",
-    405: "Another method is for this path",
-    408: "The body came too slowly",
+    405: "The path does not support this method",
+    408: "The body arrived too slowly",
     409: "Conflict: the lease is lost, the name or the key is taken",
     413: "Too large",
     415: "Not JSON, or an unknown encoding",
     422: "Out of range, or not storable",
-    429: "Too much: the topic is full, or too many credentials failed; see Retry-After",
-    503: "The database is away, or the server is busy; see Retry-After",
+    429: "The topic is full, or too many credentials failed; see Retry-After",
+    503: "The database is unavailable, or the server is busy; see Retry-After",
     507: "The disk of the database is full",
 }
 _DESCRIPTION: Final = """A durable message queue inside PostgreSQL, over HTTP.
@@ -45,19 +45,19 @@ the key. Errors are problem+json (RFC 9457)."""
 
 @endpoint("GET", "/openapi.json", answers={200: dict[str, Any]})
 async def openapi_document(call: Call) -> Reply:
-    """This document. Open to anybody."""
-    return Reply(_encoded())
+    """This document. No key is needed."""
+    return Reply(_encoded(call.context.settings.path_prefix))
 
 
 @endpoint("GET", "/docs", answers={200: str}, media_type="text/html")
 async def documentation(call: Call) -> Reply:
-    """This document as a page. Open to anybody."""
+    """This document as a page. No key is needed."""
     return Reply(_page(), media_type="text/html; charset=utf-8")
 
 
 @cache
-def _encoded() -> bytes:
-    return msgspec.json.encode(document())
+def _encoded(prefix: str) -> bytes:
+    return msgspec.json.encode({**document(), "servers": [{"url": prefix or "/"}]})
 
 
 @cache
@@ -104,7 +104,7 @@ def document() -> dict[str, Any]:
 
 
 def _narrowed(part: Any) -> Any:
-    """With the patterns that say more than msgspec checks, in place of those that it checks."""
+    """The schema with stricter patterns than those that msgspec checks."""
     if isinstance(part, list):
         return [_narrowed(each) for each in part]
     if not isinstance(part, dict):
@@ -116,7 +116,7 @@ def _narrowed(part: Any) -> Any:
 
 
 def _kinds(each: Endpoint) -> list[Any]:
-    """The types that need a schema. A union of structs is taken apart: msgspec has none."""
+    """The types that need a schema. A union of structs is split, because msgspec has none."""
     found = [kind for answer in each.answers.values() for kind in _alternatives(answer)]
     if each.body is not None:
         found.append(each.body)
@@ -127,6 +127,16 @@ def _kinds(each: Endpoint) -> list[Any]:
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+
+
+_IDEMPOTENCY_KEY: Final[dict[str, Any]] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A call that is sent again with its key is done once. It gets the first answer,"
+    " for a day, with the header `Idempotency-Replayed: true`. Use a new key for each call.",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+}
 
 
 def _operation(
@@ -146,7 +156,10 @@ def _operation(
         operation["security"] = []
     elif each.need.scope is not None:
         operation["x-scope"] = each.need.scope
-    if parameters := [*_path_parameters(each), *_query_parameters(each, schemas, components)]:
+    parameters = [*_path_parameters(each), *_query_parameters(each, schemas, components)]
+    if each.method == "POST":
+        parameters.append(_IDEMPOTENCY_KEY)
+    if parameters:
         operation["parameters"] = parameters
     if each.body is not None:
         schema = each.body_schema or schemas[id(each.body)]
@@ -183,7 +196,7 @@ def _usual_problems(each: Endpoint) -> set[int]:
         usual |= {401, 403, 429, 503}
     if each.body is not None:
         usual |= {408, 413, 415, 422, 503, 507}
-    if each.query is not None or "{" in each.path:
+    if each.query is not None or "{" in each.path or each.method == "POST":
         usual |= {422}
     return usual
 
@@ -196,6 +209,7 @@ def _path_parameters(each: Endpoint) -> list[dict[str, Any]]:
 
 
 PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "key": {"type": "string", "pattern": "^[A-Za-z0-9._@-]{1,64}$"},
     "id": {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"},
     "service": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
     "queue": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
@@ -219,6 +233,6 @@ def _query_parameters(
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query has no null: what may be left out is left out."""
+    """A query has no null, so optional parameters are not nullable."""
     options = [part for part in schema.get("anyOf", []) if part.get("type") != "null"]
     return options[0] if len(options) == 1 else {k: v for k, v in schema.items() if k != "default"}

@@ -55,6 +55,30 @@ class Arguments:
                 )
         return JsonText(text)
 
+    def encode_rest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[JsonText, str]:
+        """The payload without the first argument, and the name of that argument."""
+        first = self._parameters[0] if self._parameters else None
+        if first is None or first.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            raise self._refused(
+                "it takes no first argument, as a step of a chain does",
+                "Use si() for a step that takes nothing from the previous step.",
+            )
+        try:
+            if first.kind is Parameter.KEYWORD_ONLY:
+                bound = self.signature.bind(*args, **{first.name: None, **kwargs})
+            else:
+                bound = self.signature.bind(None, *args, **kwargs)
+        except TypeError as error:
+            hint = f"Leave out {first.name}: it is the result of the step before."
+            raise self._refused(str(error), hint) from None
+        rest = {name: value for name, value in bound.arguments.items() if name != first.name}
+        try:
+            text = self._codec.encode(rest, f"call of task {self._task!r}")
+            self._rest_decoder.decode(text)
+        except (DecodeError, *ENCODE_ERRORS) as error:
+            raise self._refused(str(error), f"Its signature is {self.signature}.") from error
+        return JsonText(text), first.name
+
     def decode(self, text: str | None) -> tuple[list[Any], dict[str, Any]]:
         """The arguments to call the function with. TaskArgumentsError if they do not fit it."""
         call = self._decode(text or "null")
@@ -148,6 +172,13 @@ class Arguments:
             raise ConfigurationError(
                 f"the arguments of task {self._task!r} cannot be sent: {error}", hint=_TYPES_HINT
             ) from error
+
+    @cached_property
+    def _rest_decoder(self) -> Decoder[Any]:
+        """Reads the arguments without the first one."""
+        rest = self._parameters[1:]
+        fields = [(p.name, self._types[p.name], _is_optional(p)) for p in rest]
+        return self._codec.decoder(arguments_type(self._task, fields, kw_only=True))
 
     def _refused(self, reason: str, hint: str) -> TaskArgumentsError:
         return TaskArgumentsError(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from penstock.client.async_client import AsyncClient
@@ -14,10 +12,9 @@ from penstock.commands.write.results import TaskOutcome
 from penstock.db import forks
 from penstock.db.listener import Listener
 from penstock.db.locate import locate
+from penstock.db.loop_thread import LoopThread
 from penstock.tasks.context import current_delivery
 from penstock.tasks.waiting import ResultWaiter
-
-T = TypeVar("T")
 
 
 class _LoopClients:
@@ -49,31 +46,15 @@ class _LoopClients:
         await self.client.close()
 
 
-class _LoopThread:
-    """An event loop in its own thread, through which threads wait for results."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self.loop.run_forever, name="penstock-results", daemon=True
-        )
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
-
-    def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-
 class AppClients:
     """Made at the first use: one sync client, and an async one for each event loop.
 
     A pool belongs to the loop that opened it, and an application may run several loops, one after
     the other. Inside a handler, all of them are the worker's.
     """
+
+    around_child_call: str | None = None
+    """`module:name` of a context manager around each call in a child process."""
 
     def __init__(self, dsn: str | None) -> None:
         self.dsn = dsn
@@ -82,7 +63,7 @@ class AppClients:
 
     def _start(self) -> None:
         self._sync: Client | None = None
-        self._thread: _LoopThread | None = None
+        self._thread: LoopThread | None = None
         self._starting = threading.Lock()
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients] = (
             WeakKeyDictionary()
@@ -110,21 +91,24 @@ class AppClients:
                 self._sync = Client(self.dsn)
             return self._sync
 
-    async def waiter(self) -> ResultWaiter:
+    async def wait(self, id: int, timeout: float | None) -> TaskOutcome | None:
+        """As `ResultWaiter.wait`, with the waiter of the worker or of this loop."""
         delivery = current_delivery.get()
         if delivery is not None and delivery._runner.waiter is not None:
-            return delivery._runner.waiter  # type: ignore[no-any-return]
-        return await self._of_loop().waiter()
+            waiter: ResultWaiter = delivery._runner.waiter
+        else:
+            waiter = await self._of_loop().waiter()
+        return await waiter.wait(id, timeout)
 
     def wait_sync(self, id: int, timeout: float | None) -> TaskOutcome | None:
-        """As `ResultWaiter.wait`, in any thread: all of them share a loop in a thread."""
+        """As `wait`, in any thread: all of them share a loop in a thread."""
 
         async def wait() -> TaskOutcome | None:
             return await (await self._of_loop().waiter()).wait(id, timeout)
 
         with self._starting:
             if self._thread is None:
-                self._thread = _LoopThread()
+                self._thread = LoopThread("penstock-results")
         return self._thread.run(wait())
 
     async def close(self) -> None:

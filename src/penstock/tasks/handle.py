@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from penstock.commands import arguments as check
@@ -41,13 +42,21 @@ class Handle(Generic[R]):
         TaskFailedError, TaskCancelledError or TaskExpiredError if it never will.
         ResultNotFoundError if the result was not kept.
         """
-        waiter = await self.task._clients.waiter()
-        return self._value(await waiter.wait(self.id, _seconds(timeout)))
+        ends_at, id = _ends_at(timeout), self.id
+        while True:
+            outcome = await self.task._clients.wait(id, _left(ends_at))
+            if outcome is None or outcome.next_id is None:
+                return self._value(id, outcome)
+            id = outcome.next_id
 
     def result_sync(self, timeout: Duration | None = None) -> R:
         """As `result`, for code that is not async."""
-        clients = self.task._clients
-        return self._value(clients.wait_sync(self.id, _seconds(timeout)))
+        ends_at, id = _ends_at(timeout), self.id
+        while True:
+            outcome = self.task._clients.wait_sync(id, _left(ends_at))
+            if outcome is None or outcome.next_id is None:
+                return self._value(id, outcome)
+            id = outcome.next_id
 
     async def cancel(self) -> None:
         """Take the call out of its queue, even while it runs. MessageNotFoundError if it ended."""
@@ -57,14 +66,20 @@ class Handle(Generic[R]):
         """As `cancel`, for code that is not async."""
         self.task._clients.sync_client.run(cancel(self.id))
 
-    def _value(self, outcome: TaskOutcome | None) -> R:
+    def _value(self, id: int, outcome: TaskOutcome | None) -> R:
         if outcome is not None and outcome.value is not None:
             return self.task.returns.decode(outcome.value)  # type: ignore[no-any-return]
-        raise _error(self.task.name, self.id, outcome)
+        raise _error(self.task.name, id, outcome)
 
 
-def _seconds(timeout: Duration | None) -> float | None:
-    return None if timeout is None else check.duration("timeout", timeout).total_seconds()
+def _ends_at(timeout: Duration | None) -> float | None:
+    if timeout is None:
+        return None
+    return monotonic() + check.duration("timeout", timeout).total_seconds()
+
+
+def _left(ends_at: float | None) -> float | None:
+    return None if ends_at is None else ends_at - monotonic()
 
 
 def _error(task: str, id: int, outcome: TaskOutcome | None) -> PenstockError:

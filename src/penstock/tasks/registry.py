@@ -34,8 +34,8 @@ class TaskDecorator(Protocol):
 class TaskRegistry(Mapping[str, Task[..., Any]]):
     """Makes tasks, and finds them by name."""
 
-    def __init__(self, dsn: str | None) -> None:
-        self.clients = AppClients(dsn)
+    def __init__(self, clients: AppClients) -> None:
+        self.clients = clients
         self._tasks: dict[str, Task[..., Any]] = {}
 
     @cached_property

@@ -11,9 +11,10 @@ from penstock.commands import arguments as check
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
-from penstock.commands.payload import decode_json
+from penstock.commands.payload import JsonText, decode_json
 from penstock.errors import PenstockError
 from penstock.model.message import Duration, NewMessage, OnConflict, Unique
+from penstock.tasks.call import Call
 from penstock.tasks.clients import AppClients
 from penstock.tasks.context import current_delivery
 from penstock.tasks.handle import Handle
@@ -120,7 +121,7 @@ class Task(Generic[P, R]):
                 "no handler is running here",
                 hint="Call enqueue_with_ack() in a handler or a task that a worker runs.",
             )
-        delivery._enqueues.append(self._with_ack(args, kwargs))
+        delivery._enqueues.append(self._json_message(args, kwargs))
 
     def handle(self, id: int) -> Handle[R]:
         """The handle of a call that was enqueued earlier, by the id of its message."""
@@ -131,17 +132,34 @@ class Task(Generic[P, R]):
         return NewMessage(self.arguments.encode(args, kwargs), **self._message_options())
 
     def _command(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Command[int]:
+        return self._enqueue(self.arguments.encode(args, kwargs))
+
+    def _enqueue(self, payload: JsonText) -> Command[int]:
         return write.enqueue(
             self.queue,
-            self.arguments.encode(args, kwargs),
+            payload,
             on_conflict=self._on_conflict,
             unique=self._unique,
             **self._message_options(),
         )
 
-    def _with_ack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def s(self, *args: Any, **kwargs: Any) -> Call[R]:
+        """A call for a chain, a group or a batch.
+
+        In a chain, the result of the step before becomes its first argument: leave it out.
+        """
+        return Call(self, args, kwargs, takes_previous=True)
+
+    def si(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """As `s`, with all arguments: it takes nothing from the step before."""
+        return Call(self, args, kwargs, takes_previous=False)
+
+    def _json_message(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The parameters of `penstock.enqueue`, as JSON has them."""
-        params = dict(self._command(args, kwargs).params)
+        return self._json_parameters(self.arguments.encode(args, kwargs))
+
+    def _json_parameters(self, payload: JsonText) -> dict[str, Any]:
+        params = dict(self._enqueue(payload).params)
         del params["payload_bytes"]
         for name in ("payload", "headers"):
             params[name] = decode_json(params[name])

@@ -19,6 +19,7 @@ from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Outcome
 from penstock.worker.runner import Runner
 from penstock.worker.settler import COMMANDS, Settler, Verdict
+from penstock.worker.threads import ThreadCaller
 
 Run: TypeAlias = Callable[[Command[Any]], Awaitable[Any]]
 WORKER: Final = "penstock.testing"
@@ -69,14 +70,14 @@ def drain(
 
     # Handlers may ask their delivery for its client, which they await.
     awaitable = cast(AsyncClient, _Awaitable(client))
-    return asyncio.run(_drain(app, awaitable, run, queues, limit, raise_errors, client))
+    return asyncio.run(drain_with(app, awaitable, run, queues, limit, raise_errors, client))
 
 
 async def drain_async(
     app: App, client: AsyncClient, *queues: str, limit: int = LIMIT, raise_errors: bool = True
 ) -> list[Handled]:
     """Like `drain`, for an AsyncClient."""
-    return await _drain(app, client, client.run, queues, limit, raise_errors)
+    return await drain_with(app, client, client.run, queues, limit, raise_errors)
 
 
 class _Awaitable:
@@ -94,7 +95,7 @@ class _Awaitable:
         return call if callable(method) else method
 
 
-async def _drain(
+async def drain_with(
     app: App,
     client: AsyncClient,
     run: Run,
@@ -102,10 +103,13 @@ async def _drain(
     limit: int,
     raise_errors: bool,
     sync_client: Client | None = None,
+    threads: ThreadCaller | None = None,
 ) -> list[Handled]:
+    """As `drain`, with statements run by `run` and sync handlers called by `threads`."""
     drains = [_QueueDrain(app, queue, client, run) for queue in queues or app.queues]
     for each in drains:
         each.runner.sync_client = sync_client
+        each.runner.threads = threads or each.runner.threads
     done: list[Handled] = []
     try:
         while handled := [each for one in drains for each in await one.run_once(limit - len(done))]:

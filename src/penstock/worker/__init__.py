@@ -17,6 +17,7 @@ from penstock.worker.current import current
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Reject, Retry, Snooze
 from penstock.worker.processes import ProcessLimits
+from penstock.worker.progress import TaskLogHandler
 from penstock.worker.retry import RetryPolicy
 from penstock.worker.worker import Worker
 
@@ -28,6 +29,7 @@ __all__ = [
     "Retry",
     "RetryPolicy",
     "Snooze",
+    "TaskLogHandler",
     "Worker",
     "current",
 ]

@@ -6,14 +6,18 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
 from penstock.model.message import Duration
+from penstock.model.schedule import Missed
+from penstock.tasks.batch import BatchHandle
+from penstock.tasks.clients import AppClients
 from penstock.tasks.registry import TaskDecorator, TaskRegistry
+from penstock.tasks.schedule import DeclaredSchedules, declared
 from penstock.tasks.task import TASK_HEADER, MessageOptions, Task
 from penstock.worker.delivery import Delivery
 from penstock.worker.processes import ProcessLimits, task_place
@@ -48,6 +52,7 @@ class Handler:
     lease_seconds: int | None
     retry: RetryPolicy
     keeps_result: bool = False
+    task: Task[..., Any] | None = None
 
 
 class QueueHandlers:
@@ -66,6 +71,9 @@ class QueueHandlers:
             lease_seconds=None,
             retry=RetryPolicy(),
         )
+
+    def on_thread_end(self) -> None:
+        """For subclasses: called in each thread of its handlers, before the thread ends."""
 
     def __iter__(self) -> Iterator[Handler]:
         return iter([*([] if self.plain is None else [self.plain]), *self.tasks.values()])
@@ -109,7 +117,8 @@ class App:
     def __init__(self, dsn: str | None = None) -> None:
         self._queues: dict[str, QueueHandlers] = {}
         self._middleware: list[Middleware] = []
-        self._tasks = TaskRegistry(dsn)
+        self._tasks = TaskRegistry(self._make_clients(dsn))
+        self._schedules = DeclaredSchedules()
 
     def handler(
         self,
@@ -138,10 +147,12 @@ class App:
             return function
 
         def handler(function: Function) -> Handler:
+            is_async = _is_async(function)
+            checked = _function(function)
             return Handler(
                 queue=_queue(queue),
-                function=_function(function),
-                is_async=_is_async(function),
+                function=checked if is_async else self._in_thread(checked),
+                is_async=is_async,
                 concurrency=None if concurrency is None else _concurrency(concurrency),
                 timeout=_timeout(timeout),
                 lease_seconds=_lease_seconds(lease_seconds),
@@ -180,15 +191,17 @@ class App:
             keep = _keep_seconds(keep_result)
             made = self._tasks.make(_task_function(function), _queue(queue), name, options, keep)
             is_async = _is_async(function) or bool(process)
+            run = _task_handler(made, is_async, process)
             self._served(queue).tasks[made.name] = Handler(
                 queue=queue,
-                function=_task_handler(made, is_async, process),
+                function=run if is_async else self._in_thread(run),
                 is_async=is_async,
                 concurrency=None if concurrency is None else _concurrency(concurrency),
                 timeout=_timeout(timeout),
                 lease_seconds=_lease_seconds(lease_seconds),
                 retry=_retry(None if isinstance(retry, int) else retry),
                 keeps_result=keep is not None,
+                task=made,
             )
             return made
 
@@ -199,6 +212,47 @@ class App:
     ) -> None:
         """Teach tasks a type: `encode` returns a value of known types, `decode` reads it."""
         self._tasks.codec.register(type_, encode, decode)
+
+    def schedule(
+        self,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        timezone: str = "UTC",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        missed: Missed = "once",
+    ) -> Callable[[T], T]:
+        """Call a task by itself: at the times of a cron rule, or every so often.
+
+            @app.schedule(every=timedelta(seconds=30))
+            @app.task(queue="reports")
+            async def refresh() -> None: ...
+
+        A worker that starts brings the schedule into the database, or changes it there. `name` is
+        that of the task unless given. `args` and `kwargs` are the arguments of the calls. `missed`
+        is that of `create_schedule`.
+        """
+
+        def declare(task: T) -> T:
+            if not isinstance(task, Task):
+                raise check.refuse("schedule", task, "a task: put it above @app.task(...)")
+            self._schedules.add(
+                declared(task, name, cron, every, timezone, args, kwargs or {}, missed)
+            )
+            return task
+
+        return declare
+
+    @property
+    def schedules(self) -> DeclaredSchedules:
+        """The schedules that the code declares."""
+        return self._schedules
+
+    def batch(self, id: int) -> BatchHandle:
+        """The handle of a batch that was enqueued earlier, by its id."""
+        return BatchHandle(check.whole("id", id, check.INT8), self._tasks.clients)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
@@ -248,6 +302,14 @@ class App:
         for each in reversed(self._middleware):
             call = _around(each, call)
         return call
+
+    def _make_clients(self, dsn: str | None) -> AppClients:
+        """For subclasses: where tasks are enqueued."""
+        return AppClients(dsn)
+
+    def _in_thread(self, function: Function) -> Function:
+        """For subclasses: a handler that runs in a thread, with work before and after it."""
+        return function
 
     def _served(self, queue: str) -> QueueHandlers:
         return self._queues.setdefault(queue, QueueHandlers(queue))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
@@ -17,10 +17,13 @@ from penstock.commands.command import Command, utc
 from penstock.commands.payload import decode_json, decode_payload
 from penstock.errors import LeaseLostError
 from penstock.model.message import Lease
+from penstock.tasks.chain import BATCH_HEADER
 
 if TYPE_CHECKING:
     from penstock.worker.app import Handler
     from penstock.worker.runner import Runner
+
+_BATCH_HEADER_TEXT: Final = f'"{BATCH_HEADER}"'
 
 
 class Delivery:
@@ -28,6 +31,8 @@ class Delivery:
 
     The fields are those of `Lease`; payload and headers are decoded when they are first read.
     """
+
+    _begun = 0.0  # when its handler was called, by perf_counter
 
     def __init__(self, runner: Runner, row: Sequence[Any], now: float) -> None:
         self._row = row
@@ -117,20 +122,52 @@ class Delivery:
                 id=self.id,
             )
 
-    async def ack_with(self, connection: Any) -> None:
+    @property
+    def batch_id(self) -> int | None:
+        """The batch that the message is a member of, or that it follows."""
+        id = self.headers.get(BATCH_HEADER)
+        return id if isinstance(id, int) else None
+
+    @property
+    def _may_be_member(self) -> bool:
+        headers = self._row[c.HEADERS]
+        return headers is not None and _BATCH_HEADER_TEXT in headers
+
+    def progress(self, fraction: float, note: str | None = None) -> None:
+        """Show how far the task is, from 0 to 1, on the page of its message.
+
+        It is stored about once a second, and only the latest report.
+        """
+        if self._runner.reports is not None:
+            self._runner.reports.progress(self.id, self.attempt, fraction, note)
+
+    def log(self, line: str) -> None:
+        """Add a line to the log of the task, on the page of its message. The last 100 are kept."""
+        if self._runner.reports is not None:
+            self._runner.reports.log(self.id, self.attempt, line)
+
+    async def ack_with(self, connection: Any, *, result: Any = None) -> None:
         """Ack in the handler's own transaction: what it writes and the ack commit as one.
 
-        `connection` is a psycopg AsyncConnection, or a SQLAlchemy session or connection.
-        LeaseLostError if the lease is lost: let it roll the transaction back. The worker acks
-        again when the handler returns, which then changes nothing.
+        `connection` is a psycopg AsyncConnection, or a SQLAlchemy session or connection. `result`
+        is what the task is going to return: it is kept, and handed to the next step of a chain, in
+        the same transaction, as are the calls of `enqueue_with_ack`. LeaseLostError if the lease is
+        lost: let it roll the transaction back. The worker acks again when the handler returns,
+        which then changes nothing.
         """
-        await AsyncClient(connection=connection).run(self._ack_command())
+        await AsyncClient(connection=connection).run(self._ack_command(result))
         self._acked_elsewhere = True
 
-    def ack_with_sync(self, connection: Any) -> None:
+    def ack_with_sync(self, connection: Any, *, result: Any = None) -> None:
         """The same, for handlers in threads."""
-        Client(connection=connection).run(self._ack_command())
+        Client(connection=connection).run(self._ack_command(result))
         self._acked_elsewhere = True
 
-    def _ack_command(self) -> Command[None]:
-        return write.ack((self.id, self.token))
+    def _ack_command(self, result: Any) -> Command[None]:
+        task = None if self._handler is None else self._handler.task
+        if task is None and not self._enqueues:
+            return write.ack((self.id, self.token))
+        # Imported here: handlers are made of deliveries.
+        from penstock.worker.task_handlers import ack_command
+
+        return ack_command(self, task, result)

@@ -1,4 +1,4 @@
-"""Says in the database that this worker is alive, and what it does."""
+"""Says in the database that this worker is alive and what it does, and gets its commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -17,6 +17,7 @@ import psycopg
 from penstock.commands.write import workers
 from penstock.db.reconnecting import ReconnectingConnection, ReconnectingConnections
 from penstock.errors import PenstockError
+from penstock.worker.recent_work import RecentWork, current_runs
 from penstock.worker.runner import Runner
 
 logger = logging.getLogger("penstock.worker")
@@ -30,12 +31,16 @@ class Heartbeat:
         connection: ReconnectingConnection | ReconnectingConnections,
         worker: str,
         runners: Sequence[Runner],
+        stop: Callable[[], None],
     ) -> None:
         self._state = "running"
         self._changed = asyncio.Event()
         self._connection = connection
         self._worker = worker
         self._runners = runners
+        self._stop = stop
+        self._recent = {runner.queue: RecentWork(runner.counters) for runner in runners}
+        self._quiet = False
         self._started_at = datetime.now(UTC)
 
     async def run(self) -> None:
@@ -54,15 +59,39 @@ class Heartbeat:
         self._state = "draining"
         self._changed.set()
 
+    def look(self, worker: str | None) -> None:
+        """A worker got a command; None: commands may have been missed."""
+        if worker is None or worker == self._worker:
+            self._changed.set()
+
     async def run_once(self) -> None:
-        command = workers.beat(self._worker, self._state, self._started_at, self._report())
-        await self._connection.run(command)
+        report = workers.beat(self._worker, self._state, self._started_at, self._report())
+        self._obey(await self._connection.run(report))
+
+    def _obey(self, command: str | None) -> None:
+        """What an operator wants. It is asked for with each beat, so a command is never lost."""
+        if self._state == "draining":
+            return
+        if command == "stop":
+            logger.info("an operator stops worker %s", self._worker)
+            self._stop()
+            return
+        quiet = command == "quiet"
+        if quiet != self._quiet:
+            self._quiet = quiet
+            logger.info("worker %s %s", self._worker, "is quiet" if quiet else "works again")
+            for runner in self._runners:
+                runner.set_quiet(quiet)
+            self._changed.set()  # the next beat says so
 
     async def retire(self) -> None:
         await self._connection.run(workers.retire(self._worker), timeout=2)
 
     def _report(self) -> dict[str, Any]:
+        runs = current_runs(self._runners)
         return {
+            "takes_commands": True,
+            "quiet": self._quiet,
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
             "version": version("penstock"),
@@ -72,6 +101,8 @@ class Heartbeat:
                     "running": len(runner.running),
                     "done": runner.counters.done,
                     "failed": runner.counters.failed,
+                    "runs": runs.get(runner.queue, []),
+                    **self._recent[runner.queue].measure(),
                 }
                 for runner in self._runners
             },

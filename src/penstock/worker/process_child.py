@@ -10,6 +10,8 @@ import resource
 import signal
 import sys
 import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -26,6 +28,15 @@ class TaskPlace:
     module: str
     name: str
     dsn: str | None
+    around: str | None = None  # `module:name` of a context manager around each call
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a child is to run: the payload, and whether the worker needs the result in any case."""
+
+    payload: str | None
+    always_encode: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +55,23 @@ def serve(connection: Connection, place: TaskPlace) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     try:
+        around = find_around(place)
         task = find_task(place)
         while True:
-            connection.send(run(task, connection.recv()))
+            connection.send(run(task, connection.recv(), around))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
+
+
+def find_around(place: TaskPlace) -> Callable[[], AbstractContextManager[Any]]:
+    """The context manager around each call. Its module may prepare the process for the task."""
+    if place.around is None:
+        return nullcontext
+    module, _, name = place.around.partition(":")
+    found: Callable[[], AbstractContextManager[Any]] = getattr(
+        importlib.import_module(module), name
+    )
+    return found
 
 
 def find_task(place: TaskPlace) -> Task[..., Any]:
@@ -64,14 +87,20 @@ def find_task(place: TaskPlace) -> Task[..., Any]:
     return found
 
 
-def run(task: Task[..., Any], payload: str | None) -> Answer:
+def run(
+    task: Task[..., Any],
+    what: Run,
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Answer:
     """Call the task. Whatever it raises, the child goes on."""
     try:
-        args, kwargs = task.arguments.decode(payload)
-        value = task.function(*args, **kwargs)
-        if inspect.iscoroutine(value):
-            value = asyncio.run(value)
-        return Answer(outcome=completed(task, value), peak_bytes=_peak_bytes())
+        args, kwargs = task.arguments.decode(what.payload)
+        with around():
+            value = task.function(*args, **kwargs)
+            if inspect.iscoroutine(value):
+                value = asyncio.run(value)
+        outcome = completed(task, value, always=what.always_encode)
+        return Answer(outcome=outcome, peak_bytes=_peak_bytes())
     except TaskArgumentsError as error:
         return Answer(outcome=Reject(error))
     except BaseException as error:
@@ -79,12 +108,15 @@ def run(task: Task[..., Any], payload: str | None) -> Answer:
         return Answer(error=_sendable(error), traceback=text, peak_bytes=_peak_bytes())
 
 
-def completed(task: Task[..., Any], value: Any) -> Outcome | None:
-    """What the task returned, as the settler stores it; None if nothing is to be stored."""
+def completed(task: Task[..., Any], value: Any, *, always: bool = False) -> Outcome | None:
+    """What the task returned, as the settler stores it; None if nothing is to be stored.
+
+    `always`: encode it though it is not kept, as a chain needs it.
+    """
     if isinstance(value, Outcome):
         return value
     keep_seconds = task.returns.keep_seconds
-    if keep_seconds is None:
+    if keep_seconds is None and not always:
         return None
     try:
         return Complete(task.returns.encode(value), keep_seconds)

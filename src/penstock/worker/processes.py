@@ -19,7 +19,7 @@ from typing import Any, Final
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
 from penstock.tasks.task import Task
-from penstock.worker.process_child import Answer, TaskPlace, serve
+from penstock.worker.process_child import Answer, Run, TaskPlace, serve
 
 _CONTEXT: Final = multiprocessing.get_context("spawn")
 # How often the memory of a child is looked at while it runs a task that has a limit.
@@ -62,7 +62,8 @@ def task_place(task: Task[..., Any]) -> TaskPlace:
             f"task {task.name!r} cannot run in a process: a child cannot import {name}",
             hint="Define it at the top level of a module.",
         )
-    return TaskPlace(function.__module__, name, task._clients.dsn)
+    clients = task._clients
+    return TaskPlace(function.__module__, name, clients.dsn, clients.around_child_call)
 
 
 class Processes:
@@ -73,13 +74,13 @@ class Processes:
         self._busy: set[_Child] = set()
         self._closed = False
 
-    async def call(self, task: Task[..., Any], payload: str | None, limits: ProcessLimits) -> Any:
+    async def call(self, task: Task[..., Any], run: Run, limits: ProcessLimits) -> Any:
         """The outcome of a run in a child. If the run is cancelled, the child is killed."""
         idle = self._idle.setdefault(task.name, [])
         child = idle.pop() if idle else _Child(task_place(task))
         self._busy.add(child)
         try:
-            answer = await child.call(payload, limits)
+            answer = await child.call(run, limits)
         except BaseException:
             child.kill()
             raise
@@ -117,7 +118,7 @@ class _Child:
         self._process.start()
         theirs.close()
 
-    async def call(self, payload: str | None, limits: ProcessLimits) -> Answer:
+    async def call(self, run: Run, limits: ProcessLimits) -> Answer:
         self._runs += 1
         loop = asyncio.get_running_loop()
         readable = loop.create_future()
@@ -125,7 +126,7 @@ class _Child:
         loop.add_reader(number, _set, readable)
         try:
             with suppress(BrokenPipeError):  # it has ended: the answer says so
-                self._pipe.send(payload)
+                self._pipe.send(run)
             await self._answered(readable, limits)
         finally:
             loop.remove_reader(number)

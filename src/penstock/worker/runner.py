@@ -19,9 +19,11 @@ from penstock.worker.counters import HandlerCounters
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Complete, Outcome, Reject, Retry, Snooze, keep_traceback
 from penstock.worker.own_context import run_in_own_context
+from penstock.worker.process_metrics import measured
 from penstock.worker.processes import Processes
+from penstock.worker.progress import Reports
 from penstock.worker.settler import Settler
-from penstock.worker.threads import Threads
+from penstock.worker.threads import ThreadCaller, Threads
 from penstock.worker.tracing import traced
 
 logger = logging.getLogger("penstock.worker")
@@ -54,6 +56,7 @@ class Runner:
         self.client = client
         self.sync_client: Client | None = None
         self.waiter: ResultWaiter | None = None
+        self.reports: Reports | None = None
         self.processes = Processes()
         self.waiting: deque[Delivery] = deque()
         self.running: set[Delivery] = set()
@@ -61,16 +64,17 @@ class Runner:
         self.on_room: Callable[[], None] = _nothing
         self.on_settled: Callable[[], None] = _nothing
         self.stopping = False
+        self.quiet = False
         self._reserved = 0
         self._pumps = 0
         self._settler = settler
-        self._threads: Threads | None = None
+        self.threads: ThreadCaller | None = None
         if not all(each.is_async for each in handlers):
-            self._threads = Threads(f"penstock-{self.queue}", self._freed)
+            self.threads = Threads(f"penstock-{self.queue}", self._freed, handlers.on_thread_end)
         only = handlers.plain if not handlers.tasks else None
         is_direct = only is not None and only.is_async
         call = wrap(only.function if only is not None and is_direct else self._call_handler)
-        self._call = traced(self.queue, call)
+        self._call = measured(self.queue, traced(self.queue, call))
         self._pace = 1.0  # seconds a run takes, of late: begin as if they were long
 
     # Room
@@ -78,11 +82,11 @@ class Runner:
     @property
     def room(self) -> int:
         """How many messages more there is use for."""
-        if self.stopping or self._settler.is_behind:
+        if self.stopping or self.quiet or self._settler.is_behind:
             return 0
         busy = len(self.running)
-        if self._threads is not None:
-            busy = max(busy, self._threads.busy)
+        if self.threads is not None:
+            busy = max(busy, self.threads.busy)
         return self.concurrency + self._ahead - len(self.waiting) - busy - self._reserved
 
     @property
@@ -114,7 +118,7 @@ class Runner:
             return
         now = monotonic()
         self.waiting.extend([Delivery(self, row, now) for row in rows])
-        if self.stopping:
+        if self.stopping or self.quiet:
             self.give_back_waiting()
         else:
             self._begin()
@@ -129,7 +133,7 @@ class Runner:
 
     def _may_begin(self, busy: int) -> bool:
         """Is there a slot? A thread whose handler timed out has one until it ends."""
-        threads = 0 if self._threads is None else self._threads.busy
+        threads = 0 if self.threads is None else self.threads.busy
         return max(busy, threads) < self.concurrency
 
     async def _pump(self) -> None:
@@ -151,7 +155,7 @@ class Runner:
         self._begin()
 
     async def _run(self, delivery: Delivery, task: asyncio.Task[None]) -> None:
-        started = perf_counter()
+        started = delivery._begun = perf_counter()
         handler = delivery._handler = self._find(delivery)
         timeout = handler.timeout
         alarm = None
@@ -237,8 +241,8 @@ class Runner:
         handler = _handler(delivery)
         if handler.is_async:
             return await handler.function(delivery)
-        assert self._threads is not None
-        return await self._threads.call(handler.function, delivery)
+        assert self.threads is not None
+        return await self.threads.call(handler.function, delivery)
 
     def _log_failure(self, delivery: Delivery, outcome: Outcome, error: BaseException) -> None:
         if _is_dead(delivery, outcome):
@@ -281,6 +285,16 @@ class Runner:
         self.give_back_waiting()
         self.on_room()
 
+    def set_quiet(self, quiet: bool) -> None:
+        """Claim no more, or claim again. Handlers that run are not touched."""
+        if quiet == self.quiet:
+            return
+        self.quiet = quiet
+        if quiet:
+            self.give_back_waiting()
+        else:
+            self.on_settled()
+
     def give_back_waiting(self) -> None:
         """What was never begun burns no attempt."""
         while self.waiting:
@@ -299,8 +313,8 @@ class Runner:
 
     def close(self) -> None:
         self.processes.close()
-        if self._threads is not None:
-            self._threads.close()
+        if self.threads is not None:
+            self.threads.close()
 
 
 LOST: Final = "the lease was lost"
@@ -326,7 +340,7 @@ def _returned(delivery: Delivery, result: Any) -> Outcome | None:
     outcome = result if isinstance(result, Outcome) else None
     if delivery._enqueues and (outcome is None or isinstance(outcome, Complete)):
         outcome = outcome or Complete()
-        outcome.enqueues = delivery._enqueues
+        outcome.enqueues = [*outcome.enqueues, *delivery._enqueues]
     return outcome
 
 

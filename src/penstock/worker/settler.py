@@ -44,6 +44,7 @@ class Settler:
     def __init__(self, connection: ReconnectingConnection) -> None:
         self.settled_count = 0
         self.on_relief: list[Callable[[], None]] = []
+        self.on_members: Callable[[], None] | None = None  # members of batches may have ended
         self._connection = connection
         self._noted: list[Verdict] = []
         self._sending: list[Verdict] = []
@@ -110,6 +111,8 @@ class Settler:
                     return
             else:
                 self.settled_count += len(settled)
+                if self.on_members is not None and any(d._may_be_member for d, _ in verdicts):
+                    self.on_members()
                 await self._announce_dead(verdicts, settled)
                 _report_lost([each for each in verdicts if each[0].id not in settled])
                 return

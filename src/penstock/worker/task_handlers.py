@@ -7,12 +7,16 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Final
 
+from penstock.commands import write
+from penstock.commands.command import Command
 from penstock.commands.lease_row import PAYLOAD
-from penstock.errors import TaskArgumentsError
+from penstock.commands.write.results import Completion, complete_many
+from penstock.errors import LeaseLostError, TaskArgumentsError
+from penstock.tasks.chain import CHAIN_HEADER, next_step
 from penstock.tasks.task import TASK_HEADER, Task
 from penstock.worker.delivery import Delivery
-from penstock.worker.outcomes import Outcome, Reject, Snooze
-from penstock.worker.process_child import completed
+from penstock.worker.outcomes import Complete, Outcome, Reject, Snooze
+from penstock.worker.process_child import Run, completed
 from penstock.worker.processes import ProcessLimits
 
 logger = logging.getLogger("penstock.worker")
@@ -28,7 +32,7 @@ def async_handler(task: Task[..., Any]) -> Callable[[Delivery], Any]:
 
     async def run(delivery: Delivery) -> Any:
         args, kwargs = _arguments(task, delivery)
-        return completed(task, await task.function(*args, **kwargs))
+        return outcome_of(task, delivery, await task.function(*args, **kwargs))
 
     return run
 
@@ -38,7 +42,7 @@ def sync_handler(task: Task[..., Any]) -> Callable[[Delivery], Any]:
 
     def run(delivery: Delivery) -> Any:
         args, kwargs = _arguments(task, delivery)
-        return completed(task, task.function(*args, **kwargs))
+        return outcome_of(task, delivery, task.function(*args, **kwargs))
 
     return run
 
@@ -47,9 +51,54 @@ def process_handler(task: Task[..., Any], limits: ProcessLimits) -> Callable[[De
     """Runs a task in a child process of the worker."""
 
     async def run(delivery: Delivery) -> Any:
-        return await delivery._runner.processes.call(task, delivery._row[PAYLOAD], limits)
+        run = Run(delivery._row[PAYLOAD], always_encode=CHAIN_HEADER in delivery.headers)
+        return _continued(delivery, await delivery._runner.processes.call(task, run, limits))
 
     return run
+
+
+def outcome_of(task: Task[..., Any], delivery: Delivery, value: Any) -> Outcome | None:
+    """What becomes of a message whose task returned this value; None for a bare ack."""
+    if CHAIN_HEADER not in delivery.headers:
+        return completed(task, value)
+    return _continued(delivery, completed(task, value, always=True))
+
+
+def ack_command(delivery: Delivery, task: Task[..., Any] | None, result: Any) -> Command[None]:
+    """Acks a message in a transaction of its handler, with all that belongs to its ack."""
+    outcome = None if task is None else outcome_of(task, delivery, result)
+    complete = outcome if isinstance(outcome, Complete) else Complete()
+    enqueues = [*complete.enqueues, *delivery._enqueues]
+    if not enqueues and complete.keep_seconds is None:
+        return write.ack((delivery.id, delivery.token))
+    completion = Completion(
+        delivery.id, delivery.token, complete.value, complete.keep_seconds, enqueues
+    )
+
+    def decode(settled: set[int]) -> None:
+        if delivery.id not in settled:
+            raise LeaseLostError(
+                f"the lease on message {delivery.id} is lost",
+                hint="Let the error roll the transaction back: another worker has the message.",
+                id=delivery.id,
+            )
+
+    return complete_many([completion]).then(decode)
+
+
+def _continued(delivery: Delivery, outcome: Outcome | None) -> Outcome | None:
+    """The outcome with the next step of the chain, if there is one."""
+    if not isinstance(outcome, Complete):
+        return outcome
+    try:
+        step = next_step(delivery.headers, outcome.value)
+    except TaskArgumentsError as error:
+        raise Reject(error) from None
+    if step is None:
+        return outcome
+    following = Complete(None, step.keep_seconds)
+    following.enqueues = [{**step.message, "continues": True}]
+    return following
 
 
 def _arguments(task: Task[..., Any], delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:

@@ -12,19 +12,34 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 _Job: TypeAlias = tuple[
     contextvars.Context, Callable[[Any], Any], Any, asyncio.AbstractEventLoop, "asyncio.Future[Any]"
 ]
 
 
+class ThreadCaller(Protocol):
+    """Calls handlers that are not async."""
+
+    @property
+    def busy(self) -> int:
+        """Calls that have not ended, including those whose caller no longer waits."""
+
+    async def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        """What the function returns."""
+
+    def close(self) -> None:
+        """Make no more calls."""
+
+
 class Threads:
     """As many as are ever busy at once, kept for the next ones."""
 
-    def __init__(self, name: str, on_free: Callable[[], None]) -> None:
+    def __init__(self, name: str, on_free: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._name = name
         self._on_free = on_free
+        self._on_end = on_end
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._busy = 0
@@ -74,6 +89,7 @@ class Threads:
             else:
                 _tell(loop, future, result, None)
             del job, context, argument, future
+        self._on_end()
 
 
 def _tell(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from penstock.worker import semantic_conventions as names
 from penstock.worker.app import Call
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Complete, Outcome, Snooze
@@ -26,7 +27,7 @@ def traced(queue: str, call: Call) -> Call:
 
     async def traced_call(delivery: Delivery) -> Any:
         with tracer.start_as_current_span(
-            f"process {queue}",
+            f"{names.PROCESS} {queue}",
             kind=trace.SpanKind.CONSUMER,
             links=_connections(delivery),
             attributes=_attributes(delivery),
@@ -43,6 +44,7 @@ def traced(queue: str, call: Call) -> Call:
                 raise
             except Exception as error:
                 span.record_exception(error)
+                span.set_attribute(names.ERROR_TYPE, names.error_type(error))
                 span.set_status(trace.StatusCode.ERROR, f"{type(error).__name__}: {error}")
                 raise
 
@@ -65,10 +67,8 @@ def _connections(delivery: Delivery) -> list[Any]:
 
 def _attributes(delivery: Delivery) -> dict[str, str | int]:
     return {
-        "messaging.system": "penstock",
-        "messaging.operation.type": "process",
-        "messaging.destination.name": delivery.queue,
-        "messaging.message.id": str(delivery.id),
+        **names.process_attributes(delivery.queue),
+        names.MESSAGE_ID: str(delivery.id),
         "penstock.attempt": delivery.attempt,
     }
 
@@ -80,4 +80,5 @@ def _decided(span: Any, outcome: Outcome) -> None:
         return
     span.set_attribute("penstock.outcome", outcome.verb)
     if not isinstance(outcome, Snooze):
+        span.set_attribute(names.ERROR_TYPE, names.error_type(outcome))
         span.set_status(trace.StatusCode.ERROR, str(outcome))

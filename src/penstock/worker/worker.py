@@ -18,17 +18,20 @@ from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
 from penstock.commands import arguments as check
 from penstock.commands import read
+from penstock.commands.write.workers import COMMANDS_CHANNEL
 from penstock.db import forks
 from penstock.db.listener import Listener
 from penstock.db.locate import locate
 from penstock.db.reconnecting import ReconnectingConnection, ReconnectingConnections
-from penstock.errors import ConfigurationError, QueueNotFoundError
+from penstock.errors import ConfigurationError, PermissionDeniedError, QueueNotFoundError
 from penstock.model.message import Duration
 from penstock.tasks.waiting import ResultWaiter
 from penstock.worker.app import App, QueueHandlers, _concurrency
+from penstock.worker.batch_finisher import BatchFinisher
 from penstock.worker.claimer import Claimer, Poller
 from penstock.worker.heartbeat import Heartbeat
 from penstock.worker.lease_keeper import LeaseKeeper
+from penstock.worker.progress import ProgressReporter
 from penstock.worker.result_cleaner import ResultCleaner
 from penstock.worker.runner import Runner
 from penstock.worker.scheduler import Scheduler
@@ -112,6 +115,10 @@ class Worker:
             self._hurry_asked.set()
         self._stop_asked.set()
 
+    def _stop_once(self) -> None:
+        """As an operator's command, which is repeated: a second one does not hurry."""
+        self._stop_asked.set()
+
     @property
     def settled(self) -> int:
         """How many messages were settled since the start."""
@@ -153,6 +160,7 @@ class Worker:
             self._app.prepare(dsn)
             await self.client.open()
             await self._check_queues()
+            await self._bring_schedules()
         except BaseException:
             await self.client.close()
             raise
@@ -165,6 +173,8 @@ class Worker:
             self._heartbeat,
             self._scheduler,
             self._result_cleaner,
+            self._batch_finisher,
+            self._reporter,
         ]
         self._claiming = [self._run(each) for each in claiming]
         self._serving = [self._run(each) for each in serving]
@@ -214,17 +224,22 @@ class Worker:
         ]
         self._listener = Listener(dsn, claiming.run, enabled=self._wake_ups)
         self._waiter = ResultWaiter(self._listener, self.client.run)
+        self._reporter = ProgressReporter(claiming)
         for runner in self.runners:
             runner.sync_client, runner.waiter = self.sync_client, self._waiter
+            runner.reports = self._reporter.reports
         self._claimers = [
             Claimer(runner, claiming, self._listener, self.name) for runner in self.runners
         ]
         self._settler.on_relief = [claimer.look_round for claimer in self._claimers]
         self._poller = Poller(self._claimers, claiming, self._listener, self.name)
         self._lease_keeper = LeaseKeeper(settling, self.runners, self._settler)
-        self._heartbeat = Heartbeat(claiming, self.name, self.runners)
+        self._heartbeat = Heartbeat(claiming, self.name, self.runners, self._stop_once)
+        self._listener.listen(COMMANDS_CHANNEL, self._heartbeat.look)
         self._scheduler = Scheduler(claiming)
         self._result_cleaner = ResultCleaner(claiming)
+        self._batch_finisher = BatchFinisher(claiming)
+        self._settler.on_members = self._batch_finisher.look_soon
 
     async def _check_queues(self) -> None:
         there = {queue.name for queue in await self.client.run(read.queues())}
@@ -235,6 +250,21 @@ class Worker:
                     hint=f"Create it with `penstock queue create {served.queue}`.",
                     queue=served.queue,
                 )
+
+    async def _bring_schedules(self) -> None:
+        """Bring the schedules of the code into the database, if this user may do so."""
+        try:
+            changed = await self._app.schedules.bring(self.client.run)
+        except PermissionDeniedError as error:
+            logger.warning(
+                "the schedules of the code were not brought into the database: %s. "
+                "Run `penstock schedule sync` as a member of penstock_operator.",
+                error,
+                extra={"worker": self.name},
+            )
+        else:
+            for name in changed:
+                logger.info("schedule %s is as the code says", name)
 
     async def drain(self) -> None:
         """Claim no more, give back what was not begun, let handlers finish, settle, and end."""
@@ -249,6 +279,8 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.1, ends_at - monotonic())):
                 await self._settler.settled()
+                await self._reporter.store()
+                await self._batch_finisher.finish()
                 await self._heartbeat.retire()
         await self._close()
 

@@ -74,8 +74,8 @@ def root(tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=["parquet"])
-def lake(root: str, spark: Any, request: pytest.FixtureRequest) -> Lake:
-    return Lake.open_or_create(root, spark, format=request.param, name="test")
+def lake(root: str, spark: Any, dsn: str, request: pytest.FixtureRequest) -> Lake:
+    return Lake.open_or_create(root, spark, format=request.param, name="test", dsn=dsn)
 
 
 @pytest.fixture

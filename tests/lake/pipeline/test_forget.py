@@ -33,7 +33,11 @@ def found_in_files(root: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("lake", ["parquet", "delta"], indirect=True)
+@pytest.mark.parametrize(
+    "lake",
+    ["parquet", "delta", pytest.param("iceberg", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_what_is_forgotten_is_found_nowhere(
     lake: Any, traffic: Any, client: Any, registry: Any, cli: Cli, sql: Any, dsn: str, root: str
 ) -> None:
@@ -73,4 +77,16 @@ def test_what_is_forgotten_is_found_nowhere(
         assert DeltaTable(address).to_pyarrow_table().num_rows == 20
         with pytest.raises(Exception, match=r"(?i)not found|no such file"):
             DeltaTable(address, version=0).to_pyarrow_table()
+    if lake.about.format == "iceberg":
+        from pyiceberg.table import StaticTable
+
+        (current,) = lake.format._load(BRONZE_HISTORY).metadata.snapshots
+        metadata = list(Path(root, BRONZE_HISTORY.path, "metadata").glob("*.json"))
+        for table in map(StaticTable.from_metadata, map(str, metadata)):
+            for snapshot in table.metadata.snapshots:
+                if snapshot.snapshot_id != current.snapshot_id:
+                    with pytest.raises(FileNotFoundError):
+                        table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+        assert len(metadata) > 1
+        assert lake.format._load(BRONZE_HISTORY).scan().count() == 20
     assert json.loads(cli("--json", "lake", "forget", *WHERE, "--yes")[1])["messages"] == 0

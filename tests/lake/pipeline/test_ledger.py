@@ -18,8 +18,8 @@ from penstock.errors import (
 from penstock.lake.lake import Lake
 from penstock.lake.layout import BRONZE_HISTORY, LEDGER
 from penstock.lake.storage.filesystem import LocalStorage, local_path
-from penstock.lake.storage.formats import publisher
-from penstock.lake.storage.ledger import CHECKPOINT_EVERY, DataFile, Entry, Ledger
+from penstock.lake.storage.formats import ParquetFormat
+from penstock.lake.storage.ledger import CHECKPOINT_EVERY, DataFile, Entry, Ledger, State
 
 TABLE = BRONZE_HISTORY.path
 
@@ -31,7 +31,7 @@ def storage(tmp_path: Path) -> LocalStorage:
 
 @pytest.fixture
 def ledger(storage: LocalStorage) -> Ledger:
-    return Ledger(storage, publisher("parquet", storage))
+    return Ledger(storage, ParquetFormat(storage).publish)
 
 
 def step(storage: LocalStorage, name: str, **more: Any) -> Entry:
@@ -51,7 +51,7 @@ def test_the_state_is_the_sum_of_all_steps(ledger: Ledger, storage: LocalStorage
     names = [f"f{number:03d}" for number in range(3 * CHECKPOINT_EVERY + 3)]
     for name in names:
         ledger.commit(step(storage, name, offsets={"at": name}))
-    fresh = Ledger(storage, publisher("parquet", storage)).state()
+    fresh = Ledger(storage, ParquetFormat(storage).publish).state()
     assert fresh == ledger.state()
     assert (fresh.version, fresh.landed_rows, fresh.offsets) == (63, 63, {"at": "f062"})
     assert files(storage) == names
@@ -60,13 +60,13 @@ def test_the_state_is_the_sum_of_all_steps(ledger: Ledger, storage: LocalStorage
 
 
 def test_a_step_that_was_decided_is_finished_by_the_next_run(storage: LocalStorage) -> None:
-    def killed(entry: Entry) -> None:
+    def killed(state: State) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         Ledger(storage, killed).commit(step(storage, "one"))
     assert files(storage) == []
-    after = Ledger(storage, publisher("parquet", storage))
+    after = Ledger(storage, ParquetFormat(storage).publish)
     assert after.settle().landed_rows == 1
     assert files(storage) == ["one"]
     assert not storage.names("_staging")
@@ -79,14 +79,16 @@ def test_a_step_that_was_half_moved_is_finished_too(storage: LocalStorage) -> No
         file = entry.add[0].path
         storage.move(f"{entry.staging}/{file}", f"_staging/both/{file}")
 
-    def killed(entry: Entry) -> None:
+    def killed(state: State) -> None:
+        entry = state.head
+        assert entry is not None
         storage.move(f"{entry.staging}/{entry.add[0].path}", entry.add[0].path)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         Ledger(storage, killed).commit(both)
     assert files(storage) == ["one"]
-    Ledger(storage, publisher("parquet", storage)).settle()
+    Ledger(storage, ParquetFormat(storage).publish).settle()
     assert files(storage) == ["one", "two"]
 
 
@@ -104,7 +106,7 @@ def test_a_step_whose_files_another_run_replaced_does_not_happen(
 ) -> None:
     ledger.commit(step(storage, "old"))
     old = tuple(ledger.state().files)
-    slow = Ledger(storage, publisher("parquet", storage))
+    slow = Ledger(storage, ParquetFormat(storage).publish)
     ledger.commit(Entry("retain", "_staging/x", remove=old))
     entry = step(storage, "new")
     with pytest.raises(LakeConflictError, match="another run has replaced 1 of the files"):
@@ -114,7 +116,7 @@ def test_a_step_whose_files_another_run_replaced_does_not_happen(
 
 def test_many_writers_each_get_their_step_in_once(storage: LocalStorage) -> None:
     def write(who: int) -> None:
-        ledger = Ledger(storage, publisher("parquet", storage))
+        ledger = Ledger(storage, ParquetFormat(storage).publish)
         for number in range(20):
             ledger.commit(step(storage, f"w{who}-{number}"))
 
@@ -123,7 +125,7 @@ def test_many_writers_each_get_their_step_in_once(storage: LocalStorage) -> None
         writer.start()
     for writer in writers:
         writer.join()
-    state = Ledger(storage, publisher("parquet", storage)).settle()
+    state = Ledger(storage, ParquetFormat(storage).publish).settle()
     assert (state.version, state.landed_rows, len(files(storage))) == (80, 80, 80)
 
 

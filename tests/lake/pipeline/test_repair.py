@@ -85,7 +85,11 @@ def found_and_repaired(lake: Lake, harmed: set[str], check: Check, dsn: str) -> 
     assert after.agrees, after
 
 
-@pytest.mark.parametrize("lake", ["parquet", "delta"], indirect=True)
+@pytest.mark.parametrize(
+    "lake",
+    ["parquet", "delta", pytest.param("iceberg", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_random_damage_in_every_layer_is_found_named_and_repaired(
     filled: Lake, check: Check, dsn: str
 ) -> None:
@@ -96,6 +100,8 @@ def test_random_damage_in_every_layer_is_found_named_and_repaired(
 
         address = filled.storage.address(BRONZE_HISTORY.path)
         assert DeltaTable(address).to_pyarrow_table().num_rows == 102
+    if filled.about.format == "iceberg":
+        assert filled.format._load(BRONZE_HISTORY).scan().to_arrow().num_rows == 102
 
 
 @pytest.mark.slow

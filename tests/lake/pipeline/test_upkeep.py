@@ -1,4 +1,4 @@
-"""Compaction, retention, schema evolution, Delta, another file system."""
+"""Compaction, retention, schema evolution, Delta, Iceberg, another file system."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.lake import columns
 from penstock.lake.lake import Lake
 from penstock.lake.layout import (
     BRONZE,
@@ -21,6 +23,7 @@ from penstock.lake.layout import (
 )
 from penstock.lake.maintenance.compact import clear, compact, needs_compacting, retain
 from penstock.lake.maintenance.verify import verify
+from penstock.lake.storage.checksums import file_checksum
 from penstock.spark.options import Service
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -132,10 +135,7 @@ def test_files_from_before_a_column_was_added_read_as_null(
 def test_a_delta_table_from_before_a_column_was_added_gets_it(
     traffic: Any, lake: Any, land: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import pyarrow as pa
     from deltalake import DeltaTable
-
-    from penstock.lake import columns
 
     whole = columns.arrow
 
@@ -154,6 +154,35 @@ def test_a_delta_table_from_before_a_column_was_added_gets_it(
     assert found["group_key"].to_pylist() == [None] * 6
 
 
+@pytest.mark.parametrize("lake", ["iceberg"], indirect=True)
+def test_an_iceberg_catalog_that_was_lost_gets_every_file_and_column_again(
+    traffic: Any, lake: Any, land: Any, sql: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = columns.arrow
+
+    def older(table: Any) -> pa.Schema:
+        return pa.schema([field for field in whole(table) if field.name != "group_key"])
+
+    def found() -> pa.Table:
+        return lake.format._load(BRONZE_HISTORY).scan().to_arrow()
+
+    for _ in range(2):
+        traffic.done("orders", 3)
+        land(lake)
+    assert found().num_rows == 6
+    assert len(sql("delete from penstock.iceberg_tables returning 1")) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(columns, "arrow", older)
+        traffic.done("orders", 3)
+        land(lake)
+        table = lake.format._load(BRONZE_HISTORY)
+        assert "group_key" not in table.schema().column_names
+        assert table.scan().count() == 9
+    traffic.done("orders", 3)
+    land(lake)
+    assert found()["group_key"].to_pylist() == [None] * 12
+
+
 @pytest.mark.usefixtures("one_day")
 def test_a_lake_on_another_file_system_is_the_same(
     spark: Any, traffic: Any, land: Any, gild: Any, registry: Any, dsn: str, tmp_path: Path
@@ -163,14 +192,15 @@ def test_a_lake_on_another_file_system_is_the_same(
     (tmp_path / "far").mkdir()
     name = f"fs.viewfs.mounttable.{tmp_path.name}.link./far"
     configuration.set(name, f"file://{tmp_path / 'far'}")
-    lake = Lake.open_or_create(f"viewfs://{tmp_path.name}/far/lake", spark, guard=registry.writing)
+    root = f"viewfs://{tmp_path.name}/far/lake"
+    lake = Lake.open_or_create(root, spark, format="parquet", guard=registry.writing)
     for _ in range(2):
         traffic.done("orders", 20)
         traffic.fails("mail", "boom")
         land(lake)
         gild(lake)
     assert compact(lake).before > 0
-    again = Lake.open(f"viewfs://{tmp_path.name}/far/lake", spark)
+    again = Lake.open(root, spark)
     assert counts(again) == {
         "bronze/history": 42,
         "bronze/attempts": 2,
@@ -179,4 +209,6 @@ def test_a_lake_on_another_file_system_is_the_same(
     }
     assert again.frame(GOLD_QUEUE_DAY).groupBy().sum("finished").first()[0] == 42
     assert agrees(again, registry, dsn)
+    for file in again.state().files.values():
+        assert file.sha256 == file_checksum(tmp_path / "far/lake" / file.path)
     assert not list((tmp_path / "far").rglob("_staging/*/*"))

@@ -9,7 +9,7 @@ from penstock_benchmarks.statements import plain_table as definition
 class Adapter(plain_table.Adapter):
     schema = "penstock_bench_by_id"
     relations = (f"{schema}.%",)
-    # Beside a million scheduled messages it would walk over all of them at each claim.
+    # With a million scheduled messages each claim would scan all of them.
     parts = ("clean",)
 
     def definition(self) -> str:

@@ -1,6 +1,12 @@
 """Every read as a function that returns a Command. The queries are in sql/queries/read."""
 
-from penstock.commands.read.access_queries import activity, ended_tokens, key_hashes, keys
+from penstock.commands.read.access_queries import (
+    activity,
+    ended_tokens,
+    key_hashes,
+    keys,
+    message_activity,
+)
 from penstock.commands.read.database_queries import (
     horizon,
     known_schema_version,
@@ -17,17 +23,19 @@ from penstock.commands.read.message_queries import (
     queues_of,
     search,
     search_parts,
+    states_of,
     whereabouts,
 )
 from penstock.commands.read.monitoring_queries import (
     counters,
     dead_errors,
+    finding_notes,
     heartbeats,
     overdue,
     recent,
     recent_attempts,
-    recent_lost_leases,
     recent_times,
+    ring,
     workers,
 )
 from penstock.commands.read.queue_queries import all_stats, exact_stats, queue, queues, stats
@@ -48,12 +56,14 @@ __all__ = [
     "dead_errors",
     "ended_tokens",
     "exact_stats",
+    "finding_notes",
     "heartbeats",
     "horizon",
     "key_hashes",
     "keys",
     "known_schema_version",
     "message",
+    "message_activity",
     "messages",
     "oldest_client",
     "overdue",
@@ -63,8 +73,8 @@ __all__ = [
     "queues_of",
     "recent",
     "recent_attempts",
-    "recent_lost_leases",
     "recent_times",
+    "ring",
     "schedule",
     "schedules",
     "schema_version",
@@ -76,6 +86,7 @@ __all__ = [
     "service_queues",
     "service_task",
     "services",
+    "states_of",
     "stats",
     "storage",
     "whereabouts",

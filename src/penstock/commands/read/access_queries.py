@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.commands import arguments as check
-from penstock.commands.command import Command, Rows, utc
+from penstock.commands.command import Command, Rows, utc, utc_row
 from penstock.commands.payload import decode_json
 from penstock.commands.read.paging import page_size
 from penstock.model.access import Activity, ApiKey, KeyHash, parse_grants
@@ -15,8 +15,8 @@ def keys(*, include_ended: bool = False) -> Command[list[ApiKey]]:
 
     def decode(rows: Rows) -> list[ApiKey]:
         return [
-            ApiKey(id, name, parse_grants(grants), utc(at), by, utc(until), utc(ended), ender, live)
-            for id, name, grants, at, by, until, ended, ender, live in rows
+            ApiKey(id, name, parse_grants(grants), *rest)
+            for id, name, grants, *rest in map(utc_row, rows)
         ]
 
     return Command(
@@ -55,11 +55,17 @@ def activity(
         "before": check.optional_whole("before", before, check.INT8),
         "limit": page_size(limit),
     }
+    return Command(load_query("read/activity"), params, _activity)
 
-    def decode(rows: Rows) -> list[Activity]:
-        return [
-            Activity(id, utc(at), actor, act, target, decode_json(details) or {}, *rest)
-            for id, at, actor, act, target, details, *rest in rows
-        ]
 
-    return Command(load_query("read/activity"), params, decode)
+def message_activity(id: int, *, limit: int = 100) -> Command[list[Activity]]:
+    """What operators did to one message, oldest first."""
+    params = {"message": str(check.whole("id", id)), "limit": page_size(limit)}
+    return Command(load_query("read/message_activity"), params, _activity)
+
+
+def _activity(rows: Rows) -> list[Activity]:
+    return [
+        Activity(id, utc(at), actor, act, target, decode_json(details) or {}, *rest)
+        for id, at, actor, act, target, details, *rest in rows
+    ]

@@ -87,11 +87,13 @@ def page(
     enqueued_after: datetime | None = None,
     after: int | None = None,
     limit: int = 100,
+    max_bytes: int = 16 * 2**20,
     internal: bool = False,
-) -> Command[list[Message]]:
+) -> Command[tuple[list[Message], bool]]:
     """A page of live or of finished messages by id, from several queues, in several states.
 
-    Messages of internal queues are in it only if `internal` is true.
+    It has about `max_bytes` at most, and one message at least. The second value says whether more
+    may follow. Messages of internal queues are in it only if `internal` is true.
     """
     params = {
         "internal": check.truth("internal", internal),
@@ -103,9 +105,16 @@ def page(
         "enqueued_after": check.moment("enqueued_after", enqueued_after),
         "after": check.optional_whole("after", after, check.INT8),
         "limit": page_size(limit),
+        "max_bytes": check.whole("max_bytes", max_bytes, check.INT8),
     }
-    text = load_query("read/finished_page" if finished else "read/live_page")
-    return Command(text, params, lambda rows: [_message(row) for row in rows])
+
+    def decode(rows: Rows) -> tuple[list[Message], bool]:
+        found = rows[0][-1] if rows else 0
+        return [_message(row) for row in rows], found == limit or len(rows) < found
+
+    return Command(
+        load_query("read/finished_page" if finished else "read/live_page"), params, decode
+    )
 
 
 def browse(
@@ -177,6 +186,16 @@ def queues_of(ids: Sequence[int]) -> Command[dict[int, str]]:
     params = {"ids": [check.whole("id", id, check.INT8) for id in ids]}
     return Command(
         load_query("read/queues_of"), params, lambda rows: {row[0]: row[1] for row in rows}
+    )
+
+
+def states_of(ids: Sequence[int]) -> Command[dict[int, tuple[str, State]]]:
+    """id -> (queue, state), of messages that are live or in history."""
+    params = {"ids": [check.whole("id", id, check.INT8) for id in ids]}
+    return Command(
+        load_query("read/states_of"),
+        params,
+        lambda rows: {row[0]: (row[1], row[2]) for row in rows},
     )
 
 

@@ -8,7 +8,15 @@ from typing import Any, Final
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, scalar, utc, utc_row
 from penstock.commands.payload import decode_json
-from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, Latencies
+from penstock.commands.read.worker_reports import queues_of
+from penstock.model.monitoring import (
+    DeadError,
+    FindingNote,
+    FinishRate,
+    Heartbeat,
+    Latencies,
+    RingSegments,
+)
 from penstock.model.queue import WorkerLeases
 from penstock.sql.loader import load_query
 
@@ -37,16 +45,6 @@ def recent_attempts(seconds: float = 300, sample: int = SAMPLE) -> Command[list[
     )
 
 
-def recent_lost_leases(seconds: float = 300, sample: int = SAMPLE) -> Command[list[FinishRate]]:
-    """The leases that expired within the last seconds, from a sample of the latest attempts."""
-    params = {"seconds": seconds, "sample": sample}
-    return Command(
-        load_query("read/recent_lost_leases"),
-        params,
-        lambda rows: [FinishRate(queue, "lost", count, seconds) for queue, count, seconds in rows],
-    )
-
-
 def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Latencies]]:
     """How long messages waited and were worked on, of what finished within the last seconds."""
     params = {"seconds": seconds, "sample": sample}
@@ -60,6 +58,11 @@ def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Lat
 def counters() -> Command[tuple[int, int]]:
     """The last id that was given out, and how often a rescan found a message."""
     return Command(load_query("read/counters"), {}, lambda rows: (rows[0][0], rows[0][1]))
+
+
+def ring() -> Command[RingSegments]:
+    """The number of segments of the ring in each state."""
+    return Command(load_query("read/ring"), {}, lambda rows: RingSegments(*rows[0]))
 
 
 def dead_errors(queue: str | None = None, sample: int = SAMPLE) -> Command[list[DeadError]]:
@@ -81,9 +84,21 @@ def heartbeats() -> Command[list[Heartbeat]]:
     """The workers that were seen within a day, by name."""
 
     def decode(rows: Rows) -> list[Heartbeat]:
-        return [Heartbeat(*utc_row([*row[:-1], decode_json(row[-1])])) for row in rows]
+        return [
+            Heartbeat(*utc_row([*row[:9], queues_of(decode_json(row[9])), *row[10:]]))
+            for row in rows
+        ]
 
     return Command(load_query("read/heartbeats"), {}, decode)
+
+
+def finding_notes() -> Command[list[FindingNote]]:
+    """The findings that operators acknowledged or muted."""
+    return Command(
+        load_query("read/finding_notes"),
+        {},
+        lambda rows: [FindingNote(*utc_row(row)) for row in rows],
+    )
 
 
 def workers() -> Command[list[WorkerLeases]]:

@@ -18,7 +18,7 @@ from penstock.commands.write.leases import (
     snooze,
     snooze_many,
 )
-from penstock.commands.write.messages import cancel, redrive, replay
+from penstock.commands.write.messages import cancel, move, redrive, replay, set_priority
 from penstock.commands.write.queues import (
     create_queue,
     drop_queue,
@@ -27,6 +27,7 @@ from penstock.commands.write.queues import (
     purge,
     resume,
     set_queue,
+    undo_purge,
 )
 from penstock.commands.write.schedules import (
     create_schedule,
@@ -38,6 +39,7 @@ from penstock.commands.write.schedules import (
     resume_schedule,
     set_schedule,
 )
+from penstock.commands.write.workers import command_worker
 
 __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "Command",
@@ -48,7 +50,9 @@ __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "pause",
     "resume",
     "purge",
+    "undo_purge",
     "maintain",
+    "command_worker",
     # in
     "enqueue",
     "enqueue_many",
@@ -68,6 +72,8 @@ __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "cancel",
     "redrive",
     "replay",
+    "move",
+    "set_priority",
     # by themselves
     "create_schedule",
     "set_schedule",

@@ -140,12 +140,17 @@ def encode(message: Any) -> Encoded:
 def _chunk(
     queue: str, messages: Sequence[Encoded], on_conflict: OnConflict, unique: Unique
 ) -> dict[str, Any]:
-    columns = zip(*messages, strict=True) if messages else [()] * len(Encoded._fields)
     return {
         "queue": check.text("queue", queue),
-        **dict(zip(_ARRAYS, map(_array, _ARRAYS, columns), strict=True)),
+        **columns(messages),
         **_conflict(on_conflict, unique),
     }
+
+
+def columns(messages: Sequence[Encoded]) -> dict[str, Any]:
+    """The arrays of `penstock.enqueue_many` for these messages, by name."""
+    values = zip(*messages, strict=True) if messages else [()] * len(Encoded._fields)
+    return dict(zip(_ARRAYS, map(_array, _ARRAYS, values), strict=True))
 
 
 # In the order of Encoded, each with the value that stands for "not given".

@@ -20,6 +20,7 @@ _CREATE: Final = call(
     expires_at="timestamptz",
 )
 _REVOKE: Final = call("revoke_key", key="text", revoked_by="text")
+_NOTE_USE: Final = call("note_key_use", ids="text[]")
 _END_TOKEN: Final = call("end_token", id="text")
 _SECRET: Final = call("_server_secret", proposed="bytea")
 _RECORD: Final = call(
@@ -61,6 +62,11 @@ def revoke_key(key: str, *, revoked_by: str | None = None) -> Command[None]:
         "revoked_by": check.optional_text("revoked_by", revoked_by),
     }
     return Command(_REVOKE, params, nothing)
+
+
+def note_key_use(ids: Sequence[str]) -> Command[None]:
+    """Note that these keys are in use now, to within five minutes."""
+    return Command(_NOTE_USE, {"ids": list(ids)}, nothing)
 
 
 def server_secret(proposed: bytes) -> Command[bytes]:

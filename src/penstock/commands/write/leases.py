@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, nothing, scalar, utc
 from penstock.commands.lease_row import decode_lease, lease_columns
 from penstock.model.message import Duration, Lease, LeaseLike, SettledState
 
+T = TypeVar("T")
 Note: TypeAlias = str | BaseException | None
 """An error as text, or the exception itself."""
 
 _CLAIM: Final = call(
     "claim", lease_columns(), queue="text", count="integer", lease_seconds="integer", worker="text"
+)
+_CLAIM_WITHIN: Final = call(
+    "claim_within",
+    lease_columns(),
+    queue="text",
+    count="integer",
+    lease_seconds="integer",
+    worker="text",
+    max_bytes="bigint",
 )
 _ACK: Final = call("ack", id="bigint", token="bigint")
 _ACK_MANY: Final = call("ack_many", ids="bigint[]", tokens="bigint[]")
@@ -48,6 +59,13 @@ def claim(
         "worker": check.optional_text("worker", worker),
     }
     return Command(_CLAIM, params, lambda rows: [decode_lease(row) for row in rows], light=True)
+
+
+def within(claim: Command[T], max_bytes: int) -> Command[T]:
+    """The same claim, which stops at about `max_bytes`. It returns one message at least."""
+    if claim.params["count"] == 1:
+        return claim
+    return replace(claim, sql=_CLAIM_WITHIN, params={**claim.params, "max_bytes": max_bytes})
 
 
 def ack(lease: LeaseLike) -> Command[None]:

@@ -23,6 +23,8 @@ _REDRIVE: Final = call(
     per_second="numeric",
     dry_run="boolean",
 )
+_MOVE: Final = call("move", ids="bigint[]", queue="text")
+_SET_PRIORITY: Final = call("set_priority", ids="bigint[]", priority="integer")
 _REPLAY: Final = call("replay", id="bigint", queue="text")
 
 
@@ -72,3 +74,21 @@ def replay(id: int, queue: str | None = None) -> Command[int]:
         "queue": check.optional_text("queue", queue),
     }
     return Command(_REPLAY, params, scalar)
+
+
+def move(ids: Sequence[int], queue: str) -> Command[int]:
+    """Put waiting messages and dead letters into another queue; how many."""
+    params = {
+        "ids": [check.whole("ids", id, check.INT8) for id in ids],
+        "queue": check.text("queue", queue),
+    }
+    return Command(_MOVE, params, scalar)
+
+
+def set_priority(ids: Sequence[int], priority: int) -> Command[int]:
+    """Change the priority of waiting messages; how many."""
+    params = {
+        "ids": [check.whole("ids", id, check.INT8) for id in ids],
+        "priority": check.whole("priority", priority),
+    }
+    return Command(_SET_PRIORITY, params, scalar)

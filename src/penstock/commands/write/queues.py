@@ -17,6 +17,7 @@ _DROP: Final = call("drop_queue", name="text", force="boolean")
 _PAUSE: Final = call("pause", name="text")
 _RESUME: Final = call("resume", name="text")
 _PURGE: Final = call("purge", name="text", include_leased="boolean", max_count="bigint")
+_UNDO_PURGE: Final = call("undo_purge", name="text")
 _MAINTAIN: Final = call("maintain", "maintain::text", full_pass="boolean")
 
 
@@ -66,6 +67,11 @@ def purge(name: str, *, include_leased: bool = False, max_count: int | None = No
         "max_count": check.optional_whole("max_count", max_count, check.INT8),
     }
     return Command(_PURGE, params, scalar)
+
+
+def undo_purge(name: str) -> Command[int]:
+    """Enqueue copies of what the latest purge of the last hour removed; how many."""
+    return Command(_UNDO_PURGE, {"name": check.text("name", name)}, scalar)
 
 
 def maintain(*, full_pass: bool = False) -> Command[dict[str, Any]]:

@@ -36,6 +36,11 @@ class TaskOutcome(NamedTuple):
     value: str | None
     error: str | None = None
 
+    @property
+    def next_id(self) -> int | None:
+        """The message of the next step, for a step of a chain that is done."""
+        return int(self.value) if self.state == "continued" and self.value is not None else None
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import md5
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, nothing, scalar
@@ -22,8 +22,14 @@ _NOTIFY: Final = "select pg_notify(%(channel)s::text, %(payload)s::text)"
 _CLAIM: Final = load_claim("worker/claim")
 _LOOK: Final = load_claim("worker/look")
 _DEQUEUE: Final = load_claim("worker/dequeue")
-_BEAT: Final = call("beat", worker="text", state="text", started_at="timestamptz", report="jsonb")
+_BEAT: Final = call(
+    "beat_v2", worker="text", state="text", started_at="timestamptz", report="jsonb"
+)
 _RETIRE: Final = call("retire", worker="text")
+_COMMAND: Final = call("command_worker", worker="text", command="text")
+COMMANDS_CHANNEL: Final = "penstock:workers"
+"""Notifications with the name of a worker that got a command."""
+WorkerCommand = Literal["quiet", "resume", "stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +107,13 @@ class LaneWant:
     worker: str
 
 
-def dequeue(wants: Sequence[LaneWant]) -> Command[list[Found]]:
-    """Claim for several lanes in one statement, each in its place; rows as those of `claim`."""
+def dequeue(wants: Sequence[LaneWant], max_bytes: int) -> Command[list[Found]]:
+    """Claim for several lanes in one statement, each in its place; rows as those of `claim`.
+
+    All of them together get about `max_bytes`, and each lane that has messages gets one at least.
+    """
     params = {
+        "max_bytes": max(max_bytes // len(wants), 1),
         "queues": [want.queue for want in wants],
         "counts": [want.count for want in wants],
         "lease_seconds": [want.lease_seconds for want in wants],
@@ -137,20 +147,34 @@ def notify(channel: str, payload: str) -> Command[None]:
     return Command(_NOTIFY, {"channel": channel, "payload": payload}, nothing)
 
 
-def beat(worker: str, state: str, started_at: datetime, report: Mapping[str, Any]) -> Command[None]:
-    """A worker is alive."""
+def beat(
+    worker: str, state: str, started_at: datetime, report: Mapping[str, Any]
+) -> Command[str | None]:
+    """A worker is alive. Returns what an operator wants of it: "quiet", "stop" or None."""
     params = {
         "worker": check.text("worker", worker),
         "state": state,
         "started_at": check.moment("started_at", started_at),
         "report": encode_json(dict(report), "report"),
     }
-    return Command(_BEAT, params, nothing)
+    return Command(_BEAT, params, scalar)
 
 
 def retire(worker: str) -> Command[bool]:
     """A worker is gone, in good order."""
     return Command(_RETIRE, {"worker": check.text("worker", worker)}, scalar)
+
+
+def command_worker(worker: str, command: WorkerCommand) -> Command[None]:
+    """Tell a worker to claim no more, to claim again, or to end."""
+    params = {"worker": check.text("worker", worker), "command": check.text("command", command)}
+    return Command(_COMMAND, params, nothing)
+
+
+def recorded_command(worker: str, command: WorkerCommand, actor: str) -> Command[int]:
+    """The same, and its record in the activity, in one transaction; the id of the record."""
+    params = {**command_worker(worker, command).params, "actor": check.text("actor", actor)}
+    return Command(load_query("operate/command_worker"), params, scalar)
 
 
 def _found(rows: Rows) -> dict[str, Found]:

@@ -13,9 +13,8 @@ from pyspark.sql import functions as sf
 
 from penstock.lake.damage import require_intact
 from penstock.lake.lake import Lake
-from penstock.lake.layout import BRONZE, SILVER, TABLES, LakeTable
+from penstock.lake.layout import LakeTable
 from penstock.lake.storage.data_files import write_frame
-from penstock.lake.storage.formats import DELTA, clear_delta
 from penstock.lake.storage.ledger import DataFile, Entry, State
 
 TARGET_BYTES: Final = 128 * 2**20
@@ -34,17 +33,22 @@ class Compacted:
 def compact(lake: Lake, fewest: int = 2) -> Compacted:
     """Joins the small files of each day and queue, where there are at least `fewest` of them."""
     before = after = 0
-    for table in (*BRONZE, *SILVER):
+    for table in _growing(lake):
         while groups := list(_groups(lake.ledger.settle(), table, fewest)):
             old, new = _join(lake, table, groups)
             before, after = before + old, after + new
     return Compacted(before, after)
 
 
-def needs_compacting(state: State, fewest: int) -> bool:
-    return any(
-        next(_groups(state, table, fewest), None) is not None for table in (*BRONZE, *SILVER)
-    )
+def needs_compacting(lake: Lake, fewest: int) -> bool:
+    state = lake.state()
+    return any(next(_groups(state, table, fewest), None) for table in _growing(lake))
+
+
+def _growing(lake: Lake) -> list[LakeTable]:
+    """The tables whose days get new files. The files of a day of other tables are replaced."""
+    appended = [own.table for own in lake.declared().gold if own.by == "row" and not own.combine]
+    return [*lake.tables("bronze", "silver"), *appended]
 
 
 def _groups(state: State, table: LakeTable, fewest: int) -> Iterator[list[DataFile]]:
@@ -124,7 +128,7 @@ def retain(lake: Lake, keep: Mapping[str, timedelta], now: datetime | None = Non
     gone = [
         file.path
         for file in state.files.values()
-        if file.day < floors.get(TABLES[file.table].layer, "") and file.path not in state.pending
+        if file.day < floors.get(file.layer, "") and file.path not in state.pending
     ]
     raised = {
         layer: floor for layer, floor in floors.items() if floor > state.floors.get(layer, "")
@@ -137,7 +141,6 @@ def retain(lake: Lake, keep: Mapping[str, timedelta], now: datetime | None = Non
 
 
 def clear(lake: Lake, hours: int) -> int:
-    """Deletes what Delta's readers could still have gone back to. Returns how many files."""
-    if lake.about.format != DELTA:
-        return 0
-    return sum(clear_delta(lake.storage, table, hours) for table in TABLES.values())
+    """Deletes files that readers could still go back to in time. Returns how many."""
+    settle = lake.ledger.settle
+    return sum(lake.format.clear(table, settle, hours) for table in lake.tables())

@@ -8,7 +8,6 @@ ledger keeps how many rows went, and when, but nothing of their content.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Final
@@ -19,15 +18,15 @@ from pyspark.sql import functions as sf
 from penstock.errors import LakeError
 from penstock.lake import gold, silver
 from penstock.lake.damage import require_intact
+from penstock.lake.declarations import require_transforms
+from penstock.lake.declared_tables import recompute_own_gold
 from penstock.lake.gold_rows import count_gold
 from penstock.lake.lake import Lake
 from penstock.lake.layout import (
-    BRONZE,
     BRONZE_HISTORY,
     GOLD,
     QUARANTINE,
     SILVER,
-    SILVER_ATTEMPTS,
     SILVER_MESSAGES,
     LakeTable,
 )
@@ -35,8 +34,9 @@ from penstock.lake.maintenance.compact import clear
 from penstock.lake.publish import publish, trim
 from penstock.lake.registry import Registry
 from penstock.lake.replay import matching
-from penstock.lake.storage.data_files import read_rows, write_frame, write_rows
-from penstock.lake.storage.ledger import DataFile, Entry, State
+from penstock.lake.step import Step
+from penstock.lake.storage.data_files import read_rows, write_frame
+from penstock.lake.storage.ledger import DataFile, State
 
 IDS_AT_ONCE: Final = 5_000
 
@@ -53,7 +53,7 @@ class Forgotten:
 
 def matches(lake: Lake, where: str) -> DataFrame:
     """The keys of the messages in bronze and silver that meet the condition."""
-    files = [f for table in (*BRONZE, *SILVER) for f in lake.state().of(table)]
+    files = [f for table in lake.tables("bronze", "silver") for f in lake.state().of(table)]
     require_intact(lake, files)
     landed = silver.messages(lake.frame(BRONZE_HISTORY))
     every = landed.unionByName(lake.frame(SILVER_MESSAGES))
@@ -61,12 +61,14 @@ def matches(lake: Lake, where: str) -> DataFrame:
 
 
 def forget(lake: Lake, registry: Registry, where: str) -> Forgotten:
+    require_transforms(lake)
     found = matches(lake, where).persist()
     keys = [(row["id"], row["enqueued_at"].astimezone(UTC)) for row in found.collect()]
     state = lake.ledger.settle()
-    if state.pending:
+    if state.pending or state.stale:
         raise LakeError(
-            f"silver lacks {len(state.pending)} files of bronze",
+            f"silver lacks {len(state.pending)} files of bronze, and {len(state.stale)} tables "
+            "are to be recomputed",
             hint="Nothing was erased. Run `penstock lake run --once` first.",
         )
     # PostgreSQL first: if this is interrupted, the condition still finds the rest in the lake.
@@ -75,7 +77,7 @@ def forget(lake: Lake, registry: Registry, where: str) -> Forgotten:
         ids, times = zip(*keys[start : start + IDS_AT_ONCE], strict=True)
         query = "select penstock.erase_history(%s::bigint[], %s::timestamptz[])"
         erased += registry.call(query, list(ids), list(times))[0][0]
-    rows, days = _rewrite(lake, state, found, where) if keys else (0, set())
+    rows, days = _rewrite(lake, found, where) if keys else (0, set())
     found.unpersist()
     clear(lake, 0)
     lake.storage.remove(QUARANTINE)
@@ -88,60 +90,32 @@ def forget(lake: Lake, registry: Registry, where: str) -> Forgotten:
     return Forgotten(len(keys), rows, erased, tuple(sorted(days)))
 
 
-def _rewrite(lake: Lake, state: State, found: DataFrame, where: str) -> tuple[int, set[str]]:
+def _rewrite(lake: Lake, found: DataFrame, where: str) -> tuple[int, set[str]]:
     """Replaces the files that hold the messages, in one step. How many rows went, of which days."""
-    staging = lake.new_staging()
-    added: list[DataFile] = []
-    replaced: list[DataFile] = []
-    for table in (*BRONZE, *SILVER):
-        old = _holding(lake, state, table, found)
-        replaced += old
+    step = Step.begin(lake)
+    for table in lake.tables("bronze", "silver"):
+        old = _holding(lake, step.state, table, found)
+        step.replace(old)
         for epoch in sorted({file.epoch for file in old}):
             # Spark writes a directory once: each epoch gets its own, and is moved together after.
-            part = f"{staging}-{len(added)}-{epoch}"
+            part = f"{step.staging}-{len(step.added)}-{epoch}"
             same = [file for file in old if file.epoch == epoch]
             rows = _without(lake.frame(table, same), table, found)
             for file in write_frame(lake, rows, table, part):
-                lake.storage.move(f"{part}/{file.path}", f"{staging}/{file.path}")
-                added.append(replace(file, epoch=epoch))
+                lake.storage.move(f"{part}/{file.path}", f"{step.staging}/{file.path}")
+                step.added.append(replace(file, epoch=epoch))
             lake.storage.remove(part)
-    gone = sum(file.rows for file in replaced) - sum(file.rows for file in added)
-    first = state.floors.get("silver", "")
-    days = {file.day for file in replaced if file.day >= first}
-    messages, attempts = (
-        _silver(lake, state, table, days, replaced, added, staging)
-        for table in (SILVER_MESSAGES, SILVER_ATTEMPTS)
-    )
+    gone = sum(file.rows for file in step.replaced) - sum(file.rows for file in step.added)
+    first = step.state.floors.get("silver", "")
+    days = {file.day for file in step.replaced if file.day >= first}
+    messages, attempts = (step.rows(table, days) for table in SILVER)
     for table, rows in count_gold(gold.events(messages, attempts), GOLD).items():
-        added += write_rows(lake, rows, table, staging)
-        replaced += [file for file in state.of(table) if file.day in days]
+        step.write_rows(rows, table)
+        step.replace(step.old(table, days))
+    recompute_own_gold(step, days)
     record = {"rows": gone, "where_sha256": hashlib.sha256(where.encode()).hexdigest()}
-    lake.ledger.commit(
-        Entry(
-            kind="forget",
-            staging=staging,
-            add=tuple(added),
-            remove=tuple(file.path for file in replaced),
-            record=record,
-        )
-    )
+    step.commit("forget", record=record)
     return gone, days
-
-
-def _silver(
-    lake: Lake,
-    state: State,
-    table: LakeTable,
-    days: Collection[str],
-    replaced: Collection[DataFile],
-    added: Collection[DataFile],
-    staging: str,
-) -> DataFrame:
-    """A silver table of these days as it will be."""
-    gone = {file.path for file in replaced}
-    kept = [file for file in state.of(table) if file.day in days and file.path not in gone]
-    new = [file.path for file in added if file.table == table.path and file.day in days]
-    return lake.frame(table, kept).unionByName(lake.read(table, new, staging))
 
 
 def _holding(lake: Lake, state: State, table: LakeTable, found: DataFrame) -> list[DataFile]:
@@ -151,21 +125,24 @@ def _holding(lake: Lake, state: State, table: LakeTable, found: DataFrame) -> li
         return []
     path = sf.substring_index("_metadata.file_path", f"/{table.path}/", -1).alias("path")
     rows = lake.frame(table, files).select("*", path)
-    hit = rows.join(_keys(table, found), on=list(_key(table)), how="left_semi")
+    hit = rows.join(_keys(table, found), on=list(_key(table).values()), how="left_semi")
     names = {row["path"] for row in hit.select("path").distinct().collect()}
     return [file for file in files if file.path.removeprefix(f"{table.path}/") in names]
 
 
 def _without(rows: DataFrame, table: LakeTable, found: DataFrame) -> DataFrame:
-    kept = rows.join(_keys(table, found), on=list(_key(table)), how="left_anti")
+    kept = rows.join(_keys(table, found), on=list(_key(table).values()), how="left_anti")
     return kept.select(*rows.columns)
 
 
-def _key(table: LakeTable) -> tuple[str, ...]:
-    """An attempt does not say when its message was enqueued."""
-    return silver.MESSAGE_KEY if table.id_column == "id" else ("service", "message_id")
+def _key(table: LakeTable) -> dict[str, str]:
+    """The columns of the table by those of a message. An attempt has no time of enqueue."""
+    if table.id_column == "id":
+        return {name: name for name in silver.MESSAGE_KEY}
+    if table.declared_schema is not None:
+        return {name: f"message_{name}" for name in silver.MESSAGE_KEY}
+    return {"service": "service", "id": "message_id"}
 
 
 def _keys(table: LakeTable, found: DataFrame) -> DataFrame:
-    keys = found if table.id_column == "id" else found.withColumnRenamed("id", "message_id")
-    return keys.select(*_key(table)).distinct()
+    return found.select(*(sf.col(a).alias(b) for a, b in _key(table).items())).distinct()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pyspark.sql import DataFrame
@@ -11,26 +12,35 @@ from pyspark.sql import DataFrame
 from penstock.errors import InvalidValueError
 from penstock.lake import gold, silver
 from penstock.lake.damage import require_intact
+from penstock.lake.declarations import Declared, require_transforms
+from penstock.lake.declared_tables import Failures, recompute_declared
 from penstock.lake.gold_rows import count_gold
 from penstock.lake.lake import Lake
-from penstock.lake.layout import GOLD, SILVER, SILVER_ATTEMPTS, SILVER_MESSAGES, LakeTable
+from penstock.lake.layout import GOLD, SILVER, SILVER_MESSAGES, SILVER_QUARANTINE, LakeTable
 from penstock.lake.refresh import DAYS_AT_ONCE, STAGES, Stage
-from penstock.lake.storage.data_files import write_frame, write_rows
-from penstock.lake.storage.ledger import DataFile, Entry, State
+from penstock.lake.step import Step
+from penstock.lake.storage.ledger import DataFile, State
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The tables and days that were recomputed, and the rows they have now."""
+    """The tables and days that were recomputed, and the rows they have now.
+
+    `failures` counts the rows that broke a quality rule or did not fit their model.
+    """
 
     tables: tuple[str, ...]
     days: tuple[str, ...]
-    rows: int
+    rows: int = 0
+    quarantined: int = 0
+    failures: Failures = field(default_factory=Counter)
+    # The rows that each table got.
+    written: dict[str, int] = field(default_factory=dict)
 
 
-def chosen_tables(names: Iterable[str]) -> tuple[LakeTable, ...]:
+def chosen_tables(lake: Lake, names: Iterable[str]) -> tuple[LakeTable, ...]:
     """From `silver`, `gold`, or names such as `gold/queue_day`. Gold follows its silver."""
-    every = (*SILVER, *GOLD)
+    every = lake.tables("silver", "gold")
     chosen: set[LakeTable] = set()
     for name in names:
         found = {table for table in every if name in (table.layer, table.path, table.view)}
@@ -42,9 +52,21 @@ def chosen_tables(names: Iterable[str]) -> tuple[LakeTable, ...]:
                 value=name,
             )
         chosen |= found
-    if not chosen or chosen & set(SILVER):
-        chosen |= set(GOLD) | (set() if chosen else set(SILVER))
-    return tuple(table for table in every if table in chosen)
+    if not chosen:
+        return tuple(every)
+    paths = _with_followers(lake.declared(), {table.path for table in chosen})
+    return tuple(table for table in every if table.path in paths)
+
+
+def _with_followers(declared: Declared, paths: set[str]) -> set[str]:
+    """The tables, and those that are computed from them."""
+    if paths & {table.path for table in SILVER}:
+        paths |= {table.path for table in GOLD}
+    if paths & {SILVER_MESSAGES.path, SILVER_QUARANTINE.path}:
+        paths |= {table.path for table in declared.typed()}
+    if paths & {table.path for table in declared.typed()}:
+        paths.add(SILVER_QUARANTINE.path)
+    return paths | {own.table.path for own in declared.gold if paths & set(own.reads)}
 
 
 def days_between(
@@ -60,58 +82,71 @@ def days_between(
 
 def rebuild(
     lake: Lake,
-    tables: Collection[LakeTable] = (*SILVER, *GOLD),
+    tables: Collection[LakeTable] | None = None,
     days: Collection[str] | None = None,
     without: Collection[str] = (),
 ) -> Rebuilt:
     """Recomputes these tables and days, or all. Files named in `without` are not read."""
     state = lake.ledger.settle()
+    tables = lake.tables("silver", "gold") if tables is None else tables
     every = {file.day for file in state.files.values()}
     chosen = sorted(every if days is None else every & set(days))
-    rows = 0
+    rows = quarantined = 0
+    failures: Failures = Counter()
+    written: Counter[str] = Counter()
     for start in range(0, len(chosen), DAYS_AT_ONCE):
-        rows += _step(lake, tables, frozenset(chosen[start : start + DAYS_AT_ONCE]), set(without))
-    return Rebuilt(tuple(table.path for table in tables), tuple(chosen), rows)
+        part = frozenset(chosen[start : start + DAYS_AT_ONCE])
+        step, failed = _step(lake, tables, part, set(without))
+        rows += sum(file.rows for file in step.added)
+        written.update(step.written())
+        quarantined += sum(file.rows for file in step.new(SILVER_QUARANTINE))
+        failures += failed
+    paths = tuple(table.path for table in tables)
+    return Rebuilt(paths, tuple(chosen), rows, quarantined, failures, dict(written))
+
+
+def recompute_stale(lake: Lake) -> Rebuilt | None:
+    """Computes the oldest days of declared tables that were not computed yet; None if all were."""
+    stale = lake.ledger.settle().stale
+    if not stale:
+        return None
+    days = sorted({day for each in stale.values() for day in each})[:DAYS_AT_ONCE]
+    # Tables with the same days, so that no day is computed that was computed before.
+    tables = [path for path in stale if set(days) <= set(stale[path])]
+    if not tables:
+        days = days[:1]
+        tables = [path for path in stale if days[0] in stale[path]]
+    chosen = [table for path in tables if (table := lake.declared().tables().get(path))]
+    return rebuild(lake, chosen, days)
 
 
 def _step(
     lake: Lake, tables: Collection[LakeTable], days: frozenset[str], without: set[str]
-) -> int:
-    state = lake.ledger.settle()
-    staging = lake.new_staging()
-    added: list[DataFile] = []
-    replaced: list[DataFile] = []
+) -> tuple[Step, Failures]:
+    step = Step.begin(lake)
+    state = step.state
+    paths = {table.path for table in tables}
+    if any(own.table.path in paths for own in lake.declared().gold):
+        require_transforms(lake)
     consumed: list[str] = []
     # A day whose silver is no longer kept cannot be counted again: its gold stays as it is.
     counted = frozenset(day for day in days if day >= state.floors.get("silver", ""))
-    require_intact(lake, list(_inputs(state, tables, counted, without)))
+    require_intact(lake, list(_inputs(lake, state, tables, counted, without)))
     for stage in STAGES:
         if stage.silver in tables:
-            rows = whole_silver(lake, state, stage, counted, without)
-            added += write_frame(lake, rows, stage.silver, staging)
-            replaced += _of(state, stage.silver, counted)
+            step.write(whole_silver(lake, state, stage, counted, without), stage.silver)
+            step.replace(step.old(stage.silver, counted))
             consumed += [f.path for f in state.pending_of(stage.bronze) if f.day in counted]
-    kept = [f for t in SILVER if t not in tables for f in _of(state, t, counted)]
-    messages, attempts = (
-        lake.frame(table, [f for f in kept if f.table == table.path]).unionByName(
-            lake.read(table, [f.path for f in added if f.table == table.path], staging)
-        )
-        for table in (SILVER_MESSAGES, SILVER_ATTEMPTS)
-    )
-    counts = count_gold(gold.events(messages, attempts), [t for t in GOLD if t in tables])
-    for table, figures in counts.items():
-        added += write_rows(lake, figures, table, staging)
-        replaced += _of(state, table, counted)
-    lake.ledger.commit(
-        Entry(
-            kind="rebuild",
-            staging=staging,
-            add=tuple(added),
-            remove=tuple(file.path for file in replaced),
-            consumed=tuple(consumed),
-        )
-    )
-    return sum(file.rows for file in added)
+    if chosen := [table for table in GOLD if table in tables]:
+        messages, attempts = (step.rows(table, counted) for table in SILVER)
+        for table, figures in count_gold(gold.events(messages, attempts), chosen).items():
+            step.write_rows(figures, table)
+            step.replace(step.old(table, counted))
+    failures = recompute_declared(step, counted, paths)
+    # Days before the floor are done with, too.
+    step.recomputed = dict.fromkeys(step.recomputed, sorted(days))
+    step.commit("rebuild", consumed=tuple(consumed))
+    return step, failures
 
 
 def whole_silver(
@@ -136,7 +171,11 @@ def whole_silver(
 
 
 def _inputs(
-    state: State, tables: Collection[LakeTable], days: Collection[str], without: Collection[str]
+    lake: Lake,
+    state: State,
+    tables: Collection[LakeTable],
+    days: Collection[str],
+    without: Collection[str],
 ) -> Iterator[DataFile]:
     first = state.floors.get("bronze", "")
     for stage in STAGES:
@@ -146,6 +185,10 @@ def _inputs(
         for file in _of(state, stage.silver, days):
             if file.path not in without and (not rebuilt or file.day < first):
                 yield file
+    for own in lake.declared().gold:
+        if own.table in tables:
+            inputs = [table for table in map(lake.table, own.reads) if table not in tables]
+            yield from (file for table in inputs for file in _of(state, table, days))
 
 
 def _of(state: State, table: LakeTable, days: Collection[str]) -> list[DataFile]:

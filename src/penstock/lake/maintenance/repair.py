@@ -20,8 +20,9 @@ from pyspark.sql import functions as sf
 from penstock.lake import columns, silver
 from penstock.lake.bronze import still_in_postgres
 from penstock.lake.damage import Damage, find_damage
+from penstock.lake.declarations import require_transforms
 from penstock.lake.lake import Lake
-from penstock.lake.layout import GOLD, QUARANTINE, SILVER, TABLES, LakeTable
+from penstock.lake.layout import QUARANTINE, TABLES, LakeTable
 from penstock.lake.maintenance.rebuild import rebuild
 from penstock.lake.refresh import STAGES, Pair, Stage, refresh
 from penstock.lake.storage.data_files import write_frame
@@ -62,6 +63,7 @@ class Repaired:
 
 
 def repair(lake: Lake, dsn: str) -> Repaired:
+    require_transforms(lake)
     damaged = find_damage(lake)
     if not damaged:
         return Repaired([], None, 0, 0, (), [])
@@ -76,9 +78,9 @@ def repair(lake: Lake, dsn: str) -> Repaired:
     for stage in STAGES:
         found = work.bronze(stage)
         refetched, restored, lost = refetched + found[0], restored + found[1], [*lost, *found[2]]
-    derived = {damage.day for damage in damaged if TABLES[damage.table].layer != "bronze"}
+    derived = {damage.day for damage in damaged if not damage.table.startswith("bronze/")}
     if derived:
-        rebuild(lake, (*SILVER, *GOLD), derived, work.damaged)
+        rebuild(lake, None, derived, work.damaged)
     while refresh(lake):
         pass
     return Repaired(damaged, quarantine, refetched, restored, tuple(sorted(derived)), lost)

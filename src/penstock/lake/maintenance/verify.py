@@ -20,11 +20,21 @@ from penstock.errors import translated
 from penstock.lake import gold
 from penstock.lake.bronze import SOURCES, still_in_postgres
 from penstock.lake.damage import Damage, find_damage
+from penstock.lake.declarations import require_transforms
+from penstock.lake.declared_tables import gold_rows
 from penstock.lake.lake import Lake
-from penstock.lake.layout import GOLD, SILVER_ATTEMPTS, SILVER_MESSAGES, LakeTable
+from penstock.lake.layout import (
+    GOLD,
+    SILVER_ATTEMPTS,
+    SILVER_MESSAGES,
+    SILVER_QUARANTINE,
+    LakeTable,
+)
 from penstock.lake.maintenance.rebuild import whole_silver
+from penstock.lake.models.typing_step import type_messages
 from penstock.lake.refresh import STAGES
 from penstock.lake.registry import Registry
+from penstock.lake.step import Step
 from penstock.lake.storage.ledger import DataFile, State
 from penstock.spark.offsets import LogOffset, Place
 from penstock.spark.options import Service
@@ -81,6 +91,7 @@ class Verification:
 
 def verify(lake: Lake, registry: Registry, service: Service) -> Verification:
     """Every file, and every day and queue of every table."""
+    require_transforms(lake)
     state = lake.ledger.settle()
     damaged = find_damage(lake)
     check = _Check(lake, state, frozenset(damage.path for damage in damaged))
@@ -89,6 +100,8 @@ def verify(lake: Lake, registry: Registry, service: Service) -> Verification:
         *check.bronze(service, floor),
         *check.silver(),
         *check.gold(),
+        *check.typed(),
+        *check.own_gold(),
     ]
     found = Verification(damaged, compared)
     if found.agrees:
@@ -151,6 +164,42 @@ class _Check:
             found = self.lake.frame(table, files)
             yield from _compare(table, "silver", first, expected, found, gold.KEYS[table])
 
+    def typed(self) -> Iterator[Comparison]:
+        """Typed tables and quarantine against silver, but for days to be recomputed."""
+        first = self.state.floors.get("silver", "")
+        quarantined = []
+        for model in self.lake.declared().models:
+            stale = set(self.state.stale.get(model.table.path, ()))
+            messages = self._frame(SILVER_MESSAGES, first, stale, model.queue)
+            expected, unfit = type_messages(messages, model)
+            found = self._frame(model.table, first, stale)
+            yield from _compare(model.table, "silver", first, expected, found, ("message_id",))
+            quarantined.append((unfit, self._frame(SILVER_QUARANTINE, first, stale, model.queue)))
+        for expected, found in quarantined:
+            yield from _compare(SILVER_QUARANTINE, "silver", first, expected, found, ("id",))
+
+    def own_gold(self) -> Iterator[Comparison]:
+        """The gold of a project against what its functions return for silver."""
+        first = self.state.floors.get("silver", "")
+        step = Step(self.lake, self.state, "")
+        for own in self.lake.declared().gold:
+            stale = set(self.state.stale.get(own.table.path, ()))
+            inputs = [self._frame(self.lake.table(path), first, stale) for path in own.reads]
+            expected = gold_rows(step, own, inputs)
+            found = self._frame(own.table, first, stale)
+            key = [name for name in expected.columns if name not in own.combine][:3]
+            yield from _compare(own.table, "silver", first, _by_day(expected), _by_day(found), key)
+
+    def _frame(
+        self, table: LakeTable, first: str, stale: Collection[str], queue: str | None = None
+    ) -> DataFrame:
+        files = [
+            file
+            for file in self._intact(table)
+            if file.day >= first and file.day not in stale and queue in (None, file.queue)
+        ]
+        return self.lake.frame(table, files)
+
     def _intact(self, table: LakeTable) -> list[DataFile]:
         return [file for file in self.state.of(table) if file.path not in self.damaged]
 
@@ -172,6 +221,13 @@ def _compare(
     wrong = {pair for pair in pairs if there.get(pair) != here.get(pair)}
     differing = _differing(expected, found, wrong, key, checksum) if wrong else {}
     yield from _compared(table, against, pairs, there, here, differing)
+
+
+def _by_day(rows: DataFrame) -> DataFrame:
+    """A table without a queue, in a form to be compared: the order of additions does not matter."""
+    same = rows if "queue" in rows.columns else rows.withColumn("queue", sf.lit(""))
+    inexact = [f.name for f in rows.schema if f.dataType.typeName() in ("double", "float")]
+    return same.withColumns({name: sf.format_string("%.9e", name) for name in inexact})
 
 
 def _pairs(expected: dict[Key, Digest], found: dict[Key, Digest], first: str) -> list[Key]:

@@ -34,6 +34,15 @@ def spark_checksums(
         .select("path", sf.sha2("content", 256).alias("sha256"))
         .collect()
     )
-    # The address may be spelled in another way than ours; names of files are unique.
-    by_name = {row["path"].rpartition("/")[2]: row["sha256"] for row in rows}
-    return {path: by_name[path.rpartition("/")[2]] for path in paths}
+    known = frozenset(paths)
+    return {_path_of(row["path"], known): row["sha256"] for row in rows}
+
+
+def _path_of(address: str, known: frozenset[str]) -> str:
+    """The path that the address ends in. The root may be spelled in another way than ours.
+
+    Names of files are not enough: Spark gives the same name to a task's files in all partitions.
+    """
+    parts = address.split("/")
+    tails = ("/".join(parts[start:]) for start in range(len(parts)))
+    return next(tail for tail in tails if tail in known)

@@ -161,14 +161,14 @@ class HadoopStorage:
         self.root = root.rstrip("/")
         try:
             self._jvm: Any = spark._jvm
-            configuration = spark._jsc.hadoopConfiguration()
+            self._configuration: Any = spark._jsc.hadoopConfiguration()
         except Exception:
             raise ConfigurationError(
                 f"a lake at {root} cannot be written over Spark Connect",
                 hint="Run it where the Spark driver runs (spark.master), or use a local path.",
             ) from None
         try:
-            self._files: Any = self._path("").getFileSystem(configuration)
+            self._files: Any = self._path("").getFileSystem(self._configuration)
         except Py4JJavaError as error:
             raise ConfigurationError(
                 f"Spark cannot reach {root}: {error.java_exception.getMessage()}",
@@ -178,6 +178,11 @@ class HadoopStorage:
 
     def address(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
+
+    def setting(self, name: str) -> str:
+        """A setting of Hadoop, from its credential providers too; empty if it is not set."""
+        found = self._configuration.getPassword(name)
+        return "".join(found) if found is not None else ""
 
     def read(self, path: str) -> str | None:
         if not self.exists(path):

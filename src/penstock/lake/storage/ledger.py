@@ -51,6 +51,10 @@ class DataFile:
         return "/".join(self.path.split("/")[:2])
 
     @property
+    def layer(self) -> str:
+        return self.path.partition("/")[0]
+
+    @property
     def day(self) -> str:
         return partition_values(self.path)["day"]
 
@@ -75,6 +79,11 @@ class Entry:
     version: int = 0
     # What is to be known of the step after its entry is gone.
     record: dict[str, Any] | None = None
+    # Tables that a project declares, by path: see declarations.py. None withdraws one.
+    declare: dict[str, Any] = field(default_factory=dict)
+    # By path, the days of declared tables to be recomputed, and those that this step recomputed.
+    stale: dict[str, list[str]] = field(default_factory=dict)
+    recomputed: dict[str, list[str]] = field(default_factory=dict)
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -102,6 +111,9 @@ class State:
     head: Entry | None = None
     # What `forget` erased: when, how many rows, and the checksum of the condition.
     erasures: tuple[dict[str, Any], ...] = ()
+    # Tables that a project declares, and the days of them that are not computed yet, by path.
+    declared: dict[str, Any] = field(default_factory=dict)
+    stale: dict[str, list[str]] = field(default_factory=dict)
 
     def of(self, table: LakeTable) -> list[DataFile]:
         return [file for file in self.files.values() if file.table == table.path]
@@ -141,7 +153,18 @@ class State:
             erasures=self.erasures
             if entry.record is None
             else (*self.erasures, {"at": entry.at, **entry.record}),
+            declared={k: v for k, v in (self.declared | entry.declare).items() if v is not None},
+            stale=self._stale_after(entry),
         )
+
+    def _stale_after(self, entry: Entry) -> dict[str, list[str]]:
+        merged = {path: set(days) for path, days in self.stale.items()}
+        for path, days in entry.stale.items():
+            merged.setdefault(path, set()).update(days)
+        for path, days in entry.recomputed.items():
+            merged.setdefault(path, set()).difference_update(days)
+        withdrawn = {path for path, declared in entry.declare.items() if declared is None}
+        return {path: sorted(d) for path, d in merged.items() if d and path not in withdrawn}
 
     def refuses(self, entry: Entry) -> str | None:
         """Why the step cannot happen after all: others were faster."""
@@ -163,6 +186,8 @@ class State:
             "epoch": self.epoch,
             "head": None if self.head is None else asdict(self.head),
             "erasures": self.erasures,
+            "declared": self.declared,
+            "stale": self.stale,
         }
         return json.dumps(found, separators=(",", ":"))
 
@@ -181,15 +206,17 @@ class State:
             epoch=found["epoch"],
             head=None if head is None else Entry.from_json(json.dumps(head)),
             erasures=tuple(found.get("erasures", ())),
+            declared=found.get("declared", {}),
+            stale=found.get("stale", {}),
         )
 
 
-Publish = Callable[[Entry], None]
+Publish = Callable[[State], None]
 Guard = Callable[[], AbstractContextManager[None]]
 
 
 class Ledger:
-    """The entries, as files. `publish` brings an entry's files to their places."""
+    """The entries, as files. `publish` brings the files of the last entry to their places."""
 
     def __init__(self, storage: Storage, publish: Publish, guard: Guard = nullcontext) -> None:
         self._storage = storage
@@ -210,7 +237,7 @@ class Ledger:
         """The state, with what the last step left to be moved at its place."""
         state = self.state()
         if state.head is not None and state.version != self._published:
-            self._publish(state.head)
+            self._publish(state)
             self._published = state.version
         return state
 

@@ -1,1 +1,1 @@
-"""The data plane: messages and topics under `/api`. A topic is a queue, in its words."""
+"""The data plane: messages and topics under `/api`. Its word for a queue is topic."""

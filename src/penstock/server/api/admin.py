@@ -1,4 +1,4 @@
-"""The reapers, and the record of what was done."""
+"""The reapers, and the activity."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ SCHEDULE: Final = "penstock.delete-reaper"
 
 
 class Expired(Struct):
-    """How many messages expired just now."""
+    """The number of messages that expired now."""
 
     expired: int
 
 
 class Deleted(Struct):
-    """How many expired messages were deleted for good."""
+    """The number of expired messages that were deleted."""
 
     deleted: int
 
 
 class NewSchedule(Struct, forbid_unknown_fields=True):
-    """A cron rule, in UTC; empty: never."""
+    """A cron rule in UTC. An empty rule means never."""
 
     schedule: Annotated[
         str,
@@ -51,7 +51,7 @@ class NewSchedule(Struct, forbid_unknown_fields=True):
 
 
 class ReaperSchedule(Struct, kw_only=True):
-    """When the delete reaper runs; an empty schedule is never."""
+    """The schedule of the delete reaper. An empty one means never."""
 
     schedule: str
     last_run_at: datetime | None
@@ -59,7 +59,7 @@ class ReaperSchedule(Struct, kw_only=True):
 
 
 class Act(Struct, kw_only=True):
-    """One act of an operator."""
+    """One action of an operator."""
 
     id: str
     at: datetime
@@ -85,7 +85,7 @@ class FindActs(Struct, forbid_unknown_fields=True, kw_only=True):
 
 @endpoint("POST", "/api/admin/expiry-reaper/run", answers={200: Expired})
 async def run_expiry_reaper(call: Call) -> Expired:
-    """End the messages whose time to live is over. It also runs by itself, every minute."""
+    """End messages whose time to live is over. The server also does this every minute."""
     count = await expire(call.context.database)
     await call.note("run expiry reaper", None, expired=count)
     return Expired(count)
@@ -93,14 +93,14 @@ async def run_expiry_reaper(call: Call) -> Expired:
 
 @endpoint("POST", "/api/admin/delete-reaper/run", answers={200: Deleted})
 async def run_delete_reaper(call: Call) -> Deleted:
-    """Delete expired messages for good."""
+    """Delete expired messages from history."""
     count = await call.act(forget_expired(), "run delete reaper", None)
     return Deleted(count)
 
 
 @endpoint("GET", "/api/admin/delete-reaper/schedule", answers={200: ReaperSchedule})
 async def show_delete_schedule(call: Call) -> ReaperSchedule:
-    """When the delete reaper runs by itself."""
+    """The schedule of the delete reaper."""
     return await _schedule(call)
 
 
@@ -121,7 +121,7 @@ async def _schedule(call: Call) -> ReaperSchedule:
     answers={200: ReaperSchedule},
 )
 async def put_delete_schedule(call: Call) -> ReaperSchedule:
-    """Have the delete reaper run by a cron rule, whichever server it falls to; or never."""
+    """Set the cron rule of the delete reaper. One of the servers runs it each time."""
     rule = call.body.schedule.strip()
     if rule:
         await call.run(create_queue(QUEUE, changes=TASK_SETTINGS, exist_ok=True))
@@ -138,10 +138,10 @@ async def put_delete_schedule(call: Call) -> ReaperSchedule:
 
 @endpoint("GET", "/api/admin/activity", query=FindActs, answers={200: Acts})
 async def list_activity(call: Call) -> Acts:
-    """What operators did to the queues that the key may operate, newest first.
+    """The actions of operators on queues that the key may operate, newest first.
 
-    A page may hold fewer than `limit`, where others acted on other queues: go on while `next` is
-    there.
+    A page may have fewer than `limit` entries, because actions on other queues are left out.
+    Continue while `next` is present.
     """
     query: FindActs = call.query
     command = read.activity(

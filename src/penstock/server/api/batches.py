@@ -1,4 +1,4 @@
-"""Single enqueues, claims and acks of many callers, gathered into batches."""
+"""Batches single enqueues, claims and acks of many callers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.errors import (
 )
 from penstock.model.message import NewMessage, OnConflict, Unique
 from penstock.server.api import documents as d
-from penstock.server.api.rendering import claim_documents
+from penstock.server.api.rendering import claim_documents, content_bytes
 from penstock.server.database import Database
 
 MAX_CLAIM = 1000
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     topic: str
     on_conflict: OnConflict
     unique: Unique
-    # Nothing but small JSON texts. Among others they would lose the engine's short way.
+    # Only small JSON texts. Mixed with others they would not take the engine's short path.
     plain: bool
 
 
@@ -48,24 +48,25 @@ class Want(NamedTuple):
 
 
 class Caller(Protocol):
-    """Whoever waits for an answer."""
+    """A caller that waits for a response."""
 
     @property
     def is_gone(self) -> bool: ...
 
 
 class Claim(NamedTuple):
-    """How many messages a caller wants."""
+    """The number of messages that a caller wants."""
 
     wanted: int
     caller: Caller
 
 
 class Batches:
-    """What one server process gathers."""
+    """The batches of one server process."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, answer_bytes: int) -> None:
         self._database = database
+        self._answer_bytes = answer_bytes
         self.enqueues: Batcher[Kind, NewMessage | JsonText, int] = Batcher(
             self._enqueue, gather=True
         )
@@ -91,7 +92,7 @@ class Batches:
         except (PenstockError, psycopg.Error) as error:
             if len(messages) == 1:
                 return [error]
-        # All or none: so none. Each alone, to find out whose fault it was.
+        # All of them are refused together. Each is tried alone to find the wrong one.
         answers: list[int | Exception] = []
         for message in messages:
             try:
@@ -104,25 +105,32 @@ class Batches:
         return answers
 
     def give_back(self, messages: Iterable[d.Message]) -> None:
-        """Put messages that reached nobody back into their queue, in the background."""
+        """Give undelivered messages back to their queue, in the background."""
         task = asyncio.create_task(give_back(self._database, messages))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
 
     async def close(self) -> None:
-        """Wait until everything is given back."""
+        """Wait until all messages are given back."""
         await asyncio.gather(*self._giving_back)
 
     async def _claim(self, want: Want, claims: Sequence[Claim]) -> Sequence[list[d.Message]]:
         counts = [0 if claim.caller.is_gone else claim.wanted for claim in claims]
-        if not any(counts):
-            return [[] for _ in claims]
-        command = claim_documents(want.topic, sum(counts), want.lease_seconds, want.worker)
-        found = await self._database.run(command)
-        shares = []
-        for count in counts:  # in the order in which they came
-            shares.append(found[:count])
-            found = found[count:]
+        shares: list[list[d.Message]] = [[] for _ in claims]
+        # A caller that got nothing because the answers of others were large is served next.
+        while waiting := [n for n, count in enumerate(counts) if count and not shares[n]]:
+            asked = sum(counts[n] for n in waiting)
+            found = await self._database.run(
+                claim_documents(
+                    want.topic, asked, want.lease_seconds, want.worker, self._answer_bytes
+                )
+            )
+            is_all = len(found) == asked or sum(map(content_bytes, found)) < self._answer_bytes
+            for n in waiting:  # in order of arrival
+                shares[n] = found[: counts[n]]
+                found = found[counts[n] :]
+            if is_all:
+                break
         return shares
 
     async def _ack(self, _: None, leases: Sequence[tuple[int, int]]) -> Sequence[Exception | None]:
@@ -137,7 +145,7 @@ class Batches:
 
 
 async def give_back(database: Database, messages: Iterable[d.Message]) -> None:
-    """Back to the queue, with no attempt counted: nobody saw them."""
+    """Give them back without counting the attempt, because no caller has seen them."""
     leases = [(int(m.id), int(str(m.lease_token))) for m in messages]
     if leases:
         with suppress(PenstockError, psycopg.Error):

@@ -1,4 +1,4 @@
-"""What the data plane takes and answers, field by field."""
+"""The request and response bodies of the data plane, field by field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.server import fields as f
 
 
 class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A message to enqueue: with `payload` or with `json`, one of them."""
+    """A message to enqueue, with either `payload` or `json`."""
 
     topic: f.NewName | UnsetType = UNSET
     payload: f.Payload | UnsetType = UNSET
@@ -26,7 +26,7 @@ class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Enqueue(NewMessage, forbid_unknown_fields=True, kw_only=True):
-    """One message, or up to 1,000 `messages`, all or none; their topic is `topic` or their own."""
+    """One message, or up to 1,000 `messages`: all are enqueued, or none."""
 
     messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=1000)] | UnsetType = UNSET
     on_conflict: f.OnConflict = "replace"
@@ -34,7 +34,7 @@ class Enqueue(NewMessage, forbid_unknown_fields=True, kw_only=True):
 
 
 class Enqueued(Struct):
-    """The id of the message; with a key, perhaps of the one that had it already."""
+    """The id of the message, or of the waiting message that has the same key."""
 
     id: str
 
@@ -46,7 +46,7 @@ class EnqueuedMany(Struct):
 
 
 class Dequeue(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which messages to claim, how many, for how long, and how long to wait for one."""
+    """The topic to claim from, the number of messages, the lease, and the time to wait."""
 
     topic: f.Name
     count: f.Count = 1
@@ -56,7 +56,7 @@ class Dequeue(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Attempt(Struct, kw_only=True):
-    """One try that did not end its message."""
+    """One attempt that did not end its message."""
 
     attempt: int
     worker: str | None
@@ -66,9 +66,9 @@ class Attempt(Struct, kw_only=True):
 
 
 class Message(Struct, gc=False, kw_only=True):
-    """A message. `payload` is base64 of its bytes, `json` its JSON value: it has one of them.
+    """A message, with either `payload` (its bytes in base64) or `json` (its JSON value).
 
-    A dequeue leaves `first_claimed_at` and `claimed_at` out: a claim does not report them.
+    The response of a dequeue has no `first_claimed_at` and no `claimed_at`.
     """
 
     id: str
@@ -102,20 +102,20 @@ class Message(Struct, gc=False, kw_only=True):
 
 
 class Messages(Struct):
-    """What was claimed; none is no error."""
+    """The claimed messages. The list may be empty."""
 
     messages: list[Message]
 
 
 class Page(Struct):
-    """A page of a list; `next` is the cursor of the next one."""
+    """A page of a list. `next` is the cursor of the next page."""
 
     items: list[Message]
     next: str | None
 
 
 class Find(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of messages; without a status it has those that are not finished."""
+    """Filters of the list. Without a status it contains the unfinished messages."""
 
     topic: f.Name | None = None
     status: f.Status | None = None
@@ -128,38 +128,38 @@ class Find(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Held(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The proof of a lease."""
+    """The token of a lease."""
 
     lease_token: f.LeaseToken
 
 
 class Nack(Held, forbid_unknown_fields=True, kw_only=True):
-    """What went wrong, and when to try again; without a delay the topic's backoff decides."""
+    """The error, and the delay until the next attempt. The default is the topic's backoff."""
 
     error: f.ErrorText | None = None
     delay_seconds: f.Delay | None = None
 
 
 class Reject(Held, forbid_unknown_fields=True, kw_only=True):
-    """Why no further attempt would help."""
+    """The reason why further attempts would not help."""
 
     error: f.ErrorText | None = None
 
 
 class Snooze(Held, forbid_unknown_fields=True, kw_only=True):
-    """Until when to put it back, without counting the attempt."""
+    """The delay until the message is visible again. The attempt does not count."""
 
     delay_seconds: f.Delay = 0
 
 
 class Extend(Held, forbid_unknown_fields=True, kw_only=True):
-    """How long to hold it from now on; without seconds, as the topic says."""
+    """The new duration of the lease, from now on. The default is that of the topic."""
 
     visibility_timeout_seconds: f.LeaseSeconds | None = None
 
 
 class Settled(Struct, kw_only=True):
-    """What became of a message."""
+    """The new state of a message."""
 
     id: str
     status: f.Status
@@ -167,13 +167,13 @@ class Settled(Struct, kw_only=True):
 
 
 class Extended(Struct):
-    """Until when it is held."""
+    """The new end of a lease."""
 
     id: str
     visibility_timeout: datetime
 
 
 class Replay(Struct, forbid_unknown_fields=True):
-    """Where the copy goes; without a topic, where the original was."""
+    """The topic for the copy. The default is the topic of the original."""
 
     topic: f.NewName | None = None

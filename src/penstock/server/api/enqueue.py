@@ -1,4 +1,4 @@
-"""`POST /api/messages`: one message, or up to 1,000, all or none."""
+"""`POST /api/messages`: enqueues one message, or up to 1,000, all or none."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from penstock.model.message import NewMessage
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Kind
 from penstock.server.api.enqueue_schema import SCHEMA, is_silent
-from penstock.server.api.topic_creation import is_strict
+from penstock.server.api.header_rules import check_headers
+from penstock.server.api.topic_creation import check_new_topic, is_strict
 from penstock.server.database import Database
+from penstock.server.json_texts import check_printed_size
 from penstock.server.transport.idempotency import HEADER, once
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints, Pending
@@ -32,11 +34,12 @@ endpoint: Final = Endpoints("messages")
     body_schema=SCHEMA,
     answers={201: d.Enqueued | d.EnqueuedMany},
     problems=(404, 409, 429),
+    keeps_answer=True,
 )
 def enqueue_messages(call: Call) -> Awaitable[Any] | Pending:
     """Enqueue one message, or up to 1,000 in `messages`, all or none.
 
-    A topic that does not exist is made, unless the call has `Prefer: handling=strict`.
+    A missing topic is created, unless the call has `Prefer: handling=strict`.
     """
     body: d.Enqueue = call.body
     if body.messages is UNSET and call.header(HEADER) is None:
@@ -45,7 +48,7 @@ def enqueue_messages(call: Call) -> Awaitable[Any] | Pending:
 
 
 def _enqueue_one(call: Call, body: d.Enqueue) -> Pending:
-    """One message, in a statement that it may share with those of other callers."""
+    """One message, in a statement that it may share with messages of other callers."""
     kind, message = _single(call, body)
     enqueues = call.context.batches.enqueues
 
@@ -84,16 +87,17 @@ async def _enqueue_many(call: Call, body: d.Enqueue) -> Any:
 
 
 def _single(call: Call, body: d.Enqueue) -> tuple[Kind, NewMessage | JsonText]:
-    """One message, and those with which it can share a statement."""
+    """One message, and the kind of messages with which it can share a statement."""
     topic = _topic(body, body, 0)
     call.require("enqueue", topic)
-    plain = _plain(body)
+    check_new_topic(topic)
+    plain = _plain(call, body)
     kind = Kind(topic, body.on_conflict, body.unique, plain is not None)
-    return kind, _message(body, "") if plain is None else plain
+    return kind, _message(call, body, "") if plain is None else plain
 
 
-def _plain(body: d.Enqueue) -> JsonText | None:
-    """The payload of a message that has nothing else, and is small: most messages are so."""
+def _plain(call: Call, body: d.Enqueue) -> JsonText | None:
+    """The payload of a small message without options, as most messages are."""
     if body.json is UNSET or body.payload is not UNSET:
         return None
     options = (body.metadata, body.key, body.group, body.ttl_seconds, body.max_retries)
@@ -101,7 +105,7 @@ def _plain(body: d.Enqueue) -> JsonText | None:
         return None
     if (body.on_conflict, body.unique) != ("replace", "waiting"):
         return None
-    text = _text(body.json, "")
+    text = _text(call, body.json, "")
     return text if len(text) < _PLAIN_BYTES else None
 
 
@@ -110,7 +114,7 @@ _NO_OPTIONS: Final = (None,) * 5
 
 
 class _Part(NamedTuple):
-    """The messages of one topic, and their places in the whole."""
+    """The messages of one topic, and their positions in the request."""
 
     topic: str
     places: Sequence[int]
@@ -121,19 +125,21 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
     if body.messages is UNSET:
         topic = _topic(body, body, 0)
         call.require("enqueue", topic)
-        return [_Part(topic, [0], _one(topic, _message(body, ""), body))]
+        check_new_topic(topic)
+        return [_Part(topic, [0], _one(topic, _message(call, body, ""), body))]
     if (body.payload, body.json) != (UNSET, UNSET):
         raise _refused("messages", "either `messages`, or one message with `payload` or `json`")
     if not is_silent(body):
-        raise _refused("messages", "beside `messages`: topic, on_conflict, unique")
+        raise _refused("messages", "together with `messages`: topic, on_conflict, unique")
     by_topic: dict[str, list[tuple[int, NewMessage]]] = {}
     for number, each in enumerate(body.messages):
-        message = _message(each, f"messages[{number}].")
+        message = _message(call, each, f"messages[{number}].")
         by_topic.setdefault(_topic(each, body, number), []).append((number, message))
     parts = []
     # Always in the same order, so that two batches with keys do not wait for each other.
     for topic, numbered in sorted(by_topic.items()):
         call.require("enqueue", topic)
+        check_new_topic(topic)
         messages = [message for _, message in numbered]
         many = enqueue_many(topic, messages, on_conflict=body.on_conflict, unique=body.unique)
         parts.append(_Part(topic, [number for number, _ in numbered], many))
@@ -143,7 +149,7 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
 async def _run(
     database: Database, parts: Sequence[_Part], connection: AnyConnection | None
 ) -> list[int]:
-    """All or none; the ids in the order of the messages."""
+    """All or none. Returns the ids in the order of the messages."""
     if len(parts) == 1 and connection is None:
         return await database.run(parts[0].command)
     if len(parts) == 1:
@@ -183,11 +189,12 @@ def _topic(message: d.NewMessage, body: d.Enqueue, number: int) -> str:
     raise _refused(f"messages[{number}].topic" if message is not body else "topic", "a topic")
 
 
-def _message(message: d.NewMessage, where: str) -> NewMessage:
+def _message(call: Call, message: d.NewMessage, where: str) -> NewMessage:
     if (message.payload is UNSET) == (message.json is UNSET):
         raise _refused(f"{where}payload", "one of `payload` (base64) and `json` (a JSON value)")
+    check_headers(message.metadata, f"{where}metadata")
     return NewMessage(
-        message.payload if message.json is UNSET else _text(message.json, where),
+        message.payload if message.json is UNSET else _text(call, message.json, where),
         key=message.key,
         priority=message.priority,
         group=message.group,
@@ -198,14 +205,16 @@ def _message(message: d.NewMessage, where: str) -> NewMessage:
     )
 
 
-def _text(json: Raw, where: str) -> JsonText:
-    """As it came; the database reads it. msgspec steps over it without a look at its letters."""
+def _text(call: Call, json: Raw, where: str) -> JsonText:
+    """The text as it was sent. The database parses it."""
     try:
-        return JsonText(bytes(json), "utf-8")
+        text = JsonText(bytes(json), "utf-8")
     except UnicodeDecodeError:
         raise HttpError(
             400, "MalformedBody", "the body is not UTF-8", field=f"{where}json"
         ) from None
+    check_printed_size(text, call.context.settings.max_body_bytes, f"{where}json")
+    return text
 
 
 def _refused(field: str, allowed: str) -> InvalidValueError:

@@ -1,6 +1,8 @@
-"""What OpenAPI says of the body of an enqueue, where the types say too little: which fields go
-together. One message by `payload` or by `json`, or many, each by one of them, with a topic of
-their own or the one that all share."""
+"""The OpenAPI schema of the body of an enqueue.
+
+It states which fields go together: one message with `payload` or `json`, or many messages, each
+with one of the two, and with separate topics or a shared one.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ import msgspec
 from penstock.server.api import documents as d
 
 _ALL: Final = msgspec.json.schema(d.Enqueue)["$defs"]["Enqueue"]["properties"]
-# They speak of one message; beside `messages` they have nothing to say.
+# These fields belong to one message and are refused together with `messages`.
 OF_ONE: Final = tuple(name for name in d.NewMessage.__struct_fields__ if name != "topic")
 _CONTENTS: Final = ("payload", "json")
 _DEFAULTS: Final = {"priority": 0, "delay_seconds": 0}
 
 
 def is_silent(body: d.Enqueue) -> bool:
-    """Whether what speaks of one message says nothing."""
+    """The fields of one message are absent."""
     said = (name for name in OF_ONE if getattr(body, name) != _DEFAULTS.get(name))
     return all(name in _CONTENTS for name in said)
 
@@ -41,7 +43,7 @@ def _message(content: str, topic: str, *, nested: bool) -> dict[str, Any]:
 
 
 def _many(topic: str) -> dict[str, Any]:
-    """`shared`: the topic is said once; `own`: every message says its own."""
+    """`shared`: one topic for all messages. `own`: each message has a topic."""
     nested = "required" if topic == "own" else "optional"
     items = {"oneOf": [_message(content, nested, nested=True) for content in _CONTENTS]}
     limits = {key: _ALL["messages"][key] for key in ("minItems", "maxItems")}
@@ -55,7 +57,7 @@ def _many(topic: str) -> dict[str, Any]:
         return _object(
             "Messages of one topic", ["topic", "messages"], {"topic": _ALL["topic"], **properties}
         )
-    return _object("Messages with topics of their own", ["messages"], properties)
+    return _object("Messages with separate topics", ["messages"], properties)
 
 
 SCHEMA: Final[dict[str, Any]] = {

@@ -1,11 +1,11 @@
-"""Messages out: dequeue, and what only the holder of a lease may do."""
+"""Dequeue, and the calls of the holder of a lease."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from penstock.commands import read, write
 from penstock.db.async_connections import AnyConnection
@@ -14,10 +14,11 @@ from penstock.model.message import SettledState
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Claim, Want
 from penstock.server.api.long_polls import LaneKey
-from penstock.server.api.rendering import STATUS, status_of
+from penstock.server.api.rendering import STATUS, claim_documents, status_of
 from penstock.server.api.topic_creation import is_strict
 from penstock.server.fields import Status
-from penstock.server.transport.routing import Call, Endpoints, Pending
+from penstock.server.transport.idempotency import HEADER, once
+from penstock.server.transport.routing import Call, Endpoints, Pending, Reply
 
 endpoint: Final = Endpoints("messages")
 
@@ -28,15 +29,18 @@ endpoint: Final = Endpoints("messages")
     body=d.Dequeue,
     answers={200: d.Messages},
     problems=(404,),
+    keeps_answer=True,
 )
 def dequeue_messages(call: Call) -> Awaitable[d.Messages] | Pending:
-    """Claim messages under a lease; with `wait_seconds`, as soon as there is one.
+    """Claim messages under a lease. With `wait_seconds`, wait until there is one.
 
     A topic that does not exist is empty, unless the call has `Prefer: handling=strict`.
     """
     body: d.Dequeue = call.body
     call.require("consume", body.topic)
     worker = body.worker or call.principal.name
+    if call.header(HEADER) is not None:
+        return _dequeue_once(call, body, worker)
     if body.wait_seconds:
         return _wait(call, body, worker)
     want = Want(body.topic, body.visibility_timeout_seconds, worker)
@@ -54,6 +58,50 @@ def _delivered(call: Call, found: list[d.Message]) -> d.Messages:
     return d.Messages(found)
 
 
+class _NothingFoundError(Exception):
+    """An empty answer is not kept: the call may be sent again."""
+
+
+async def _dequeue_once(call: Call, body: d.Dequeue, worker: str) -> Any:
+    """The messages of the first call with this Idempotency-Key.
+
+    A wait holds no transaction, so its messages are kept after it. If another call with the key was
+    first, they go back.
+    """
+    command = claim_documents(
+        body.topic,
+        body.count,
+        body.visibility_timeout_seconds,
+        worker,
+        call.context.settings.answer_bytes,
+    )
+
+    async def claim(connection: AnyConnection | None) -> d.Messages:
+        found = await call.context.database.run(command, connection)
+        if not found:
+            raise _NothingFoundError
+        return d.Messages(found)
+
+    try:
+        return await once(call, 200, claim)
+    except _NothingFoundError:
+        pass
+    except QueueNotFoundError as error:
+        if not body.wait_seconds:
+            return await _without_topic(call, error)
+    waited = await _wait(call, body, worker) if body.wait_seconds else d.Messages([])
+    if not waited.messages:
+        return waited
+
+    async def keep(connection: AnyConnection | None) -> d.Messages:
+        return waited
+
+    reply: Reply = await once(call, 200, keep)
+    if reply.headers:  # it is the answer to another call
+        call.context.batches.give_back(waited.messages)
+    return reply
+
+
 async def _without_topic(call: Call, error: QueueNotFoundError) -> d.Messages:
     if is_strict(call):
         raise error
@@ -61,7 +109,7 @@ async def _without_topic(call: Call, error: QueueNotFoundError) -> d.Messages:
 
 
 async def _wait(call: Call, body: d.Dequeue, worker: str) -> d.Messages:
-    """Until there is a message, the time is over, or the caller has gone."""
+    """Wait until there is a message, the time is over, or the caller has gone."""
     gone = asyncio.ensure_future(_disconnected(call))
     began = perf_counter()
     call.context.metrics.waits(1)
@@ -81,7 +129,7 @@ async def _wait(call: Call, body: d.Dequeue, worker: str) -> d.Messages:
 
 
 async def _disconnected(call: Call) -> None:
-    """Returns when the caller has gone: the body is read, so nothing else can come."""
+    """Returns when the caller has gone. The body is read, so no other event can arrive."""
     while (await call.receive())["type"] != "http.disconnect":
         pass
 
@@ -94,7 +142,9 @@ async def _disconnected(call: Call) -> None:
     problems=(404, 409),
 )
 def ack_message(call: Call) -> Awaitable[d.Settled] | Pending:
-    """Done: the message is finished. 409 if the lease is no longer held."""
+    """Settle the message as done. 409 if the lease is lost."""
+    if call.connection is not None:
+        return _ack_alone(call)
     if not call.principal.unlimited("consume"):
         return _ack_checked(call)
     lease = message_id(call), int(call.body.lease_token)
@@ -104,6 +154,12 @@ def ack_message(call: Call) -> Awaitable[d.Settled] | Pending:
 async def _ack_checked(call: Call) -> d.Settled:
     lease = await _held(call, call.body)
     await call.context.batches.acks.submit(None, lease, call.caller)
+    return _acked(call)
+
+
+async def _ack_alone(call: Call) -> d.Settled:
+    """In the transaction of a call with an Idempotency-Key."""
+    await call.run(write.ack(await _held(call, call.body)))
     return _acked(call)
 
 
@@ -120,7 +176,7 @@ def _acked(call: Call, _: None = None) -> d.Settled:
     problems=(404, 409),
 )
 async def nack_message(call: Call) -> d.Settled:
-    """Give it back with an error: it is tried again, or becomes a dead letter."""
+    """Report a failed attempt. The message is retried, or becomes a dead letter."""
     body: d.Nack = call.body
     lease = await _held(call, body)
     state = await call.run(write.nack(lease, body.error, body.delay_seconds))
@@ -135,7 +191,7 @@ async def nack_message(call: Call) -> d.Settled:
     problems=(404, 409),
 )
 async def reject_message(call: Call) -> d.Settled:
-    """Straight to the dead letters: no further attempt would help."""
+    """Make the message a dead letter without further attempts."""
     body: d.Reject = call.body
     lease = await _held(call, body)
     return await _settled(call, await call.run(write.reject(lease, body.error)))
@@ -149,7 +205,7 @@ async def reject_message(call: Call) -> d.Settled:
     problems=(404, 409),
 )
 async def snooze_message(call: Call) -> d.Settled:
-    """Put it back for later, without counting the attempt."""
+    """Give the message back with a delay. The attempt does not count."""
     body: d.Snooze = call.body
     lease = await _held(call, body)
     return await _settled(call, await call.run(write.snooze(lease, body.delay_seconds)))
@@ -163,7 +219,7 @@ async def snooze_message(call: Call) -> d.Settled:
     problems=(404, 409),
 )
 async def extend_message(call: Call) -> d.Extended:
-    """Hold it longer, from now on."""
+    """Extend the lease, from now on."""
     body: d.Extend = call.body
     lease = await _held(call, body)
     until = await call.run(write.extend(lease, body.visibility_timeout_seconds))
@@ -171,14 +227,14 @@ async def extend_message(call: Call) -> d.Extended:
 
 
 async def _held(call: Call, body: d.Held) -> tuple[int, int]:
-    """The lease of a call; its queue must be one that the key may consume."""
+    """The lease of a call. The key must be allowed to consume its queue."""
     lease = message_id(call), int(body.lease_token)
     await require_queues(call, [lease[0]])
     return lease
 
 
 def message_id(call: Call) -> int:
-    """Ids are text here: one that is no number is the id of no message."""
+    """The id of a message. Text that is not a number is the id of no message."""
     text = call.path["id"]
     known = text.isascii() and text.isdigit() and len(text) <= 18
     return int(text) if known else 0
@@ -187,10 +243,10 @@ def message_id(call: Call) -> int:
 async def require_queues(
     call: Call, ids: Sequence[int], connection: AnyConnection | None = None
 ) -> None:
-    """A key for some queues settles messages of these only; one for all needs no look."""
+    """Check that the key may consume the queues of messages. A key for all queues may."""
     if call.principal.unlimited("consume"):
         return
-    found = await call.context.database.run(read.queues_of(ids), connection)
+    found = await call.context.database.run(read.queues_of(ids), connection or call.connection)
     for id in ids:
         if id not in found:
             raise LeaseLostError(f"the lease on message {id} is lost", id=id)
@@ -201,6 +257,6 @@ async def _settled(call: Call, state: SettledState) -> d.Settled:
     call.context.metrics.moved("settled", 1)
     status: Status = STATUS[state]
     if state == "dead":
-        # Whether it went to the dead letters, or its queue has none.
+        # Its queue may keep dead letters or not.
         status = status_of(await call.run(read.message(message_id(call))))
     return d.Settled(id=call.path["id"], status=status, state=state)

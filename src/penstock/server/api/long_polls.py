@@ -1,10 +1,9 @@
-"""Long polls: everybody who waits for messages, and the one task that looks for them all.
+"""Long polls: consumers that wait for messages, and one task that claims for all of them.
 
-Consumers that wait for the same topic, in the same way, form a lane. When a wake-up comes for its
-topic, one claim asks for as many messages as the lane wants, and hands them out in the order in
-which the consumers came. Wake-ups arrive on one connection, whatever the number of topics; once in
-a while all lanes are looked at in one statement, for what comes without a wake-up: a lease that ran
-out, a wake-up that got lost.
+Consumers that wait for the same topic with the same options form a lane. When its topic is
+notified, one claim asks for as many messages as the lane wants, and the consumers get them in order
+of arrival. One connection receives the notifications of all topics. From time to time one statement
+claims for all lanes, to find messages without a notification, such as those of expired leases.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from penstock.server.database import Database
 log: Final = logging.getLogger("penstock.server")
 LOOK_SECONDS: Final = 2.0
 MAX_COUNT: Final = 1000
-# A look for a lane is over in milliseconds; a consumer whose time is up waits for it this long.
+# A claim for a lane takes milliseconds. A consumer whose time is over waits for it this long.
 LAST_LOOK_SECONDS: Final = 2.0
-# Consumers that came together, as after a restart, would all come back together, every 20 s: where
-# many wait, each one's time is cut by up to this share, by chance.
+# Consumers that arrive together, as after a restart, would all return together every 20 s. If many
+# wait, the time of each is shortened by a random share up to this one.
 SPREAD: Final = 0.1
 MANY: Final = 20
 # A consumer that was answered usually comes back within milliseconds. Its topic stays subscribed,
@@ -49,7 +48,7 @@ class LaneKey(NamedTuple):
 
 
 class Waiter:
-    """One consumer that waits."""
+    """One waiting consumer."""
 
     def __init__(self, count: int, strict: bool) -> None:
         self.count = count
@@ -75,8 +74,9 @@ class Lane:
 class LongPolls:
     """Waits on behalf of all long polls of a process."""
 
-    def __init__(self, database: Database, listener: Listener) -> None:
+    def __init__(self, database: Database, listener: Listener, answer_bytes: int) -> None:
         self._database = database
+        self._answer_bytes = answer_bytes
         self._listener = listener
         self._lanes: dict[LaneKey, Lane] = {}
         self._subscriptions: dict[str, Subscription] = {}
@@ -88,14 +88,14 @@ class LongPolls:
 
     @property
     def waiting(self) -> int:
-        """How many consumers wait."""
+        """The number of waiting consumers."""
         return sum(len(lane.waiters) for lane in self._lanes.values())
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._work(), name="penstock long polls")
 
     def drain(self) -> None:
-        """Answer all that wait, and let nobody wait from now on."""
+        """Answer all waiting consumers, and let no consumer wait from now on."""
         self._draining = True
         for lane in list(self._lanes.values()):
             for waiter in lane.waiters:
@@ -113,10 +113,10 @@ class LongPolls:
     async def wait(
         self, key: LaneKey, count: int, seconds: float, strict: bool, gone: asyncio.Future[None]
     ) -> list[d.Message]:
-        """The messages, as soon as there is one; none when the time is over, or `gone` is done."""
+        """The messages, as soon as there is one. None if the time is over or `gone` is done."""
         lane = self._lanes.setdefault(key, Lane(key))
         waiter = Waiter(count, strict)
-        # Who joins others that wait finds what they find: they were looked for just now.
+        # A consumer that joins a waiting lane need not claim, because the lane has just claimed.
         alone = not lane.waiters
         lane.waiters.append(waiter)
         self._attend(key.topic)
@@ -137,7 +137,7 @@ class LongPolls:
         ends: set[asyncio.Future[Any]] = {waiter.found, gone}
         await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not waiter.found.done() and lane.looking:
-            # What is being claimed was counted for this consumer, too.
+            # The claim under way was made for this consumer, too.
             await asyncio.wait({waiter.found}, timeout=LAST_LOOK_SECONDS)
         if not waiter.found.done():
             waiter.found.set_result([])
@@ -148,7 +148,7 @@ class LongPolls:
         return found
 
     def _attend(self, topic: str) -> None:
-        """Have enqueuers notify us, from the first consumer that waits for a topic on."""
+        """Subscribe to the notifications of a topic when its first consumer waits."""
         if timer := self._lingering.pop(topic, None):
             timer.cancel()
         known = self._subscriptions.get(topic)
@@ -190,7 +190,7 @@ class LongPolls:
                 await asyncio.sleep(0.1)
 
     async def _turn(self) -> None:
-        """Wait for a wake-up, or for the time to look at all lanes; then look."""
+        """Claim after each notification, and for all lanes at intervals."""
         everywhere = False
         try:
             async with asyncio.timeout(min(LOOK_SECONDS, self._listener.patience)):
@@ -212,13 +212,13 @@ class LongPolls:
         for lane in lanes:
             lane.looking = True
         try:
-            answers = await self._database.run(dequeue(wants))
+            answers = await self._database.run(dequeue(wants, self._answer_bytes))
         finally:
             for lane in lanes:
                 lane.looking = False
-        for lane, want, answer in zip(lanes, wants, answers, strict=True):
+        for lane, answer in zip(lanes, answers, strict=True):
             await self._hand_out(lane, answer)
-            if len(answer.rows) == want.count and lane.waiters:
+            if answer.rows and lane.waiters:  # there may be more
                 self._woke(lane.key.topic)
 
     async def _hand_out(self, lane: Lane, answer: Found) -> None:
@@ -231,7 +231,7 @@ class LongPolls:
                 self._resolve(lane, waiter, share)
             elif self._draining:
                 self._resolve(lane, waiter, [])
-        if messages:  # those they were claimed for have left
+        if messages:  # their consumers have left
             await give_back(self._database, messages)
 
     def _resolve(self, lane: Lane, waiter: Waiter, end: list[d.Message] | PenstockError) -> None:

@@ -1,4 +1,4 @@
-"""Messages looked at, and what operators do to one: list, show, requeue, replay, cancel."""
+"""Reads of messages, and actions on one message: requeue, replay, cancel."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from penstock.model.message import Message
 from penstock.server.api import documents as d
 from penstock.server.api.leases import message_id
 from penstock.server.api.rendering import FINISHED, LIVE, document
+from penstock.server.api.topic_creation import check_new_topic
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints
 
@@ -19,12 +20,12 @@ endpoint: Final = Endpoints("messages")
 
 @endpoint("GET", "/api/messages", query=d.Find, answers={200: d.Page})
 async def list_messages(call: Call) -> d.Page:
-    """Messages by id: those that are not finished, or those of one status."""
+    """List messages by id: the unfinished ones, or those with one status."""
     query: d.Find = call.query
     finished = query.status in FINISHED
     states = (FINISHED if finished else LIVE).get(query.status) if query.status else None
     now = datetime.now(UTC)
-    found = await call.run(
+    found, has_more = await call.run(
         read.page(
             finished=finished,
             queues=await _queues(call, query.topic),
@@ -35,11 +36,12 @@ async def list_messages(call: Call) -> d.Page:
             enqueued_after=_ago(now, query.younger_than_seconds),
             after=int(query.cursor) if query.cursor else None,
             limit=query.limit,
+            max_bytes=call.context.settings.answer_bytes,
             internal=call.principal.is_admin,
         )
     )
-    more = str(found[-1].id) if len(found) == query.limit else None
-    return d.Page([document(message) for message in found], more)
+    next_cursor = str(found[-1].id) if has_more else None
+    return d.Page([document(message) for message in found], next_cursor)
 
 
 @endpoint("GET", "/api/messages/{id}", answers={200: d.Message}, problems=(404,))
@@ -57,7 +59,7 @@ async def show_message(call: Call) -> d.Message:
     problems=(404, 409, 429),
 )
 async def requeue_message(call: Call) -> d.Settled:
-    """Put a dead letter back into its topic, with its retries before it."""
+    """Redrive a dead letter into its topic, with all its retries."""
     found = await _message(call)
     call.require_of(f"message {found.id}", "operate", found.queue)
     if found.state != "dead" or found.original_queue is None:
@@ -72,7 +74,9 @@ async def requeue_message(call: Call) -> d.Settled:
     command = write.redrive(found.original_queue, ids=[found.id])
     count = await call.act(command, "requeue", found.original_queue, id=str(found.id))
     if not count:
-        raise MessageNotFoundError(f"message {found.id} is being settled by another", id=found.id)
+        raise MessageNotFoundError(
+            f"message {found.id} is being settled by another caller", id=found.id
+        )
     return d.Settled(id=str(found.id), status="pending", state="ready")
 
 
@@ -89,6 +93,7 @@ async def replay_message(call: Call) -> d.Enqueued:
     body: d.Replay = call.body
     call.require_of(f"message {found.id}", "operate", found.queue)
     call.require("operate", body.topic or found.queue)
+    check_new_topic(body.topic or found.queue)
     command = write.replay(found.id, body.topic)
     made = await call.act(command, "replay", body.topic or found.queue, id=str(found.id))
     return d.Enqueued(str(made))
@@ -101,7 +106,7 @@ async def replay_message(call: Call) -> d.Enqueued:
     problems=(404,),
 )
 async def cancel_message(call: Call) -> d.Settled:
-    """Take a message out, even one in work."""
+    """Cancel a message, also a leased one."""
     found = await _message(call)
     call.require_of(f"message {found.id}", "operate", found.queue)
     await call.act(write.cancel(found.id), "cancel", found.queue, id=str(found.id))
@@ -113,7 +118,7 @@ async def _message(call: Call) -> Message:
 
 
 async def _queues(call: Call, topic: str | None) -> list[str] | None:
-    """The queues to look into; None is all."""
+    """The queues to search. None means all."""
     if topic is not None:
         call.require("read", topic)
         return [topic]

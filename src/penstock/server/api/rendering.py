@@ -1,4 +1,4 @@
-"""Messages of the queue in the words of the data plane."""
+"""Renders messages with the field names of the data plane."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from penstock.commands.command import Command, utc
 from penstock.commands.lease_row import LeaseRow
 from penstock.commands.payload import encode_json
 from penstock.commands.write import claim
+from penstock.commands.write.leases import within
 from penstock.model import message as ours
 from penstock.model.message import State
 from penstock.server.api import documents as d
@@ -42,25 +43,41 @@ _NO_HEADERS: Final = Raw(b"{}")
 
 
 def claim_documents(
-    queue: str, count: int, lease_seconds: int | None, worker: str
+    queue: str, count: int, lease_seconds: int | None, worker: str, max_bytes: int
 ) -> Command[list[d.Message]]:
-    """Claim, with payloads left as the text that the database gave: nothing is parsed here."""
+    """Claim without parsing payloads: they stay the text that the database sent.
+
+    It stops at about `max_bytes`.
+    """
     command = claim(
         queue,
         count,
         lease_seconds=None if lease_seconds is None else timedelta(seconds=lease_seconds),
         worker=worker,
     )
-    return Command(
+    documents = Command(
         command.sql,
         command.params,
         lambda rows: [claimed(row, worker) for row in rows],
         light=command.light,
     )
+    return within(documents, max_bytes)
+
+
+def content_bytes(message: d.Message) -> int:
+    """The size of a claimed message in an answer, as `penstock.claim_within` counts it."""
+    size = len(message.last_error or "")
+    if isinstance(message.payload, bytes):
+        size += len(message.payload) * 4 // 3
+    if isinstance(message.json, Raw):
+        size += len(bytes(message.json))
+    if isinstance(message.metadata, Raw) and message.metadata is not _NO_HEADERS:
+        size += len(bytes(message.metadata))
+    return size
 
 
 def claimed(row: Sequence[Any], worker: str) -> d.Message:
-    """A row of `claim`, as the data plane shows it."""
+    """A row of `claim` as a document of the data plane."""
     lease = LeaseRow(*row)
     dead = lease.original_queue is not None
     return d.Message(
@@ -91,7 +108,7 @@ def claimed(row: Sequence[Any], worker: str) -> d.Message:
 
 
 def document(message: ours.Message, *, with_attempts: bool = False) -> d.Message:
-    """A message that was read, not claimed."""
+    """The document of a message that was read, not claimed."""
     is_bytes = isinstance(message.payload, bytes)
     dead_letter = message.dead_at is not None and message.finished_at is None
     latest = (message.finished_at, message.dead_at, message.claimed_at, message.enqueued_at)
@@ -133,7 +150,7 @@ def status_of(message: ours.Message) -> Status:
 
 
 def _failed_attempts(message: ours.Message) -> int:
-    """The attempt that goes on, and the one that did it, did not fail."""
+    """The current attempt and the successful attempt are not failures."""
     return message.attempt - (1 if message.state in ("leased", "done") else 0)
 
 

@@ -1,4 +1,4 @@
-"""Schedules: cron rules that enqueue by themselves, into topics."""
+"""Schedules: cron rules that enqueue messages into topics."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from penstock.model import schedule
 from penstock.model.access import Scope
 from penstock.server import fields as f
 from penstock.server.api import documents as d
+from penstock.server.api.header_rules import check_headers
 from penstock.server.transport.routing import Call, Endpoints
 
 endpoint: Final = Endpoints("schedules")
@@ -22,7 +23,7 @@ Cron = Annotated[
     Meta(
         min_length=1,
         max_length=200,
-        description="minute, hour, day of month, month, day of week; or @daily and its kin",
+        description="minute, hour, day of month, month, day of week; or @daily; or @every 30s",
         extra_json_schema={"format": "cron", "examples": ["0 3 * * *", "@daily"]},
     ),
 ]
@@ -31,18 +32,18 @@ TimeZone = Annotated[
     Meta(
         min_length=1,
         max_length=100,
-        description="an IANA time zone; UTC unless given",
+        description="an IANA time zone; the default is UTC",
         extra_json_schema={"format": "time-zone", "examples": ["UTC", "Europe/Berlin"]},
     ),
 ]
 Missed = Literal["once", "all", "skip"]
 MissedAfter = Annotated[
-    int, Meta(ge=1, le=86_400, description="with `skip`: how late a fire may be, in seconds")
+    int, Meta(ge=1, le=86_400, description="with `skip`: the largest delay of a run, in seconds")
 ]
 
 
 class ScheduleOptions(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a schedule enqueues and how. An option that is null is back to its default."""
+    """The message of a schedule and its options. Null means the default."""
 
     json: Any | UnsetType = UNSET
     time_zone: TimeZone | UnsetType | None = UNSET
@@ -58,7 +59,7 @@ class ScheduleOptions(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class CreateSchedule(ScheduleOptions, forbid_unknown_fields=True, kw_only=True):
-    """A schedule to make."""
+    """A schedule to create."""
 
     name: f.Name
     topic: f.Name
@@ -73,7 +74,7 @@ class ChangeSchedule(ScheduleOptions, forbid_unknown_fields=True, kw_only=True):
 
 
 class Schedule(Struct, kw_only=True):
-    """A schedule: what it enqueues, and when it did and will."""
+    """A schedule: its message, its last and its next run."""
 
     name: str
     topic: str
@@ -113,7 +114,7 @@ async def list_schedules(call: Call) -> Schedules:
     "POST", "/api/schedules", body=CreateSchedule, answers={201: Schedule}, problems=(404, 409)
 )
 async def create_schedule(call: Call) -> Schedule:
-    """Make a schedule; 409 if there is one of this name."""
+    """Create a schedule. 409 if the name is taken."""
     body: CreateSchedule = call.body
     call.require("operate", body.topic)
     payload = None if body.json is UNSET else body.json
@@ -137,7 +138,7 @@ async def show_schedule(call: Call) -> Schedule:
     problems=(404,),
 )
 async def change_schedule(call: Call) -> Schedule:
-    """Change the settings given, leave the others."""
+    """Change the given settings."""
     body: ChangeSchedule = call.body
     name = await _name(call)
     changes = _settings(body)
@@ -152,7 +153,7 @@ async def change_schedule(call: Call) -> Schedule:
 
 @endpoint("DELETE", "/api/schedules/{schedule}", answers={200: Schedule}, problems=(404,))
 async def delete_schedule(call: Call) -> Schedule:
-    """Remove a schedule; the messages that it enqueued stay."""
+    """Remove a schedule. Messages that it has enqueued stay."""
     found = await covered_schedule(call, "operate", call.path["schedule"])
     command = write.drop_schedule(found.name)
     await call.act(command, "drop schedule", found.name, queue=found.queue)
@@ -161,14 +162,14 @@ async def delete_schedule(call: Call) -> Schedule:
 
 @endpoint("POST", "/api/schedules/{schedule}/pause", answers={200: Schedule}, problems=(404,))
 async def pause_schedule(call: Call) -> Schedule:
-    """Do not fire until it is resumed."""
+    """Pause a schedule until it is resumed."""
     name = await _name(call)
     return await _act(call, write.pause_schedule(name), "pause schedule", name)
 
 
 @endpoint("POST", "/api/schedules/{schedule}/resume", answers={200: Schedule}, problems=(404,))
 async def resume_schedule(call: Call) -> Schedule:
-    """Fire again, from the next time on."""
+    """Resume a schedule, from its next time on."""
     name = await _name(call)
     return await _act(call, write.resume_schedule(name), "resume schedule", name)
 
@@ -177,7 +178,7 @@ async def resume_schedule(call: Call) -> Schedule:
     "POST", "/api/schedules/{schedule}/fire", answers={201: d.Enqueued}, problems=(404, 409, 429)
 )
 async def fire_schedule(call: Call) -> d.Enqueued:
-    """Enqueue its message now. When it fires next stays as it is."""
+    """Enqueue its message now. Its next run does not change."""
     found = await covered_schedule(call, "operate", call.path["schedule"])
     command = write.fire_schedule(found.name)
     id = await call.act(command, "fire schedule", found.name, queue=found.queue)
@@ -187,8 +188,8 @@ async def fire_schedule(call: Call) -> d.Enqueued:
 async def covered_schedule(
     call: Call, scope: Scope, name: str, connection: AnyConnection | None = None
 ) -> schedule.Schedule:
-    """The schedule as it is now, if the key covers the queue that it enqueues into."""
-    found = await call.context.database.run(read.schedule(name), connection)
+    """The schedule, if the key covers its queue."""
+    found = await call.context.database.run(read.schedule(name), connection or call.connection)
     call.require_of(f"schedule {name!r}", scope, found.queue)
     return found
 
@@ -198,9 +199,9 @@ async def _name(call: Call) -> str:
 
 
 async def _act(call: Call, command: Command[Any], act: str, name: str) -> Schedule:
-    """Change a schedule, check where it enqueues from now on, and note it; or do nothing."""
+    """Change a schedule, check its new queue and record the action, in one transaction."""
     database = call.context.database
-    async with database.transaction() as connection:
+    async with call.transaction() as connection:
         await database.run(command, connection)
         changed = await covered_schedule(call, "operate", name, connection)
         note = call.context.activity(call.principal, call.exchange, act, name, queue=changed.queue)
@@ -212,12 +213,14 @@ _RENAMED: Final = {"json": "payload", "metadata": "headers", "max_retries": "max
 
 
 def _settings(body: ScheduleOptions) -> dict[str, Any]:
-    """The options given, as the queue names them."""
+    """The given options, with the engine's names."""
     found: dict[str, Any] = {}
     for name in ScheduleOptions.__struct_fields__:
         value = getattr(body, name)
         if value is UNSET:
             continue
+        if name == "metadata":
+            check_headers(value, name)
         if name == "max_retries" and value is not None:
             value += 1
         found[_RENAMED.get(name, name)] = value

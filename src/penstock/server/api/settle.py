@@ -1,17 +1,17 @@
-"""Many leases settled in one call."""
+"""Settles many leases in one call."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.commands import read, write
 from penstock.db.async_connections import AnyConnection
+from penstock.model.message import LiveState
 from penstock.server import fields as f
-from penstock.server.api.leases import require_queues
 from penstock.server.api.rendering import STATUS, status_of
 from penstock.server.transport.routing import Call, Endpoints
 
@@ -20,7 +20,7 @@ Action = Literal["ack", "nack", "reject", "snooze", "extend"]
 
 
 class Settlement(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What to do with one lease."""
+    """The action for one lease."""
 
     id: f.Id
     lease_token: f.LeaseToken
@@ -36,18 +36,27 @@ class Settlements(Struct, forbid_unknown_fields=True):
     messages: Annotated[list[Settlement], Meta(min_length=1, max_length=1000)]
 
 
+Reason = Literal["lease_lost", "finished", "not_found", "repeated"]
+
+
 class SettleResult(Struct, kw_only=True):
-    """What became of one: not settled means that its lease was lost, and nothing was changed."""
+    """What became of one. If it was not settled, nothing was changed, and `reason` says why.
+
+    `lease_lost`: the message waits again, or is leased under another token. `finished`: it was
+    settled before, cancelled, or has expired. `not_found`: there is no such message, or its topic
+    keeps no history. `repeated`: the call names the message more than once.
+    """
 
     id: str
     settled: bool
+    reason: Reason | UnsetType = UNSET
     status: f.Status | UnsetType = UNSET
     state: str | UnsetType = UNSET
     visibility_timeout: datetime | UnsetType = UNSET
 
 
 class SettledMany(Struct):
-    """One for each, in the order given."""
+    """The outcomes, in the order of the request."""
 
     results: list[SettleResult]
 
@@ -62,32 +71,33 @@ class SettledMany(Struct):
 async def settle_messages(call: Call) -> SettledMany:
     """Ack, nack, reject, snooze or extend up to 1,000 leases, together."""
     wanted: list[Settlement] = call.body.messages
-    await require_queues(call, [int(each.id) for each in wanted])
+    refused = await _unknown(call, [int(each.id) for each in wanted])
     by_action: dict[tuple[Action, int | None], list[int]] = {}
     for number, each in enumerate(wanted):
+        if int(each.id) in refused:
+            continue
         key = (each.action, each.visibility_timeout_seconds if each.action == "extend" else None)
         by_action.setdefault(key, []).append(number)
-    if by_action.keys() == {("ack", None)}:
+    if by_action.keys() == {("ack", None)} and not refused:
         return await _ack_all(call, wanted)
-    results: dict[int, SettleResult] = {}
-    async with call.context.database.transaction() as connection:
+    results: dict[int, SettleResult] = {
+        number: SettleResult(id=each.id, settled=False) for number, each in enumerate(wanted)
+    }
+    async with call.transaction() as connection:
         for (action, seconds), numbers in by_action.items():
             chosen = [wanted[number] for number in numbers]
             found = await _settle(call, connection, action, seconds, chosen)
-            results |= {
-                number: found.get(
-                    int(wanted[number].id), SettleResult(id=wanted[number].id, settled=False)
-                )
-                for number in numbers
-            }
-    return _counted(call, [results[number] for number in range(len(wanted))])
+            for number in numbers:
+                if result := found.pop(int(wanted[number].id), None):
+                    results[number] = result
+    return await _counted(call, [results[number] for number in range(len(wanted))])
 
 
 async def _ack_all(call: Call, wanted: Sequence[Settlement]) -> SettledMany:
-    """What most calls are, in one statement, without a transaction around it."""
+    """The usual case, in one statement without a separate transaction."""
     leases = [(int(each.id), int(each.lease_token)) for each in wanted]
-    done = await call.context.database.run(write.ack_many(leases))
-    return _counted(
+    done = await call.run(write.ack_many(leases))
+    return await _counted(
         call,
         [
             _settled(id, "done") if id in done else SettleResult(id=str(id), settled=False)
@@ -96,7 +106,14 @@ async def _ack_all(call: Call, wanted: Sequence[Settlement]) -> SettledMany:
     )
 
 
-def _counted(call: Call, results: list[SettleResult]) -> SettledMany:
+async def _counted(call: Call, results: list[SettleResult]) -> SettledMany:
+    lost = [int(each.id) for each in results if not each.settled]
+    if lost:
+        states = await call.run(read.states_of(lost))
+        done = {each.id for each in results if each.settled}
+        for each in results:
+            if not each.settled:
+                each.reason = _reason(call, each.id in done, states.get(int(each.id)))
     settled = sum(each.settled for each in results)
     call.context.metrics.moved("settled", settled)
     call.context.metrics.moved("lost", len(results) - settled)
@@ -137,6 +154,24 @@ async def _settle(
     for id in [id for id, state in states.items() if state == "dead"]:
         settled[id].status = status_of(await run(read.message(id)))
     return settled
+
+
+def _reason(call: Call, is_repeated: bool, known: tuple[str, str] | None) -> Reason:
+    if is_repeated:
+        return "repeated"
+    if known is None or not call.principal.may("consume", known[0]):
+        return "not_found"
+    return "lease_lost" if known[1] in get_args(LiveState) else "finished"
+
+
+async def _unknown(call: Call, ids: Sequence[int]) -> set[int]:
+    """The messages that are not live. A live one must be of a topic that the key may consume."""
+    if call.principal.unlimited("consume"):
+        return set()
+    found = await call.run(read.queues_of(ids))
+    for id, queue in found.items():
+        call.require_of(f"message {id}", "consume", queue)
+    return set(ids) - found.keys()
 
 
 def _settled(id: int, state: Any) -> SettleResult:

@@ -1,4 +1,4 @@
-"""Topics as the data plane takes and shows them."""
+"""The request and response bodies of topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.server import fields as f
 
 
 class Backoff(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """How long a nacked message waits; what is left out is as usual."""
+    """The delay of a nacked message. Omitted fields have their defaults."""
 
     kind: f.BackoffKind | UnsetType = UNSET
     base_seconds: f.BackoffBase | UnsetType = UNSET
@@ -22,7 +22,7 @@ class Backoff(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=Tr
 
 
 class Config(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a topic. One that is left out, or null, is the default of all topics."""
+    """The settings of a topic. An omitted or null setting has its default."""
 
     max_retries: f.MaxRetries | UnsetType | None = UNSET
     message_ttl_seconds: f.TopicTtl | UnsetType | None = UNSET
@@ -37,13 +37,13 @@ class Config(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class NewTopic(Config, forbid_unknown_fields=True, kw_only=True):
-    """A topic to make, with settings that differ from the defaults."""
+    """A topic to create, with settings that differ from the defaults."""
 
     topic: f.NewName
 
 
 class Topic(Struct, kw_only=True):
-    """A topic with its settings in force."""
+    """A topic with its current settings."""
 
     topic: str
     max_retries: int
@@ -67,7 +67,7 @@ class Topics(Struct):
 
 
 class Stats(Struct, kw_only=True):
-    """What a topic holds. `estimated`: too much of it to count exactly."""
+    """The messages of a topic by state. `estimated`: there are too many to count exactly."""
 
     topic: str
     pending: int
@@ -84,7 +84,7 @@ class AllStats(Struct):
 
 
 class Counted(Struct):
-    """How many messages it was done to."""
+    """The number of messages that changed."""
 
     count: int
 
@@ -102,7 +102,7 @@ class Purge(Struct, forbid_unknown_fields=True):
 
 
 class Redrive(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which dead letters to put back, how fast, or only how many there would be."""
+    """The dead letters to redrive, the rate, and whether to count them only."""
 
     ids: f.Ids | None = None
     error_like: f.Filter | None = None
@@ -114,14 +114,14 @@ class Redrive(Struct, forbid_unknown_fields=True, kw_only=True):
     dry_run: bool = False
 
 
-# This interface's names for settings whose meaning is the same.
+# The names of this interface for settings with the same meaning.
 _RENAMED = {"visibility_timeout_seconds": "lease_seconds"}
-# Where the default is none, 0 says so too.
+# For settings without a default, 0 means none, too.
 _ZERO_IS_NONE = frozenset({"message_ttl_seconds", "max_depth", "throughput_limit", "max_in_flight"})
 
 
 def changes(config: Config, *, whole: bool) -> dict[str, Any]:
-    """The settings for the queue; `whole` puts those that were left out back to their default."""
+    """The settings for the queue. With `whole`, omitted settings get their defaults."""
     found: dict[str, Any] = {}
     for name in Config.__struct_fields__:
         value = getattr(config, name)

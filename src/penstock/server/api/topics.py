@@ -1,4 +1,4 @@
-"""Topics: their settings, their numbers, and what operators do to them."""
+"""Topics: their settings, their counts, and the actions of operators."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Final
 
 from penstock.commands import read, write
 from penstock.server.api import topic_documents as t
+from penstock.server.api.topic_creation import check_new_topic
 from penstock.server.api.topic_documents import changes, stats_document, topic_document
 from penstock.server.transport.routing import Call, Endpoints
 
@@ -27,9 +28,10 @@ async def list_topic_configs(call: Call) -> t.Topics:
     problems=(409,),
 )
 async def create_topic(call: Call) -> t.Topic:
-    """Make a topic; 409 if there is one of this name."""
+    """Create a topic. 409 if the name is taken."""
     body: t.NewTopic = call.body
     call.require("operate", body.topic)
+    check_new_topic(body.topic)
     chosen = changes(body, whole=False)
     command = write.create_queue(body.topic, changes=chosen)
     await call.act(command, "create queue", body.topic, settings=chosen)
@@ -44,9 +46,9 @@ async def show_topic_config(call: Call) -> t.Topic:
 
 @endpoint("PUT", "/api/topic-configs/{topic}", body=t.Config, answers={200: t.Topic})
 async def put_topic_config(call: Call) -> t.Topic:
-    """Set all settings: one that is left out, or null, is back to its default.
+    """Replace all settings. An omitted or null setting gets its default.
 
-    A topic that does not exist is made.
+    A missing topic is created.
     """
     topic = call.path["topic"]
     chosen = changes(call.body, whole=True)
@@ -63,7 +65,7 @@ async def put_topic_config(call: Call) -> t.Topic:
     problems=(404,),
 )
 async def patch_topic_config(call: Call) -> t.Topic:
-    """Change the settings given, leave the others; null puts one back to its default."""
+    """Change the given settings. Null means the default."""
     topic = call.path["topic"]
     chosen = changes(call.body, whole=False)
     await call.act(write.set_queue(topic, changes=chosen), "set queue", topic, settings=chosen)
@@ -72,7 +74,7 @@ async def patch_topic_config(call: Call) -> t.Topic:
 
 @endpoint("DELETE", "/api/topic-configs/{topic}", answers={200: t.Topic}, problems=(404,))
 async def delete_topic_config(call: Call) -> t.Topic:
-    """Put all settings back to their defaults; the topic and its messages stay."""
+    """Reset all settings to their defaults. The topic and its messages stay."""
     topic = call.path["topic"]
     command = write.set_queue(topic, changes=changes(t.Config(), whole=True))
     await call.act(command, "reset queue", topic)
@@ -87,7 +89,7 @@ async def delete_topic_config(call: Call) -> t.Topic:
     problems=(404, 409),
 )
 async def drop_topic(call: Call) -> t.Counted:
-    """Remove a topic; with messages in it only with `force`. How many went with it."""
+    """Drop a topic. If it has messages, `force` is needed. Returns their number."""
     topic = call.path["topic"]
     command = write.drop_queue(topic, force=call.query.force)
     return t.Counted(await call.act(command, "drop queue", topic, force=call.query.force))
@@ -95,7 +97,7 @@ async def drop_topic(call: Call) -> t.Counted:
 
 @endpoint("POST", "/api/topics/{topic}/pause", answers={200: t.Topic}, problems=(404,))
 async def pause_topic(call: Call) -> t.Topic:
-    """Give out no more messages; enqueue goes on."""
+    """Pause delivery. Enqueues go on."""
     topic = call.path["topic"]
     await call.act(write.pause(topic), "pause", topic)
     return await _topic(call, topic)
@@ -103,7 +105,7 @@ async def pause_topic(call: Call) -> t.Topic:
 
 @endpoint("POST", "/api/topics/{topic}/resume", answers={200: t.Topic}, problems=(404,))
 async def resume_topic(call: Call) -> t.Topic:
-    """Give out messages again."""
+    """Resume delivery."""
     topic = call.path["topic"]
     await call.act(write.resume(topic), "resume", topic)
     return await _topic(call, topic)
@@ -117,10 +119,22 @@ async def resume_topic(call: Call) -> t.Topic:
     problems=(404,),
 )
 async def purge_topic(call: Call) -> t.Counted:
-    """Delete what waits in a topic; in `<topic>.dlq`, its dead letters."""
+    """Cancel the waiting messages of a topic, or the dead letters in `<topic>.dlq`."""
     topic = call.path["topic"]
     command = write.purge(topic, include_leased=call.query.include_processing)
     return t.Counted(await call.act(command, "purge", topic))
+
+
+@endpoint(
+    "POST",
+    "/api/topics/{topic}/undo-purge",
+    answers={200: t.Counted},
+    problems=(404, 409, 429),
+)
+async def undo_purge_topic(call: Call) -> t.Counted:
+    """Enqueue copies of what the latest purge of the topic removed, within an hour; how many."""
+    topic = call.path["topic"]
+    return t.Counted(await call.act(write.undo_purge(topic), "undo purge", topic))
 
 
 @endpoint(
@@ -131,7 +145,7 @@ async def purge_topic(call: Call) -> t.Counted:
     problems=(404, 429),
 )
 async def redrive_topic(call: Call) -> t.Counted:
-    """Put dead letters of a topic back into it, by filter; how many."""
+    """Redrive dead letters of a topic by filter. Returns their number."""
     topic, body = call.path["topic"], call.body
     command = write.redrive(
         topic,
@@ -151,7 +165,7 @@ async def redrive_topic(call: Call) -> t.Counted:
 
 @endpoint("GET", "/api/stats", query=t.ForTopic, answers={200: t.AllStats}, problems=(404,))
 async def show_stats(call: Call) -> t.AllStats:
-    """How many messages each topic holds, or one of them."""
+    """The number of messages of each topic, or of one topic."""
     topic = call.query.topic
     if topic is not None:
         call.require("read", topic)

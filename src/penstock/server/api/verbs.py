@@ -1,12 +1,12 @@
-"""`POST /api/verbs`: what `penstock.http` speaks. Part of Penstock, and not a promise to others.
+"""`POST /api/verbs`: the protocol of `penstock.http`. It is private and may change.
 
-Commands of the client by the names of their verbs, all in one transaction. The statements are the
-server's own; only arguments come from outside, each checked for its type.
+A request has commands of the client by name, which run in one transaction. The statements are the
+server's own. Only arguments come from the caller, and the type of each is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -15,10 +15,14 @@ from penstock.commands import read
 from penstock.commands.command import Command, Rows
 from penstock.commands.http_verbs import PROTOCOL, Verb, pack, unpack_arguments, verbs
 from penstock.commands.write import snooze_many
+from penstock.commands.write.leases import within
 from penstock.db.async_connections import AnyConnection
+from penstock.server.api.header_rules import check_arguments
 from penstock.server.api.leases import require_queues
 from penstock.server.api.schedules import covered_schedule
 from penstock.server.auth.permissions import need_of_verb
+from penstock.server.auth.worker_access import only_queue, operated_worker
+from penstock.server.json_texts import check_printed_size
 from penstock.server.transport.idempotency import once
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints
@@ -44,7 +48,14 @@ class Answers(Struct):
     answers: list[Answer]
 
 
-@endpoint("POST", "/api/verbs", body=VerbCalls, answers={200: Answers}, hidden=True)
+@endpoint(
+    "POST",
+    "/api/verbs",
+    body=VerbCalls,
+    answers={200: Answers},
+    hidden=True,
+    keeps_answer=True,
+)
 async def run_verbs(call: Call) -> Any:
     """Run verbs, all in one transaction."""
     _check_protocol(call)
@@ -66,7 +77,7 @@ async def run_verbs(call: Call) -> Any:
 
 
 def is_act(verb: Verb) -> bool:
-    """Whether it is an operator's, and goes on record."""
+    """Whether it is an action of an operator, which is recorded."""
     return need_of_verb(verb.name).scope == "operate"
 
 
@@ -87,6 +98,8 @@ def _prepare(call: Call, each: VerbCall) -> tuple[Verb, Command[Rows]]:
     if verb is None:
         raise HttpError(404, "UnknownVerb", f"there is no verb {each.verb!r:.100}")
     arguments = unpack_arguments(verb, each.arguments)
+    _check_sizes(call, verb, arguments)
+    check_arguments(arguments)
     need = need_of_verb(verb.name)
     need.admit(call.principal, {})
     if need.scope is not None and need.target in ("body", "own"):
@@ -95,59 +108,94 @@ def _prepare(call: Call, each: VerbCall) -> tuple[Verb, Command[Rows]]:
             call.require(need.scope, queue)
         elif need.target == "body":
             call.principal.require_all(need.scope)
-    return verb, Command(verb.sql, arguments, lambda rows: rows)
+    command: Command[Rows] = Command(verb.sql, arguments, lambda rows: rows)
+    if verb.name == "claim":
+        command = within(command, call.context.settings.answer_bytes)
+    return verb, command
+
+
+def _check_sizes(call: Call, verb: Verb, arguments: Mapping[str, Any]) -> None:
+    """Refuse JSON that would be larger in the database than a body may be."""
+    for name, type_ in verb.types.items():
+        if type_ in ("jsonb", "jsonb[]") and arguments[name] is not None:
+            texts = arguments[name] if isinstance(arguments[name], list) else [arguments[name]]
+            for text in texts:
+                if text is not None:
+                    check_printed_size(text, call.context.settings.max_body_bytes, name)
 
 
 async def _run(
     call: Call, verb: Verb, command: Command[Rows], connection: AnyConnection | None
 ) -> Answer:
-    """Run it, unless the message or schedule that it names is of a queue that the key lacks."""
+    """Run a verb, if the key covers the queue of its message or schedule."""
     database = call.context.database
     queue = await _checked_queue(call, verb, command.params, connection)
     rows = await database.run(command, connection)
-    # With a key, the caller may come again for the answer.
+    # With an Idempotency-Key, the caller may repeat the call.
     is_lost = call.is_gone and call.header("idempotency-key") is None
     if verb.name == "claim" and rows and is_lost:
         leases = [(row[0], row[1]) for row in rows]
         await database.run(snooze_many(leases), connection)
     if verb.name in _SETS_SCHEDULE:
-        # What counts is where the schedule enqueues from now on; if it may not, all is undone.
+        # The key must cover the new queue of the schedule. Otherwise everything is rolled back.
         await covered_schedule(call, "operate", command.params["name"], connection)
     if verb.name in _QUEUE_COLUMN:
         rows = [row for row in rows if call.principal.may("read", row[_QUEUE_COLUMN[verb.name]])]
     if is_act(verb) and connection is not None:
         target = command.params.get(need_of_verb(verb.name).name)
-        target = None if target is None else str(target)
+        target = None if target is None else str(target)[:200]
         note = call.context.activity(call.principal, call.exchange, verb.name, target, queue=queue)
         await database.run(note, connection)
     return Answer([[pack(value) for value in row] for row in rows])
 
 
 _SETS_SCHEDULE: Final = ("create_schedule", "set_schedule")
-# The answers that are cut to the caller's queues, and where in a row the queue is.
+# Verbs whose rows are limited to the caller's queues, with the column of the queue.
 _QUEUE_COLUMN: Final = {"queues": 0, "workers": 1, "schedules": 1}
 
 
 async def _checked_queue(
     call: Call, verb: Verb, arguments: Mapping[str, Any], connection: AnyConnection | None
 ) -> str | None:
-    """The queue of the message or schedule that a call names, which the key has to cover."""
+    """The queue of the message or schedule of a call, which the key must cover."""
     need = need_of_verb(verb.name)
     if need.target == "lease":
         await require_queues(call, _ids(arguments[need.name]), connection)
+    elif need.target == "message" and need.name == "ids":
+        return await _checked_messages(call, arguments, connection)
     elif need.target == "message" and need.scope is not None:
         found = await call.context.database.run(read.message(arguments[need.name] or 0), connection)
         call.require_of(f"message {found.id}", need.scope, found.queue)
         if isinstance(arguments.get("queue"), str):
             call.require(need.scope, arguments["queue"])
         return found.queue
+    elif need.target == "worker":
+
+        def run(command: Command[Any]) -> Awaitable[Any]:
+            return call.context.database.run(command, connection)
+
+        return only_queue(await operated_worker(call.principal, run, arguments[need.name] or ""))
     elif need.target == "schedule":
         name = arguments[need.name] or ""
         return (await covered_schedule(call, "operate", name, connection)).queue
     return None
 
 
+async def _checked_messages(
+    call: Call, arguments: Mapping[str, Any], connection: AnyConnection | None
+) -> str | None:
+    """The key has to cover the queues of all messages, and the queue that they are moved into."""
+    ids = _ids(arguments["ids"] or [])
+    found = await call.context.database.run(read.whereabouts(ids), connection)
+    for id, (queue, _) in found.items():
+        call.require_of(f"message {id}", "operate", queue)
+    if isinstance(arguments.get("queue"), str):
+        call.require("operate", arguments["queue"])
+    queues = {queue for queue, _ in found.values()}
+    return queues.pop() if len(queues) == 1 else None
+
+
 def _ids(found: Any) -> list[int]:
-    """The ids of the messages that a call names."""
+    """The ids of the messages of a call."""
     ids = found if isinstance(found, list) else [found]
     return [id for id in ids if id is not None]

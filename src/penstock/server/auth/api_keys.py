@@ -1,7 +1,7 @@
-"""API keys made and checked. A key is shown once, when it is made; the database has its hash.
+"""Creates and checks API keys. A key is shown once, at its creation. The database has its hash.
 
-`psk_<id>_<secret>`: the id finds the key, the secret proves it. No web framework here: the command
-line makes keys too.
+`psk_<id>_<secret>`: the id identifies the key, the secret proves it. This module imports no web
+framework, because the command line creates keys, too.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key that is yet to be stored; `token` is what its holder sends."""
+    """A key that is not stored yet. `token` is the text that its holder sends."""
 
     id: str
     name: str
     token: str
+    scopes: list[str]
+    expires_at: datetime | None
     command: Command[None]
 
 
@@ -43,7 +45,7 @@ def new_key(
     created_by: str | None = None,
     expires_at: datetime | None = None,
 ) -> NewKey:
-    """A key with a secret of its own."""
+    """A key with a new secret."""
     try:
         parsed = parse_grants(grants)
     except ValueError as error:
@@ -52,31 +54,34 @@ def new_key(
         raise refuse("scopes", list(grants), "one or more scopes")
     id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
     token = f"psk_{id}_{secrets.token_urlsafe(32)}"
+    scopes = [str(grant) for grant in parsed]
     command = create_key(
         id,
         name,
         hash_secret(token),
-        [str(grant) for grant in parsed],
+        scopes,
         created_by=created_by,
         expires_at=expires_at,
     )
-    return NewKey(id, name, token, command)
+    return NewKey(id, name, token, scopes, expires_at, command)
 
 
 def key_id(token: str) -> str | None:
-    """Which key a token says it is; None if it has not the form of one."""
+    """The id of the key in a token, or None if it is not a token."""
     found = _TOKEN.fullmatch(token)
     return found[1] if found else None
 
 
 def hash_secret(secret: str) -> str:
-    """SHA-256. A slow hash protects secrets that can be guessed; 256 random bits cannot. A fast one
-    lets a server check every attempt, so that wrong ones never keep the right one out."""
+    """SHA-256. A slow hash protects secrets that can be guessed, which 256 random bits cannot.
+
+    With a fast hash the server can check every attempt, so wrong ones never lock out the right one.
+    """
     return f"sha256${_b64(hashlib.sha256(secret.encode()).digest())}"
 
 
 def is_slow(stored: str) -> bool:
-    """Whether a check takes long: keys of earlier versions are hashed by scrypt, for 40 ms."""
+    """Whether a check is slow. Keys of earlier versions use scrypt, which takes 40 ms."""
     return stored.startswith("scrypt$")
 
 

@@ -1,9 +1,9 @@
-"""Who is calling: API keys by Basic or Bearer, and signed sessions for the pages.
+"""Authentication: API keys by Basic or Bearer, and signed sessions for the pages.
 
-A proof is remembered for as long as the key lives: by a keyed digest, never the secret itself.
-Failures are counted for the key that was tried, and for the caller's address if there is no such
-key. A caller with too many is told to wait. The right secret is always let in: to check it costs a
-microsecond, so that nobody can lock out the holder of a key.
+The server remembers verified credentials for the life of the key, as a keyed digest. Failures
+count for the key, or for the caller's address if there is no such key. A caller with too many
+failures has to wait. The right secret is always accepted, because a check takes a microsecond. So
+an attacker cannot lock out the holder of a key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import binascii
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -25,11 +25,13 @@ from penstock.errors import AuthenticationError, PermissionDeniedError
 from penstock.model.access import INTERNAL, Grant, KeyHash, Scope
 from penstock.server.auth import tokens
 from penstock.server.auth.api_keys import is_slow, key_id, matches
+from penstock.server.auth.key_uses import KeyUses
+from penstock.server.auth.users import Roles, User
 from penstock.server.database import Database
 from penstock.server.transport.problems import HttpError
 
 RELOAD_SECONDS: Final = 5.0
-# Wrong credentials have the keys read again, in case one is new, but not more often than this.
+# Wrong credentials make the server read the keys again, at most at this interval.
 AGAIN_SECONDS: Final = 0.1
 FAILURES_SECONDS: Final = 60.0
 _REMEMBERED: Final = 10_000
@@ -39,12 +41,14 @@ _HOW: Final = "Send `Authorization: Bearer <key>`, or the key's name and the key
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The holder of a key, known by its name."""
+    """The holder of a key, known by its name; or a user, whose id and name are `sso:...`."""
 
     key_id: str
     name: str
     grants: tuple[Grant, ...]
-    # What was found out before: a caller asks about the same few queues again and again.
+    # A key made by this one ends no later.
+    expires_at: datetime | None = None
+    # A cache, because a caller uses the same few queues repeatedly.
     _answers: dict[tuple[Scope, str | None], bool] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -91,10 +95,13 @@ class Principal:
             raise self._denied(scope, "all queues", None)
 
     def _denied(self, scope: Scope, where: str | None, queue: str | None) -> PermissionDeniedError:
+        who, hint = "API key", f"Use a key that has it: `penstock key create NAME --scope {scope}"
+        if ":" in self.key_id:
+            who, hint = "user", f"PENSTOCK_SSO_ROLES decides which roles have `{scope}"
         pattern = f":{queue}" if queue is not None and not queue.startswith(INTERNAL) else ""
         return PermissionDeniedError(
-            f"API key {self.name!r} lacks the {scope!r} scope" + (f" for {where}" if where else ""),
-            hint=f"Use a key that has it: `penstock key create NAME --scope {scope}{pattern}`.",
+            f"{who} {self.name!r} lacks the {scope!r} scope" + (f" for {where}" if where else ""),
+            hint=f"{hint}{pattern}`.",
             scope=scope,
             queue=queue,
         )
@@ -107,6 +114,21 @@ class Principal:
     def is_admin(self) -> bool:
         """Whether everything is allowed, internal queues included."""
         return self.unlimited("admin")
+
+    def includes(self, grants: Iterable[Grant]) -> bool:
+        """Whether nothing is granted that this principal may not do."""
+        return all(any(own.includes(each) for own in self.grants) for each in grants)
+
+    def require_includes(self, what: str, grants: Iterable[Grant]) -> None:
+        """PermissionDeniedError if a key has, or would have, a scope that this one lacks."""
+        for grant in grants:
+            if not self.includes([grant]):
+                raise PermissionDeniedError(
+                    f"{self.name!r} lacks the scope {str(grant)!r} of {what}",
+                    hint="A key can be managed only by a key that has all of its scopes.",
+                    scope=grant.scope,
+                    queue=None,
+                )
 
     def only(self, scope: Scope, queues: Iterable[str]) -> list[str]:
         """Those of the queues on which the scope was granted."""
@@ -121,7 +143,7 @@ class Failures:
         self._times: dict[str, list[float]] = {}
 
     def add(self, who: str) -> int:
-        """Count one more; how many seconds to wait if that is too many, else 0."""
+        """Count a failure. Returns the seconds to wait, or 0."""
         now = time.monotonic()
         lately = [at for at in self._times.get(who, ()) if at > now - FAILURES_SECONDS]
         if len(lately) >= self._most:
@@ -132,9 +154,9 @@ class Failures:
         return 0
 
     def _forget(self, now: float) -> None:
-        """Those of more than a minute ago; and half of the others, if there are that many.
+        """Drop failures older than a minute, and half of the others if there are too many.
 
-        An IPv6 network has addresses without end: they must not fill the memory.
+        The addresses of an IPv6 network must not fill the memory.
         """
         recent = [(w, t) for w, t in self._times.items() if t[-1] > now - FAILURES_SECONDS]
         if len(recent) >= _REMEMBERED:
@@ -145,8 +167,9 @@ class Failures:
 class Authenticator:
     """Recognises the holders of keys and of sessions."""
 
-    def __init__(self, database: Database, failures: int) -> None:
+    def __init__(self, database: Database, failures: int, roles: Roles | None = None) -> None:
         self._database = database
+        self._roles = roles or {}
         self._by_id: dict[str, KeyHash] = {}
         self._by_name: dict[str, KeyHash] = {}
         # Sessions that were signed out and links that were used.
@@ -162,20 +185,21 @@ class Authenticator:
         self._hashing = asyncio.Semaphore(2)
         self._failures = Failures(failures)
         self._secret: bytes | None = None
+        self.uses = KeyUses(database)
 
     def forget(self) -> None:
-        """Read the keys again at the next call: one was made or revoked."""
+        """Read the keys again at the next call, because one has changed."""
         self._loaded_at = -1e9
         self._changes += 1
 
     def known(self, authorization: bytes) -> Principal | None:
-        """The holder of credentials that are proven, without a wait; else None: `authenticate`."""
+        """The holder of known credentials, or None. `authenticate` checks unknown ones."""
         if time.monotonic() - self._loaded_at >= RELOAD_SECONDS:
             return None
         return self._proven_holder(self._digest(authorization))
 
     async def authenticate(self, authorization: str | None, address: str) -> Principal:
-        """The holder of the credentials; AuthenticationError if there is none."""
+        """The holder of the credentials. AuthenticationError if there is none."""
         if authorization is None:
             raise AuthenticationError("no credentials were given", hint=_HOW)
         await self._load()
@@ -187,7 +211,7 @@ class Authenticator:
         key = self._find(user, secret)
         found = None if key is None else await self._prove(digest, key, secret)
         if found is None and key_id(secret) is not None:
-            # The key may be new, or have been made again under its name.
+            # The key may be new, or created again with the same name.
             before = key
             await self._read_again()
             key = self._find(user, secret)
@@ -216,15 +240,18 @@ class Authenticator:
         if proven is None:
             return None
         key, principal = proven
-        return principal if self._by_id.get(key.id) is key and _is_live(key) else None
+        if self._by_id.get(key.id) is not key or not _is_live(key):
+            return None
+        self.uses.add(key.id)
+        return principal
 
     async def _prove(self, digest: bytes, key: KeyHash, secret: str) -> Principal | None:
-        """The holder, if the secret is the key's: it is remembered."""
+        """The holder, if the secret is right. It is remembered."""
         if not is_slow(key.secret_hash):
             right = matches(secret, key.secret_hash)
         else:
             async with self._hashing:
-                # Hundreds of connections may come with one key at once: it is hashed once.
+                # Hundreds of connections may present one key at once. It is hashed once.
                 if proven := self._proven_holder(digest):
                     return proven
                 right = await asyncio.to_thread(matches, secret, key.secret_hash)
@@ -232,7 +259,8 @@ class Authenticator:
             return None
         if len(self._proven) >= _REMEMBERED:
             self._proven.clear()
-        principal = Principal(key.id, key.name, key.grants)
+        principal = _holder_of(key)
+        self.uses.add(key.id)
         self._proven[digest] = key, principal
         return principal
 
@@ -251,11 +279,11 @@ class Authenticator:
             self._read_at = time.monotonic()
             found = await self._database.run(read.key_hashes())
             ended = await self._database.run(read.ended_tokens())
-            # One that is as it was stays the same object: its proofs hold.
+            # An unchanged key stays the same object, so its credentials stay known.
             found = [key if (was := self._by_id.get(key.id)) != key else was for key in found]
             self._by_id = {key.id: key for key in found}
             self._by_name = {key.name: key for key in found}
-            # What was asked before a change may not know of it.
+            # A query that began before a change may not show it.
             if before == self._changes:
                 self._ended = ended
                 self._loaded_at = time.monotonic()
@@ -263,7 +291,7 @@ class Authenticator:
                 self._ended |= ended
 
     async def _read_again(self) -> None:
-        """Read the keys after this call has begun. Callers of the same moment share one read."""
+        """Read the keys after the start of this call. Concurrent callers share one read."""
         if self._reading_again is None:
             self._reading_again = asyncio.create_task(self._read_soon())
         await asyncio.shield(self._reading_again)
@@ -275,30 +303,40 @@ class Authenticator:
         self.forget()
         await self._load()
 
-    # Sessions: a cookie that says which key was shown, signed; it ends with the key, or by signing
-    # out, which every server on the database knows within RELOAD_SECONDS.
+    # Sessions: a signed cookie with the id of the key. It ends with the key or by signing out,
+    # which every server on the database knows within RELOAD_SECONDS.
 
-    async def open_session(self, principal: Principal) -> str:
-        """The value of a session cookie."""
-        return tokens.issue(
-            await self._signing_secret(), "session", principal.key_id, tokens.SESSION_SECONDS
-        )
+    async def open_session(self, subject: str, roles: Sequence[str] = ()) -> str:
+        """The value of a session cookie, for the id of a key or for a user."""
+        return await self.sign("session", subject, tokens.SESSION_SECONDS, roles)
 
-    async def session(self, cookie: str | None) -> Principal | None:
-        """The holder of a session; None if there is none, or no longer."""
+    async def session(self, cookie: str | None, proxied: User | None = None) -> Principal | None:
+        """The holder of a session, or None if the session has ended.
+
+        `proxied` is the user whom a trusted proxy names. The session of such a user is valid with
+        requests of this user only.
+        """
         if not cookie:
             return None
         await self._load()
-        return self._holder(tokens.read(await self._signing_secret(), "session", cookie))
+        return self._holder(await self.read_token("session", cookie), proxied)
+
+    async def sign(
+        self, kind: tokens.Kind, subject: str, seconds: int, roles: Sequence[str] = ()
+    ) -> str:
+        return tokens.issue(await self._signing_secret(), kind, subject, seconds, roles)
+
+    async def read_token(self, kind: tokens.Kind, token: str) -> tokens.Claims | None:
+        return tokens.read(await self._signing_secret(), kind, token)
 
     async def end_session(self, cookie: str | None) -> None:
-        """Sign out: the cookie is worth nothing from now on, wherever it was copied to."""
+        """Sign out. Copies of the cookie become invalid, too."""
         claims = tokens.read(await self._signing_secret(), "session", cookie or "")
         if claims is not None:
             await self._end(claims)
 
     async def use_link(self, link: str) -> Principal | None:
-        """The holder of a sign-in link; None if it has expired or was used before."""
+        """The holder of a sign-in link, or None if it has expired or was used before."""
         await self._load()
         claims = tokens.read(await self._signing_secret(), "link", link)
         holder = self._holder(claims)
@@ -306,11 +344,27 @@ class Authenticator:
             return None
         return holder
 
-    def _holder(self, claims: tokens.Claims | None) -> Principal | None:
+    def _holder(
+        self, claims: tokens.Claims | None, proxied: User | None = None
+    ) -> Principal | None:
         if claims is None or claims.id in self._ended:
             return None
-        key = self._by_id.get(claims.key_id)
-        return Principal(key.id, key.name, key.grants) if key and _is_live(key) else None
+        if claims.subject.startswith("sso:"):
+            return self._user(claims.subject, claims.roles)
+        if proxied is not None and claims.subject == proxied.subject:
+            return self._user(proxied.subject, proxied.roles)
+        key = self._by_id.get(claims.subject)
+        if key is None or not _is_live(key):
+            return None
+        self.uses.add(key.id)
+        return _holder_of(key)
+
+    def _user(self, subject: str, roles: Iterable[str]) -> Principal | None:
+        """A user with the scopes that the roles have now; None if there are none."""
+        grants = tuple(
+            dict.fromkeys(grant for role in roles for grant in self._roles.get(role, ()))
+        )
+        return Principal(subject, subject, grants) if grants else None
 
     async def _end(self, claims: tokens.Claims) -> bool:
         """Whether this was the first time."""
@@ -320,7 +374,7 @@ class Authenticator:
         return first
 
     async def csrf_token(self, cookie: str) -> str:
-        """What the forms of a session carry."""
+        """The token in the forms of a session."""
         return tokens.sign(await self._signing_secret(), "csrf", cookie).hex()
 
     async def _signing_secret(self) -> bytes:
@@ -332,7 +386,7 @@ class Authenticator:
 
 
 def _credentials(authorization: str) -> tuple[str | None, str]:
-    """(user, secret); the user is None for Bearer, the secret empty if it cannot be read."""
+    """(user, secret). The user is None for Bearer. The secret is empty if it cannot be read."""
     kind, _, rest = authorization.strip().partition(" ")
     if kind.lower() == "bearer":
         return None, rest.strip()
@@ -344,6 +398,10 @@ def _credentials(authorization: str) -> tuple[str | None, str]:
         return None, ""
     user, colon, secret = text.partition(":")
     return (user, secret) if colon else (None, "")
+
+
+def _holder_of(key: KeyHash) -> Principal:
+    return Principal(key.id, key.name, key.grants, key.expires_at)
 
 
 def _is_live(key: KeyHash) -> bool:

@@ -1,6 +1,7 @@
-"""The first key: made unasked in the embedded database, where only this machine can call.
+"""The first key. It is created automatically in the embedded database, which only this machine
+can reach.
 
-A database that was named is somebody's own: what opens it is made by who runs it, and asked for.
+In a database that the user has named, the user creates the first key.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ Run = Callable[[Command[Any]], Any]
 
 
 def admin_key(run: Run, settings: ServerSettings, home: Path | None) -> str | None:
-    """The key to print, if it is known: one just made, or that of an earlier start.
+    """The first key, if it is known: a new one, or that of an earlier start.
 
-    `home` is that of the embedded database; there the key is kept, for its owner's eyes only.
+    `home` is the directory of the embedded database. It has a file with the key that only its
+    owner can read.
     """
     live = run(read.keys())
     if live:
@@ -36,14 +38,14 @@ def admin_key(run: Run, settings: ServerSettings, home: Path | None) -> str | No
             else "the database is your own"
         )
         raise ConfigurationError(
-            f"there is no API key, and none is made unasked where {reason}",
-            hint="Make one first: `penstock key create admin --scope admin`, "
+            f"there is no API key, and none is created automatically because {reason}",
+            hint="Create one first: `penstock key create admin --scope admin`, "
             "with the same --dsn or environment.",
         )
     made = new_key("admin", ["admin"], created_by="penstock up")
     try:
         run(made.command)
-    except ApiKeyExistsError:  # another server of the same moment was first
+    except ApiKeyExistsError:  # another server has just created it
         return _kept(home)
     _keep(home / FILE, made.token)
     return made.token

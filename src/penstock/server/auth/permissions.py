@@ -1,4 +1,4 @@
-"""What every route, page and verb needs: the one place that says so.
+"""The scopes that every route, page and verb needs.
 
 The server checks a need before the handler runs, as far as the request shows it without being
 read: the scope, a queue in the path, and the right to all queues. The handler checks the rest,
@@ -12,6 +12,9 @@ and `tests/server/test_scopes_matrix.py` calls each of them with keys that fit a
 | `message` | the queue of the message, and the one that a copy goes to |
 | `lease` | the queue of the message; a key for all queues shows the lease alone |
 | `schedule` | the queue of the schedule, before and after the change |
+| `key` | the queues of the API key that is made, shown or revoked, with each of its scopes |
+| `worker` | every queue that the worker serves |
+| `bulk` | the queues of the bulk act, and the one that it puts messages into |
 | `all` | all queues: the call names none |
 | `own` | any: the answer holds only the caller's queues |
 | `none` | any: the answer is about no queue |
@@ -26,23 +29,29 @@ from typing import Final, Literal
 from penstock.model.access import Scope
 from penstock.server.auth.authentication import Principal
 
-Target = Literal["path", "body", "message", "lease", "schedule", "all", "own", "none"]
+Target = Literal[
+    "path", "body", "message", "lease", "schedule", "key", "worker", "bulk", "all", "own", "none"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
     """The scope, and the queues it must cover. `name` is the parameter or argument that counts.
 
-    Without a scope any key will do; `is_open` is for callers without a key.
+    Without a scope any key is enough. `is_open` admits callers without a key. `also` is a second
+    scope that the key must have, for the same queues.
     """
 
     scope: Scope | None
     target: Target = "none"
     name: str = ""
     is_open: bool = False
+    also: Scope | None = None
 
     def admit(self, principal: Principal, path: Mapping[str, str]) -> None:
-        """PermissionDeniedError unless the key has what can be checked without the body."""
+        """PermissionDeniedError if the key fails a check that does not need the body."""
+        if self.also is not None:
+            principal.require(self.also)
         if self.scope is None:
             return
         if self.target == "path":
@@ -63,8 +72,10 @@ _OPERATE_MESSAGE: Final = Need("operate", "message", "id")
 _OPERATE_NAME: Final = Need("operate", "path", "name")
 _OPERATE_SCHEDULE: Final = Need("operate", "schedule", "name")
 _OPERATE_TOPIC: Final = Need("operate", "path", "topic")
+_OPERATE_WORKER: Final = Need("operate", "worker", "worker")
 _LEASE: Final = Need("consume", "lease", "id")
 _LEASES: Final = Need("consume", "lease", "ids")
+_KEY: Final = Need("admin", "key", "key")
 _QUEUES: Final = "/managed-services/{service}/queues"
 
 API: Final[Mapping[str, Need]] = {
@@ -91,6 +102,7 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/topics/{topic}/pause": _OPERATE_TOPIC,
     "POST /api/topics/{topic}/resume": _OPERATE_TOPIC,
     "POST /api/topics/{topic}/purge": _OPERATE_TOPIC,
+    "POST /api/topics/{topic}/undo-purge": _OPERATE_TOPIC,
     "POST /api/topics/{topic}/redrive": _OPERATE_TOPIC,
     "GET /api/stats": _READ_OWN,
     "GET /api/schedules": _READ_OWN,
@@ -101,13 +113,22 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/schedules/{schedule}/pause": Need("operate", "schedule", "schedule"),
     "POST /api/schedules/{schedule}/resume": Need("operate", "schedule", "schedule"),
     "POST /api/schedules/{schedule}/fire": Need("operate", "schedule", "schedule"),
+    "POST /api/bulk-acts": _OPERATE_BODY,
+    "GET /api/bulk-acts/{id}": Need("operate", "bulk", "id"),
+    "POST /api/bulk-acts/{id}/stop": Need("operate", "bulk", "id"),
+    "GET /api/workers": _READ_OWN,
+    "POST /api/workers/command": _OPERATE_WORKER,
     "POST /api/admin/expiry-reaper/run": _OPERATE_ALL,
     "POST /api/admin/delete-reaper/run": _OPERATE_ALL,
     "GET /api/admin/delete-reaper/schedule": Need("read", "all"),
     # It is a schedule of an internal queue.
     "PUT /api/admin/delete-reaper/schedule": Need("admin", "all"),
     "GET /api/admin/activity": Need("operate", "own"),
-    # Each verb has a need of its own: see VERBS.
+    "GET /api/keys": Need("admin", "own"),
+    "POST /api/keys": _KEY,
+    "GET /api/keys/{key}": _KEY,
+    "DELETE /api/keys/{key}": _KEY,
+    # Each verb has a separate need: see VERBS.
     "POST /api/verbs": ANY_KEY,
     "GET /managed-services": Need("read", "all"),
     "POST /managed-services": Need("admin", "all"),
@@ -138,10 +159,14 @@ PAGES: Final[Mapping[str, Need]] = {
     "/dead-letters": _READ_OWN,
     "/workers": _READ_OWN,
     "/schedules": _READ_OWN,
+    # The members of a batch may be in any queues.
+    "/batches": Need("read", "all"),
     "/analytics": _READ_OWN,
     "/system": Need("read", "all"),
     "/activity": Need("operate", "own"),
+    "/keys": Need("admin", "own"),
     "/find": _READ_OWN,
+    "/bulk-acts": Need("operate", "own"),
     "/runbooks": Need("read", "none"),
 }
 
@@ -153,18 +178,33 @@ ACTS: Final[Mapping[str, Need]] = {
     "/queues/{name}/resume": _OPERATE_NAME,
     "/queues/{name}/purge": _OPERATE_NAME,
     "/queues/{name}/purge-dead": _OPERATE_NAME,
+    "/queues/{name}/undo-purge": _OPERATE_NAME,
+    "/queues/{name}/undo-purge-dead": _OPERATE_NAME,
     "/queues/{name}/redrive": _OPERATE_NAME,
     "/queues/{name}/drop": _OPERATE_NAME,
     "/messages/cancel": _OPERATE_BODY,
+    "/messages/bulk": _OPERATE_BODY,
+    "/bulk-acts/{id}/stop": Need("operate", "bulk", "id"),
     "/messages/{id}/cancel": _OPERATE_MESSAGE,
     "/messages/{id}/requeue": _OPERATE_MESSAGE,
     "/messages/{id}/replay": _OPERATE_MESSAGE,
+    # An edited copy is a new message.
+    "/messages/{id}/copy": Need("operate", "message", "id", also="enqueue"),
     "/schedules/create": _OPERATE_BODY,
     "/schedules/{name}/edit": _OPERATE_SCHEDULE,
     "/schedules/{name}/pause": _OPERATE_SCHEDULE,
     "/schedules/{name}/resume": _OPERATE_SCHEDULE,
     "/schedules/{name}/fire": _OPERATE_SCHEDULE,
     "/schedules/{name}/drop": _OPERATE_SCHEDULE,
+    "/keys/create": _KEY,
+    "/keys/{key}/revoke": _KEY,
+    "/findings/acknowledge": _OPERATE_BODY,
+    "/findings/mute": _OPERATE_BODY,
+    "/findings/clear": _OPERATE_BODY,
+    "/workers/quiet": _OPERATE_WORKER,
+    "/workers/resume": _OPERATE_WORKER,
+    "/workers/stop": _OPERATE_WORKER,
+    "/batches/{id}/cancel": _OPERATE_ALL,
     "/system/end-session": Need("admin", "all"),
     "/system/maintain": _OPERATE_ALL,
     "/system/expiry-reaper": _OPERATE_ALL,
@@ -172,12 +212,15 @@ ACTS: Final[Mapping[str, Need]] = {
 }
 
 WITHOUT_KEY: Final[Mapping[str, Need]] = {
-    # It only adds the slash to the address of a page.
+    # It only adds a slash to the address of a page.
     "GET /queues/{name}": OPEN,
     "GET /login": OPEN,
     "POST /login": OPEN,
+    "GET /login/sso": OPEN,
+    "GET /login/callback": OPEN,
     "POST /logout": OPEN,
     "POST /theme": OPEN,
+    "POST /time-zone": OPEN,
     "GET /static/{mark}/{name}": OPEN,
     "GET /live": ANY_KEY,
 }
@@ -199,13 +242,17 @@ VERBS: Final[Mapping[str, Need]] = {
     "cancel": _OPERATE_MESSAGE,
     "redrive": Need("operate", "body", "queue"),
     "replay": _OPERATE_MESSAGE,
+    "move": Need("operate", "message", "ids"),
+    "set_priority": Need("operate", "message", "ids"),
     "create_queue": Need("operate", "body", "name"),
     "set_queue": Need("operate", "body", "name"),
     "drop_queue": Need("operate", "body", "name"),
     "pause": Need("operate", "body", "name"),
     "resume": Need("operate", "body", "name"),
     "purge": Need("operate", "body", "name"),
+    "undo_purge": Need("operate", "body", "name"),
     "maintain": _OPERATE_ALL,
+    "command_worker": _OPERATE_WORKER,
     "create_schedule": Need("operate", "body", "queue"),
     "set_schedule": _OPERATE_SCHEDULE,
     "drop_schedule": _OPERATE_SCHEDULE,
@@ -237,7 +284,7 @@ def _by_route() -> dict[str, Need]:
 
 
 def json_path(path: str) -> str:
-    """Where the JSON document of a page is."""
+    """The path of the JSON document of a page."""
     return "/overview.json" if path == "/" else path.rstrip("/") + ".json"
 
 
@@ -246,7 +293,7 @@ ROUTES: Final[Mapping[str, Need]] = _by_route()
 
 
 def need_of(method: str, path: str) -> Need:
-    """What a route needs; UndeclaredError if nobody said."""
+    """The need of a route. UndeclaredError if it is not declared."""
     return _found(ROUTES, f"{method} {path}")
 
 
@@ -255,7 +302,7 @@ def need_of_verb(verb: str) -> Need:
 
 
 def check_declared(routes: Iterable[str], verbs: Iterable[str]) -> None:
-    """UndeclaredError unless what there is and what is declared are the same."""
+    """UndeclaredError unless the existing and the declared routes are the same."""
     for kind, there, declared in (("route", routes, ROUTES), ("verb", verbs, VERBS)):
         if odd := sorted(set(there) ^ set(declared)):
             raise UndeclaredError(

@@ -1,7 +1,8 @@
-"""Signed tokens: sessions of the pages, and sign-in links. Whoever has the servers' common secret
-can issue and read them. No web framework here: the command line prints links too.
+"""Signed tokens for sessions of the pages and for sign-in links.
 
-`<claims>.<signature>`: which key it stands for, until when, and an id by which it can be ended.
+The secret that the servers share signs them. This module imports no web framework, because the
+command line prints links, too. `<claims>.<signature>`: the claims are the key or user, the end, an
+id by which the token can be ended, and the roles of a user.
 """
 
 from __future__ import annotations
@@ -12,35 +13,36 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from penstock.commands.command import Command
 from penstock.commands.write.keys import server_secret
 from penstock.server.auth.api_keys import key_id
 
-Kind = Literal["session", "link", "csrf"]
+Kind = Literal["session", "link", "csrf", "sso"]
 SESSION_SECONDS: Final = 12 * 3600
 LINK_SECONDS: Final = 15 * 60
 
 
 class Claims(NamedTuple):
-    """What a token says."""
+    """The claims of a token."""
 
     id: str
-    key_id: str
+    subject: str
     until: int
+    roles: Sequence[str] = ()
 
 
-def issue(secret: bytes, kind: Kind, key_id: str, seconds: int) -> str:
-    """A token that stands for a key, for so long."""
-    claims = Claims(secrets.token_urlsafe(16), key_id, int(time.time()) + seconds)
+def issue(secret: bytes, kind: Kind, subject: str, seconds: int, roles: Sequence[str] = ()) -> str:
+    """A token that stands for the id of a key, or for a user with roles, for so long."""
+    claims = Claims(secrets.token_urlsafe(16), subject, int(time.time()) + seconds, roles)
     body = _b64(json.dumps(claims).encode())
     return f"{body}.{_b64(sign(secret, kind, body))}"
 
 
 def read(secret: bytes, kind: Kind, token: str) -> Claims | None:
-    """What a token of this kind says; None if it is not ours, or has expired."""
+    """The claims of a token of this kind, or None if it is invalid or has expired."""
     body, _, signature = token.partition(".")
     try:
         if not hmac.compare_digest(_unb64(signature), sign(secret, kind, body)):
@@ -56,7 +58,7 @@ def sign(secret: bytes, kind: Kind, body: str) -> bytes:
 
 
 def sign_in_path(run: Callable[[Command[bytes]], Any], key: str) -> str:
-    """Where the holder of a key signs in: once, and soon."""
+    """The path of a sign-in link for a key. It works once, for a short time."""
     secret = run(server_secret(secrets.token_bytes(32)))
     return f"/login?link={issue(secret, 'link', key_id(key) or '', LINK_SECONDS)}"
 

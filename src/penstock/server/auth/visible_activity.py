@@ -1,4 +1,4 @@
-"""Which acts of operators the holder of a key may see."""
+"""The actions of operators that the holder of a key may see."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from penstock.model.access import Activity
 from penstock.server.auth.authentication import Principal
 
-# Acts whose target is a queue, by their names on pages and in the API, and as verbs.
+# Actions whose target is a queue, by their names on pages and in the API, and as verbs.
 _ON_QUEUES: Final = frozenset(
     {
         "create queue",
@@ -18,9 +18,13 @@ _ON_QUEUES: Final = frozenset(
         "pause",
         "resume",
         "purge",
+        "undo purge",
+        "undo_purge",
+        "bulk act",
         "redrive",
         "requeue",
         "replay",
+        "copy",
         "cancel",
         "create_queue",
         "set_queue",
@@ -30,7 +34,7 @@ _ON_QUEUES: Final = frozenset(
 
 
 def visible_activity(principal: Principal, found: Iterable[Activity]) -> list[Activity]:
-    """A key for some queues sees what was done to those."""
+    """A key for some queues sees the actions on these queues."""
     if principal.is_admin:
         return list(found)
     return [each for each in found if _may_see(principal, each)]
@@ -44,6 +48,6 @@ def _may_see(principal: Principal, act: Activity) -> bool:
 
 
 def queue_of(act: Activity) -> str | None:
-    """The queue that was acted on; None if it was something else, or several."""
+    """The queue of an action, or None if it has no single queue."""
     queue = act.details.get("queue") or (act.target if act.act in _ON_QUEUES else None)
     return queue if isinstance(queue, str) else None

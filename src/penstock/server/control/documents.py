@@ -1,4 +1,4 @@
-"""What the control plane takes and answers, field by field."""
+"""The request and response bodies of the control plane, field by field."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ DatabaseName = Annotated[
     str,
     Meta(
         pattern="^[A-Za-z0-9_][A-Za-z0-9_$-]{0,62}$",
-        description="a database of the service; defaultdb is the one that its address names",
+        description="a database of the service; defaultdb is the database in its address",
     ),
 ]
 
 
-# A password may hold anything, percent-encoded. `penstock service add` takes libpq's other forms.
+# A password may contain any character, percent-encoded. `penstock service add` also accepts
+# libpq's other forms.
 _PART = "(?:[A-Za-z0-9._~!-]|%[2-7][0-9A-Fa-f])+"
 _URL = (
     f"^postgresql://{_PART}(?::{_PART})?@[A-Za-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/[A-Za-z0-9_-]+"
@@ -35,7 +36,7 @@ _URL = (
 
 
 class NewService(Struct, forbid_unknown_fields=True):
-    """A PostgreSQL to register. Its address may hold a password: it is never shown again."""
+    """A PostgreSQL to register. Its address may contain a password, which is never shown."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
     dsn: Annotated[str, Meta(max_length=1024, pattern=_URL)]
@@ -58,7 +59,7 @@ class Services(Struct):
 
 
 class NewQueue(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A queue to be made on a service."""
+    """A queue to create on a service."""
 
     name: QueueName
     database_name: DatabaseName | None = None
@@ -81,7 +82,7 @@ class QueueSummary(Struct, kw_only=True):
 
 
 class ManagedQueue(Struct, kw_only=True):
-    """A queue on a service. Only Active ones take messages; a Failed one says why."""
+    """A queue on a service. Only Active queues accept messages. A Failed one has an error."""
 
     id: str
     service_id: str
@@ -101,20 +102,20 @@ class ManagedQueues(Struct):
 
 
 class BrokeredMessage(Struct, forbid_unknown_fields=True):
-    """A message: a JSON document of up to 256 KB, visible at once or later."""
+    """A message: a JSON document of up to 256 KB, visible at once or after a delay."""
 
     payload: Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
     delay_seconds: f.Delay = 0
 
 
 class BrokeredMessages(Struct, forbid_unknown_fields=True):
-    """Up to 100 messages, all or none."""
+    """Up to 100 messages. All of them are enqueued, or none."""
 
     messages: Annotated[list[BrokeredMessage], Meta(min_length=1, max_length=100)]
 
 
 class TaskAccepted(Struct):
-    """Ask for the result by this id."""
+    """The id of the task, with which its result can be requested."""
 
     task_id: str
 
@@ -136,7 +137,7 @@ class StatsResult(Struct):
 
 
 class EnqueueTask(Struct, kw_only=True):
-    """How an enqueue stands; the ids are in the order of the messages."""
+    """The status of an enqueue. The ids are in the order of the messages."""
 
     task_id: str
     status: TaskStatus
@@ -145,7 +146,7 @@ class EnqueueTask(Struct, kw_only=True):
 
 
 class StatsTask(Struct, kw_only=True):
-    """How a request for stats stands."""
+    """The status of a request for stats."""
 
     task_id: str
     status: TaskStatus

@@ -1,4 +1,4 @@
-"""Queues on services: made, removed, fed and counted, each by a task."""
+"""Queues on services: tasks create them, remove them, enqueue to them and count them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.commands import read
+from penstock.commands.payload import printed_bytes
 from penstock.commands.write.services import (
     adopt_queues,
     request_queue,
@@ -32,7 +33,7 @@ _PATH: Final = "/managed-services/{service}/queues"
 @endpoint("POST", _PATH, body=c.NewQueue, answers={201: c.ManagedQueue},
           problems=(404, 409))  # fmt: skip
 async def create_managed_queue(call: Call) -> Reply:
-    """Have a queue made on a service. It is Pending, then Provisioning, then Active."""
+    """Create a queue on a service. It is Pending, then Provisioning, then Active."""
     body: c.NewQueue = call.body
     service = call.path["service"]
     call.require("operate", body.name)
@@ -55,7 +56,7 @@ async def create_managed_queue(call: Call) -> Reply:
 
 @endpoint("GET", _PATH, answers={200: c.ManagedQueues}, problems=(404,))
 async def list_managed_queues(call: Call) -> c.ManagedQueues:
-    """The queues of a service, however they came there."""
+    """The queues of a service, also those created in other ways."""
     service = call.path["service"]
     await _adopt(call, service)
     found = await call.run(read.service_queues(service))
@@ -75,7 +76,7 @@ async def show_managed_queue(call: Call) -> c.ManagedQueue:
 @endpoint("DELETE", _PATH + "/{queue}", answers={202: c.ManagedQueue},
           problems=(404,))  # fmt: skip
 async def delete_managed_queue(call: Call) -> c.ManagedQueue:
-    """Have a queue removed, with all it holds. It is Deprovisioning, then gone."""
+    """Remove a queue with its messages. It is Deprovisioning until it is removed."""
     service, name = _named(call)
     await _adopt(call, service)
     command = request_removal(service, name, created_by=call.principal.name)
@@ -85,9 +86,10 @@ async def delete_managed_queue(call: Call) -> c.ManagedQueue:
 
 
 @endpoint("POST", _PATH + "/{queue}/messages", body=c.BrokeredMessages,
-          answers={202: c.TaskAccepted}, problems=(404, 409))  # fmt: skip
+          answers={202: c.TaskAccepted}, problems=(404, 409),
+          keeps_answer=True)  # fmt: skip
 async def enqueue_managed(call: Call) -> Any:
-    """Have up to 100 messages enqueued, all or none; ask for their ids by the task."""
+    """Enqueue up to 100 messages, all or none. The task has their ids."""
     service, name = _named(call)
     body: c.BrokeredMessages = call.body
     payloads = [_payload(each, number, name) for number, each in enumerate(body.messages)]
@@ -99,16 +101,16 @@ async def enqueue_managed(call: Call) -> Any:
 @endpoint("GET", _PATH + "/{queue}/messages", query=c.TaskQuery,
           answers={200: c.EnqueueTask, 202: c.EnqueueTask}, problems=(404,))  # fmt: skip
 async def poll_enqueue(call: Call) -> Reply:
-    """How an enqueue stands: 202 while it is pending or running, then 200."""
+    """The status of an enqueue: 202 while it is pending or running, then 200."""
     service, name = _named(call)
     task = await call.run(read.service_task(service, name, "enqueue", call.query.task_id))
     return _polled(task, c.EnqueueTask)
 
 
 @endpoint("POST", _PATH + "/{queue}/stats", answers={202: c.TaskAccepted},
-          problems=(404, 409))  # fmt: skip
+          problems=(404, 409), keeps_answer=True)  # fmt: skip
 async def request_stats(call: Call) -> Any:
-    """Have a queue counted; ask for the numbers by the task."""
+    """Count the messages of a queue. The task has the result."""
     service, name = _named(call)
     return await _request(call, service, name, "stats", None)
 
@@ -116,7 +118,7 @@ async def request_stats(call: Call) -> Any:
 @endpoint("GET", _PATH + "/{queue}/stats", query=c.TaskQuery,
           answers={200: c.StatsTask, 202: c.StatsTask}, problems=(404,))  # fmt: skip
 async def poll_stats(call: Call) -> Reply:
-    """The numbers of a queue: 202 while the task is pending or running, then 200."""
+    """The counts of a queue: 202 while the task is pending or running, then 200."""
     service, name = _named(call)
     task = await call.run(read.service_task(service, name, "stats", call.query.task_id))
     return _polled(task, c.StatsTask)
@@ -137,7 +139,7 @@ async def _request(call: Call, service: str, name: str, kind: TaskKind, request:
     except PenstockError as error:
         if error.http_status != 404:
             raise
-        # It may have been made in another way than by a task.
+        # It may have been created without a task.
         await _adopt(call, service)
         accepted = await once(call, 202, work)
     call.context.runner.nudge()
@@ -159,24 +161,26 @@ def _payload(message: c.BrokeredMessage, number: int, queue: str) -> str:
         raise HttpError(
             400, "MalformedBody", f"{field} is not a JSON object", field=field, allowed="an object"
         )
-    if len(raw) > MAX_PAYLOAD_BYTES:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise PayloadNotStorableError(f"{field} is not UTF-8", field=field) from None
+    size = max(len(raw), printed_bytes(text))
+    if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLargeError(
-            f"{field} has {len(raw)} bytes; {MAX_PAYLOAD_BYTES} are allowed",
+            f"{field} has {size} bytes; {MAX_PAYLOAD_BYTES} are allowed",
             queue=queue,
-            size=len(raw),
+            size=size,
             limit=MAX_PAYLOAD_BYTES,
             field=field,
         )
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise PayloadNotStorableError(f"{field} is not UTF-8", field=field) from None
+    return text
 
 
 async def _adopt(call: Call, service: str) -> Service:
-    """What came or went by SQL or by the data plane is put on record first.
+    """Update the registry with queues that were created or dropped by SQL or by the data plane.
 
-    A service that does not answer is taken by its record.
+    If a service does not answer, its registry entries are used.
     """
     found = await call.run(read.service(service))
     targets = call.context.runner.targets

@@ -1,8 +1,8 @@
-"""Carries out the tasks of the control plane, on whichever server gets to them first.
+"""Carries out the tasks of the control plane. Any server may take a task.
 
-A task is a message in `penstock.tasks`. It is acked in the transaction that writes down its end,
-so a server that dies in the middle leaves it to another. What a task enqueues on its service is
-noted there in the same transaction: done twice, it enqueues once.
+A task is a message in `penstock.tasks`. It is acked in the transaction that stores its result, so
+another server repeats the task of a server that died. The messages that a task enqueues on its
+service are recorded there in the same transaction, so a repeated task enqueues them once.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ MAX_FAILURES: Final = 5
 class Runner:
     """Claims tasks and carries them out, a few at once."""
 
+    queue = QUEUE
+
     def __init__(self, database: Database, listener: Listener, name: str) -> None:
         self.targets = Targets(database)
         self.max_failures = MAX_FAILURES
@@ -59,10 +61,10 @@ class Runner:
         self._wake_ups: Subscription | None = None
 
     def start(self) -> None:
-        self._loop = asyncio.create_task(self._work(), name="penstock tasks")
+        self._loop = asyncio.create_task(self._work(), name=self.queue)
 
     async def stop(self) -> None:
-        """Take on no more; let those that are begun end."""
+        """Claim no more tasks, and finish those that have begun."""
         if self._loop is not None:
             self._loop.cancel()
             with suppress(asyncio.CancelledError):
@@ -72,18 +74,18 @@ class Runner:
         await self.targets.close()
 
     def nudge(self) -> None:
-        """There is a new task. The first of all comes before its queue can be listened to."""
+        """Claim a new task at once. The first task exists before its queue can be listened to."""
         if self._wake_ups is not None:
             self._wake_ups.wake(False)
 
     async def run_once(self) -> int:
-        """Carry out what is there now; how many tasks that was."""
+        """Carry out the tasks that are ready. Returns their number."""
         leases = await self._claim(AT_ONCE)
         await asyncio.gather(*(self._carry_out(lease) for lease in leases))
         return len(leases)
 
     async def _work(self) -> None:
-        with self._listener.subscribe(QUEUE) as wake_ups:
+        with self._listener.subscribe(self.queue) as wake_ups:
             self._wake_ups = wake_ups
             while True:
                 room = AT_ONCE - len(self._running)
@@ -96,7 +98,7 @@ class Runner:
                     await self._pause(wake_ups)
 
     async def _pause(self, wake_ups: Subscription) -> None:
-        """Until a wake-up, the end of a task that goes on, or the time to look anyway."""
+        """Wait for a notification, the end of a running task, or the next poll."""
         waiting = asyncio.ensure_future(wake_ups.wait(LOOK_SECONDS))
         await asyncio.wait({waiting, *self._running}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -113,9 +115,9 @@ class Runner:
 
     async def _claim(self, count: int) -> list[Lease]:
         try:
-            command = claim(QUEUE, count, lease_seconds=LEASE_SECONDS, worker=self._name)
+            command = claim(self.queue, count, lease_seconds=LEASE_SECONDS, worker=self._name)
             return await self._database.run(command)
-        except QueueNotFoundError:  # nobody has asked for anything yet
+        except QueueNotFoundError:  # there was no task yet
             return []
 
     async def _carry_out(self, lease: Lease) -> None:
@@ -123,9 +125,9 @@ class Runner:
         try:
             await self._attempt(lease)
         except LeaseLostError:
-            log.warning("task of message %s is another server's by now", lease.id)
+            log.warning("task of message %s was taken over by another server", lease.id)
         except Exception as error:
-            # It stays leased, and comes back when the lease runs out.
+            # It stays leased, and is delivered again when the lease expires.
             if not isinstance(error, DatabaseUnavailableError):
                 log.exception("task of message %s failed", lease.id)
         finally:
@@ -193,7 +195,7 @@ class Runner:
     async def _failed(
         self, lease: Lease, task: str, order: TaskOrder, error: PenstockError | psycopg.Error
     ) -> None:
-        """A database that is away, or says nothing that we know, may be better next time."""
+        """Whether a retry may help: the database is unavailable, or the error is unknown."""
         text = error.message if isinstance(error, PenstockError) else " ".join(str(error).split())
         final = isinstance(error, PenstockError) and not isinstance(error, DatabaseUnavailableError)
         if final or order.failures + 1 >= self.max_failures:
@@ -212,7 +214,7 @@ class Runner:
 
 
 def _task_id(payload: Any) -> str | None:
-    """The id in a message; None in one that is not ours."""
+    """The id in a message, or None if it is not a task."""
     try:
         return str(UUID(payload["task"]))
     except (ValueError, TypeError, AttributeError, KeyError):

@@ -1,4 +1,4 @@
-"""Services: PostgreSQLs that operators register. Their passwords go in and never come out."""
+"""Services: PostgreSQL servers that operators register. Their passwords are never shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ endpoint: Final = Endpoints("managed services")
 
 @endpoint("GET", "/managed-services", answers={200: c.Services})
 async def list_services(call: Call) -> c.Services:
-    """The services; `local` is the server's own database."""
+    """The services. `local` is the server's own database."""
     found = await call.run(read.services())
     return c.Services([_document(each, call.context.database.dsn) for each in found])
 
@@ -50,7 +50,7 @@ async def show_service(call: Call) -> c.Service:
 @endpoint("DELETE", "/managed-services/{service}", answers={200: c.Service},
           problems=(404,))  # fmt: skip
 async def delete_service(call: Call) -> c.Service:
-    """Forget a service and its queues; what is on it stays."""
+    """Remove a service and its queues from the registry. Its databases do not change."""
     found = await call.run(read.service(call.path["service"]))
     await call.act(remove_service(found.id), "remove service", found.name)
     return _document(found, call.context.database.dsn)
@@ -67,7 +67,7 @@ def _document(service: Service, home: str) -> c.Service:
 
 
 def shown_address(dsn: str) -> dict[str, str | None]:
-    """The parts of an address that are no secrets, beside the database."""
+    """The parts of an address that are not secret, in addition to the database."""
     found = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
     return {
         "host": found.get("host") or found.get("hostaddr"),

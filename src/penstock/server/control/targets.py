@@ -1,4 +1,4 @@
-"""The databases that services are: where they are, and commands run on them."""
+"""The databases of services: their addresses, and commands that run on them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from penstock.server.database import Database
 
 T = TypeVar("T")
 DEFAULT: Final = "defaultdb"
-"""Another name for the database that a service's address names."""
+"""An alias of the database in a service's address."""
 CONNECT_SECONDS: Final = 5
 _KEPT: Final = 32
 
 
 def own_database(dsn: str) -> str:
-    """The database that an address names; as libpq has it, that of the user's name if none."""
+    """The database in an address. As in libpq, the default is the name of the user."""
     found = conninfo_to_dict(dsn)
     return str(found.get("dbname") or found.get("user") or "postgres")
 
@@ -35,7 +35,7 @@ def address(dsn: str, database_name: str) -> str:
 
 
 class Targets:
-    """Connections to services, made when they are needed; the least used ones are closed."""
+    """Connections to services, opened on demand. The least recently used ones are closed."""
 
     def __init__(self, home: Database) -> None:
         self._home = home
@@ -43,7 +43,7 @@ class Targets:
         self._closing: set[asyncio.Task[None]] = set()
 
     def address(self, dsn: str | None, database_name: str) -> str:
-        """None is the server's own database."""
+        """None means the server's own database."""
         return address(dsn or self._home.dsn, database_name)
 
     async def run(self, target: str, command: Command[T]) -> T:
@@ -53,7 +53,7 @@ class Targets:
         return await self._pool(target).run(command)
 
     async def prepare(self, target: str) -> None:
-        """Bring the schema into the database at an address, or up to date there."""
+        """Install or upgrade the schema in the database at an address."""
         if target != self._home.dsn:
             await asyncio.to_thread(_migrate, target)
 

@@ -1,4 +1,4 @@
-"""Whether the process lives, whether it can work, and its numbers."""
+"""Liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Health(Struct):
 
 @endpoint("GET", "/healthz/live", answers={200: Health})
 async def live(call: Call) -> Health:
-    """The process answers. Open to anybody."""
+    """The process is alive. No key is needed."""
     return Health("alive")
 
 
 @endpoint("GET", "/healthz/ready", answers={200: Health}, problems=(503,))
 async def ready(call: Call) -> Health:
-    """The database answers too, and the server is not on its way out. Open to anybody.
+    """The database responds, and the server is not stopping. No key is needed.
 
-    A database that does not answer within 1.5 seconds is a 503.
+    If the database does not respond within 1.5 seconds, the answer is a 503.
     """
     if call.context.draining.is_set():
         raise HttpError(503, "Draining", "the server is stopping", headers={"Retry-After": "1"})
@@ -37,7 +37,7 @@ async def ready(call: Call) -> Health:
 
 @endpoint("GET", "/metrics", answers={200: str}, media_type="text/plain")
 async def metrics(call: Call) -> Reply:
-    """Numbers for Prometheus, of the server and of the queues that the key may read."""
+    """Metrics for Prometheus, of the server and of the queues that the key may read."""
 
     def shown(queue: str) -> bool:
         return call.principal.may("read", queue)

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: what the server answered, and what the queues hold."""
+"""Metrics for Prometheus: requests of the server, and messages of the queues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMES: Final = [*map(str, BUCKETS), "+Inf"]
 
 
 class Metrics(Collector):
-    """The numbers of one process; those of the queues are in the database, for all of them."""
+    """The metrics of one process. Those of the queues come from the database."""
 
     def __init__(self, database: Database, notes: Path | None = None) -> None:
         self._numbers = Numbers()
@@ -48,7 +48,7 @@ class Metrics(Collector):
         self._notes.write(self._numbers)
 
     def count(self, method: str, exchange: Exchange) -> None:
-        """One request more."""
+        """Count one request."""
         key = (method, exchange.route, exchange.status)
         answers = self._numbers.answers.get(key)
         if answers is None:
@@ -56,15 +56,15 @@ class Metrics(Collector):
         answers.add(perf_counter() - exchange.started - exchange.waited)
 
     def moved(self, how: str, count: int) -> None:
-        """So many were enqueued, delivered, settled; or lost: not settled for want of the lease."""
+        """Count messages that were enqueued, delivered or settled, or whose lease was lost."""
         self._numbers.messages[how] = self._numbers.messages.get(how, 0) + count
 
     def waits(self, more: int) -> None:
-        """So many consumers more wait for a message; or fewer."""
+        """Change the number of waiting consumers."""
         self._numbers.waiting += more
 
     async def page(self, shown: Callable[[str], bool]) -> bytes:
-        """The numbers, in the format of Prometheus; of the queues, of those that are shown."""
+        """The metrics in the format of Prometheus, with those of the given queues."""
         await self._queues.look()
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
@@ -76,7 +76,7 @@ class Metrics(Collector):
         yield from _answered(total)
         messages = CounterMetricFamily(
             "penstock_http_messages",
-            "Messages enqueued, delivered and settled over HTTP; lost: their lease was.",
+            "Messages enqueued, delivered and settled over HTTP. lost: the lease was lost.",
             labels=["how"],
         )
         for how, count in total.messages.items():
@@ -93,7 +93,7 @@ def _answered(total: Numbers) -> Iterator[Metric]:
     )
     seconds = HistogramMetricFamily(
         "penstock_http_request_seconds",
-        "How long requests took, without the time that long polls waited.",
+        "Duration of requests, without the time that long polls waited.",
         labels=["method", "route"],
     )
     by_route: dict[tuple[str, str], Answers] = {}

@@ -1,8 +1,8 @@
-"""What a server process counts, and how the processes of one machine tell each other.
+"""The counters of a server process, and their sum over the processes of one machine.
 
-Behind one port, whoever scrapes meets one process or another: so each of them notes its numbers in
-a directory that all share, every second, and each tells the sum. What a process that died had noted
-stays in it, so that counters never go back.
+Processes share one port, so a scrape reaches any of them. Every second each process writes its
+counters into a shared directory, and each reports the sum. The counters of a dead process stay
+there, so sums never decrease.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ def _no_buckets() -> list[int]:
 
 
 class Answers(msgspec.Struct):
-    """The answers of one kind: how many, and how long they took. prometheus_client's own counters
-    take 8 us a request, this a tenth of that."""
+    """The number and the durations of responses of one kind.
+
+    prometheus_client's counters take 8 us for each request, and this a tenth of that."""
 
     count: int = 0
     seconds: float = 0.0
@@ -44,7 +45,7 @@ class Answers(msgspec.Struct):
 
 
 class Numbers(msgspec.Struct):
-    """Answers by method, route and status; messages by what became of them; long polls."""
+    """Responses by method, route and status, messages by outcome, and long polls."""
 
     answers: dict[tuple[str, str, int], Answers] = {}
     messages: dict[str, int] = {}
@@ -63,14 +64,14 @@ _decode: Final = msgspec.msgpack.Decoder(Numbers).decode
 
 
 class Notes:
-    """The numbers of this process in the directory of all; without one, this process is alone."""
+    """The counters of this process, in the shared directory if there are other processes."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
         self._own = None if directory is None else directory / str(os.getpid())
 
     async def keep(self, numbers: Numbers) -> None:
-        """Note them again and again, until cancelled."""
+        """Write them every second until cancelled."""
         while self._own is not None:
             self.write(numbers)
             await asyncio.sleep(NOTE_SECONDS)
@@ -79,12 +80,12 @@ class Notes:
         if self._own is None:
             return
         new = self._own.with_suffix(".new")
-        with suppress(OSError):  # the disk is full: the numbers of a second ago stand
+        with suppress(OSError):  # the disk is full: the previous values stay
             new.write_bytes(_encode(numbers))
             new.replace(self._own)
 
     def sum(self, own: Numbers) -> Numbers:
-        """Our own, as they are now, and what the others noted last."""
+        """The current counters of this process, and the last ones of the others."""
         total = Numbers()
         total.add_all(own)
         for path in () if self._directory is None else self._directory.iterdir():

@@ -1,7 +1,7 @@
-"""The last hours of the queues, kept in memory: what a chart shows to who comes late.
+"""The recent history of the queues, in memory, for the charts of the pages.
 
-Every 15 seconds two parts of the board are looked at, whether anybody is there or not, and a few
-numbers of each queue are kept. They go with the process: what has to last is in the lake.
+Every 15 seconds two parts of the snapshot are read, and a few numbers of each queue are kept. They
+are lost with the process. The lake has the long history.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class RateHistory:
             await asyncio.sleep(self._seconds)
 
     async def beat(self) -> None:
-        """Note how things are now; a database that is away leaves a gap."""
+        """Add the current numbers. An unavailable database leaves a gap."""
         try:
             self.beats.append(beat_of(await self._board.look("stats", "finished")))
         except Exception as error:

@@ -1,8 +1,8 @@
-"""What all the pages of a server look at: one picture of the queues, taken at most every two
-seconds, however many people look, and not at all while nobody does.
+"""One snapshot of the queues, shared by all pages of a server.
 
-Each part of it has an age of its own at which it is read again. All of them together are some two
-queries a second.
+It is read at most every two seconds for any number of visitors, and not at all without visitors.
+Each part has its own age limit. All of them together are about two queries a second.
+
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from penstock.commands import read
 from penstock.commands.command import Command
 from penstock.commands.read import analytics
 from penstock.commands.read.analytics import LakeGlance
-from penstock.model.monitoring import DeadError, FinishRate, Heartbeat, HorizonHolder
+from penstock.model.monitoring import (
+    DeadError,
+    FindingNote,
+    FinishRate,
+    Heartbeat,
+    HorizonHolder,
+)
 from penstock.model.queue import Queue, QueueStats, WorkerLeases
 from penstock.model.schedule import Schedule
 from penstock.server.database import Database
@@ -29,7 +35,7 @@ AT_ONCE: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One question, and how old its answer may become: in seconds, and in times what it took."""
+    """One query, and the age limit of its result: in seconds, and as a multiple of its duration."""
 
     ask: Callable[[], Command[Any]]
     seconds: float
@@ -38,7 +44,7 @@ class Part:
 
 PARTS: Final[dict[str, Part]] = {
     "stats": Part(read.all_stats, LOOK_SECONDS),
-    # For findings: an estimate must not raise an alarm. Asked only where `stats` are estimates.
+    # For findings, because an estimate must not raise an alarm. Read only if `stats` are estimates.
     "exact": Part(read.exact_stats, 10, times_its_cost=20),
     "queues": Part(read.queues, 5),
     "finished": Part(read.recent, 5),
@@ -46,6 +52,7 @@ PARTS: Final[dict[str, Part]] = {
     "heartbeats": Part(read.heartbeats, 5),
     "leases": Part(read.workers, 5),
     "errors": Part(read.dead_errors, 10),
+    "notes": Part(read.finding_notes, 5),
     "horizon": Part(read.horizon, 10),
     "schedules": Part(read.schedules, 10),
     "lakes": Part(analytics.lakes, 10),
@@ -54,7 +61,7 @@ PARTS: Final[dict[str, Part]] = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The picture, and when it was taken."""
+    """The snapshot and its time."""
 
     number: int
     at: datetime
@@ -66,13 +73,14 @@ class Snapshot:
     heartbeats: list[Heartbeat] = field(default_factory=list)
     leases: list[WorkerLeases] = field(default_factory=list)
     errors: list[DeadError] = field(default_factory=list)
+    notes: list[FindingNote] = field(default_factory=list)
     horizon: list[HorizonHolder] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
     lakes: list[LakeGlance] = field(default_factory=list)
 
 
 class SnapshotCache:
-    """Takes the picture when it is asked for and the last one is too old."""
+    """Reads a new snapshot if the last one is too old."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -81,25 +89,25 @@ class SnapshotCache:
         self._cost: dict[str, float] = {}
         self._changes = 0
         self._looking = asyncio.Lock()
-        # Some at once: who waits for the whole picture waits half as long.
+        # Several at once, which halves the time of a whole snapshot.
         self._asking = asyncio.Semaphore(AT_ONCE)
         self._snapshot: Snapshot | None = None
         self._number = 0
 
     def forget(self) -> None:
-        """Read everything again at the next look: somebody has changed something."""
+        """Read everything again at the next request, because something has changed."""
         self._read_at.clear()
         self._changes += 1
 
     async def look(self, *parts: str) -> Snapshot:
-        """The picture, at most as old as each part may be; those who ask at once share it.
+        """The snapshot, with every part within its age limit. Concurrent callers share it.
 
-        With `parts`, only these are sure to be fresh: a page asks for what it shows.
+        With `parts`, only these are refreshed, because a page shows only some of them.
         """
         wanted = parts or tuple(PARTS)
         if self._snapshot is None or self._stale(wanted):
             async with self._looking:
-                # All that is wanted may be fresh and no picture taken: another part had failed.
+                # All wanted parts may be fresh without a snapshot, if another part has failed.
                 stale = self._stale(wanted)
                 if stale or self._snapshot is None:
                     await self._read(stale)
@@ -111,7 +119,7 @@ class SnapshotCache:
         return [
             name
             for name in wanted
-            # A little early is not too early: else a look that comes each 2 s sees every other.
+            # A little early is accepted, or a request every 2 s would get every other update.
             if now - self._read_at.get(name, -1e9) >= self._seconds(name) - 0.1
         ]
 
@@ -133,6 +141,6 @@ class SnapshotCache:
             before, begun = self._changes, time.monotonic()
             self._answers[name] = await self._database.run(PARTS[name].ask())
             self._cost[name] = time.monotonic() - begun
-            # What was asked before a change may not know of it: the next look asks again.
+            # A query that began before a change may not show it, so the next request reads again.
             if before == self._changes:
                 self._read_at[name] = time.monotonic()

@@ -1,4 +1,4 @@
-"""A line for each request: who asked for what, and how it ended."""
+"""The access log: one line for each request, with caller, route and status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST: Final = 1000
 
 
 class AccessLogEntry(msgspec.Struct):
-    """What is logged. Not the query: it may hold what is nobody's business."""
+    """The logged fields. The query string is left out, because it may contain private data."""
 
     at: datetime
     request_id: str
@@ -34,7 +34,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class AccessLog:
-    """JSON lines on stderr, written out a few times a second: a write for each costs 10 us."""
+    """JSON lines on stderr, flushed a few times a second, because a write takes 10 us."""
 
     def __init__(self, write: Callable[[str], Any] | None = None) -> None:
         self._write = write or _to_stderr

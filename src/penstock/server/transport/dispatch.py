@@ -1,8 +1,8 @@
-"""The outermost application: every request comes in here, and every answer goes out.
+"""The outermost ASGI application. Every request passes through it.
 
-Around each of them: its id, its line in the log, its count in the metrics, gzip, the last no. Calls
-of the interface go straight to their endpoints; pages, and what is nowhere, to Starlette. On bare
-ASGI: as Starlette's middleware and routes the same cost more than the request itself.
+It adds the request id, the access log, metrics, gzip and the handling of unexpected errors. Calls
+of the API go directly to their endpoints, other paths to Starlette. As middleware and routes of
+Starlette the same would take longer than the request itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.errors import QueueNotFoundError
 from penstock.server.context import Context
 from penstock.server.transport.exchange import Exchange, log
+from penstock.server.transport.path_prefix import PathPrefix
 from penstock.server.transport.path_tree import Paths
 from penstock.server.transport.protocol import abort, channels, release, send_whole
 from penstock.server.transport.request_bodies import Disconnected
@@ -31,13 +32,13 @@ from penstock.server.transport.routing import (
 )
 
 _GZIP_FROM: Final = 1000
-# For the log and the metrics alone: nobody reads it. nginx calls it "client closed request".
+# Only for the log and the metrics, because the caller has gone. nginx uses the same number.
 CALLER_GONE: Final = 499
 _HEAD: Final = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n"
 
 
 class EntryApp:
-    """`app` has the lifespan, the pages, and the word for what is nowhere."""
+    """`app` has the lifespan, the pages, and the response for unknown paths."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class EntryApp:
         self._paths = paths
         self._app = app
         self._finished = finished
+        self._prefix = PathPrefix(context.settings.path_prefix)
         self._sending: set[asyncio.Task[None]] = set()
 
     def _exchange(self, scope: Scope) -> Exchange:
@@ -60,21 +62,22 @@ class EntryApp:
             await self._app(scope, receive, send)
             return
         exchange = scope["exchange"] = scope.get("exchange") or self._exchange(scope)
+        scope["path"] = self._prefix.strip(scope["path"])
         try:
             found = self._paths.find(scope["path"])
             if found is None:
-                await self._app(scope, receive, _answering(exchange, send))
+                await self._app(scope, receive, _answering(exchange, send, self._prefix))
                 return
             methods, scope["path_params"] = found
             endpoint = methods.get(scope["method"])
             if endpoint is None:
-                await _send_reply(scope, send, other_method(methods, scope))
+                await self._reply(scope, send, other_method(methods, scope))
                 return
-            await _send_reply(scope, send, await endpoint.answer(self._context, scope, receive))
+            await self._reply(scope, send, await endpoint.answer(self._context, scope, receive))
         except Disconnected:
             exchange.status = CALLER_GONE
         except Exception:
-            # Whatever was sent by now, the connection is of no use; uvicorn closes it.
+            # The response may be incomplete, so uvicorn closes the connection.
             log.exception("request %s failed", exchange.request_id)
             exchange.status = exchange.status or 500
             raise
@@ -82,12 +85,13 @@ class EntryApp:
             self._finish(scope)
 
     def take(self, scope: Scope, begin_task: Callable[[], None]) -> bool:
-        """Take a request that has arrived as a whole, if its endpoint can do without a task.
+        """Handle a request that has arrived completely, if its endpoint needs no task.
 
-        A task costs 7 us: a fifth of what Python does for an enqueue. Where anything is unusual
-        nothing has been done, and the task finds the same, and says so.
+        A task takes 7 us, a fifth of Python's time for an enqueue. In unusual cases nothing is
+        done here, and a task handles the request.
         """
-        found = self._paths.find(scope["path"])
+        path = self._prefix.strip(scope["path"])
+        found = self._paths.find(path)
         endpoint = None if found is None else found[0].get(scope["method"])
         if found is None or endpoint is None or not endpoint.may_begin:
             return False
@@ -99,6 +103,7 @@ class EntryApp:
             return False
         if begun is None:
             return False
+        scope["path"] = path
         call, pending = begun
 
         def end(future: asyncio.Future[Any]) -> None:
@@ -112,7 +117,7 @@ class EntryApp:
         return True
 
     def _end(self, endpoint: Endpoint, call: Call, pending: Pending) -> None:
-        """Answer what was taken, and is done."""
+        """Send the response of a request without a task."""
         scope, exchange = call.scope, call.exchange
         try:
             error = pending.future.exception()
@@ -133,9 +138,12 @@ class EntryApp:
 
     async def _send(self, scope: Scope, reply: Reply) -> None:
         try:
-            await _send_reply(scope, channels(scope)[1], reply)
+            await self._reply(scope, channels(scope)[1], reply)
         finally:
             self._finish(scope)
+
+    async def _reply(self, scope: Scope, send: Send, reply: Reply) -> None:
+        await _send_reply(scope, send, reply, self._prefix)
 
     def _finish(self, scope: Scope) -> None:
         self._finished(scope, scope["exchange"])
@@ -143,7 +151,7 @@ class EntryApp:
 
 
 def _send_at_once(scope: Scope, reply: Reply, body: bytes) -> bool:
-    """Send it in one write; or nothing, where that cannot be."""
+    """Send it in one write, if that is possible."""
     exchange: Exchange = scope["exchange"]
     if reply.headers or (exchange.gzip and len(body) >= _GZIP_FROM):
         return False
@@ -153,7 +161,7 @@ def _send_at_once(scope: Scope, reply: Reply, body: bytes) -> bool:
     return send_whole(scope, head, reply.status, body)
 
 
-async def _send_reply(scope: Scope, send: Send, reply: Reply) -> None:
+async def _send_reply(scope: Scope, send: Send, reply: Reply, prefix: PathPrefix) -> None:
     body = encoded(reply)
     if _send_at_once(scope, reply, body):
         return
@@ -161,6 +169,8 @@ async def _send_reply(scope: Scope, send: Send, reply: Reply) -> None:
     exchange.status = reply.status
     request_id = exchange.request_id.encode()
     headers = [*headers_of(reply, len(body)), (b"x-request-id", request_id)]
+    if prefix:
+        headers = prefix.add_to_headers(headers)
     if exchange.gzip and len(body) >= _GZIP_FROM:
         headers, body = _compressed(headers, body)
     exchange.sent = len(body)
@@ -168,22 +178,28 @@ async def _send_reply(scope: Scope, send: Send, reply: Reply) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _answering(exchange: Exchange, send: Send) -> Send:
-    """Sends what an application of Starlette's answers, as our own answers are sent."""
+def _answering(exchange: Exchange, send: Send, prefix: PathPrefix) -> Send:
+    """Sends the responses of a Starlette application like our own."""
     held: list[Message] = []
 
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
             message["headers"].append((b"x-request-id", exchange.request_id.encode()))
+            if prefix:
+                message["headers"] = prefix.add_to_headers(message["headers"])
             held.append(message)
             return
         if held:
             start = held.pop()
             body = message.get("body", b"")
-            # A stream is left as it is.
-            if exchange.gzip and not message.get("more_body") and len(body) >= _GZIP_FROM:
-                start["headers"], message["body"] = _compressed(start["headers"], body)
+            # A stream is not changed.
+            is_whole = not message.get("more_body")
+            if prefix and is_whole:
+                start["headers"], body = prefix.add_to_page(start["headers"], body)
+            if exchange.gzip and is_whole and len(body) >= _GZIP_FROM:
+                start["headers"], body = _compressed(start["headers"], body)
+            message["body"] = body
             await send(start)
         exchange.sent += len(message.get("body", b""))
         await send(message)
@@ -194,7 +210,7 @@ def _answering(exchange: Exchange, send: Send) -> Send:
 def _compressed(
     headers: list[tuple[bytes, bytes]], body: bytes
 ) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """A whole body of a kind that shrinks; others as they are."""
+    """Compress a complete body of a compressible type."""
     known = {name.lower(): value for name, value in headers}
     kind = known.get(b"content-type", b"")
     if b"content-encoding" in known or not (b"json" in kind or kind.startswith(b"text/")):

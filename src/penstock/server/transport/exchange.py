@@ -1,4 +1,4 @@
-"""One request and its answer, as the log and the metrics tell of them."""
+"""One request and its response, for the log and the metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.types import Scope
 from penstock.server.transport.proxies import Network, caller_address
 
 log: Final = logging.getLogger("penstock.server")
-# Ids of requests tell them apart, and nothing else: where they come from is chance enough.
+# Request ids only have to be distinct, so a fast random source is enough.
 _process: Final = secrets.token_hex(6)
 _number: Final = count(1)
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -23,7 +23,7 @@ _NO_GZIP: Final = re.compile(rb"gzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
 
 class Exchange:
-    """From the first look at a request to the last byte of its answer."""
+    """A request, from its first byte to the last byte of its response."""
 
     __slots__ = (
         "actor",
@@ -40,7 +40,7 @@ class Exchange:
 
     def __init__(self, scope: Scope, trusted: Sequence[Network] = ()) -> None:
         self.started = time.perf_counter()
-        # By name; of several with one name, the first.
+        # Headers by name. The first one counts if a name is repeated.
         self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         asked = self.headers.get(b"x-request-id")
         if asked is not None and _REQUEST_ID.fullmatch(asked):

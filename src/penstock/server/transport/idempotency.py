@@ -1,7 +1,7 @@
-"""`Idempotency-Key`: a POST that is sent again is answered again, and done once.
+"""`Idempotency-Key`: a repeated POST gets the first response again, and its work is done once.
 
-The answer is kept for a day, written in the transaction of what was done. A second call with the
-same key waits for the first one's end. Refusals are not kept: the call may be sent again.
+Every POST supports it. The response is stored for a day, in the transaction of the work. A second
+call with the same key waits for the first. Errors are not stored, so such a call may be repeated.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import msgspec
 
 from penstock.commands.write.idempotency import keep_answer, recall_answer
 from penstock.db.async_connections import AnyConnection
+from penstock.server.transport.call import Call, Reply
 from penstock.server.transport.problems import HttpError
-from penstock.server.transport.routing import Call, Reply
 
 HEADER: Final = "idempotency-key"
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
@@ -24,7 +24,7 @@ Work = Callable[[AnyConnection | None], Awaitable[Any]]
 
 
 async def once(call: Call, status: int, work: Work) -> Any:
-    """What `work` answers; or what it answered the first time. It runs on the connection given."""
+    """The response of `work`, now or from the first call. It runs on the given connection."""
     key = call.header(HEADER)
     if key is None:
         return await work(None)
@@ -41,7 +41,10 @@ async def once(call: Call, status: int, work: Work) -> Any:
         known = await database.run(recall_answer(actor, key, print_), connection)
         if known is not None:
             return _again(*known, print_)
-        body = msgspec.json.encode(await work(connection))
+        answer = await work(connection)
+        if isinstance(answer, Reply):
+            answer, status = answer.body, answer.status
+        body = msgspec.json.encode(answer)
         await database.run(keep_answer(actor, key, status, body), connection)
     return Reply(body, status)
 
@@ -52,12 +55,13 @@ def _again(fingerprint: bytes, status: int, body: bytes, asked: bytes) -> Reply:
             422,
             "IdempotencyKeyReused",
             "this Idempotency-Key was used for another call",
-            hint="Give each call a key of its own.",
+            hint="Use a separate key for each call.",
             field="Idempotency-Key",
         )
     return Reply(body, status, {"Idempotency-Replayed": "true"})
 
 
 def _fingerprint(call: Call) -> bytes:
-    parts = (call.scope["method"].encode(), call.scope["path"].encode(), call.raw)
+    path, query = call.scope["path"].encode(), call.scope["query_string"]
+    parts = (call.scope["method"].encode(), path, *([query] if query else []), call.raw)
     return hashlib.sha256(b"\0".join(parts)).digest()

@@ -1,7 +1,7 @@
-"""Whole numbers that were written with a point: 30.0 is 30, in JSON and in JSON Schema.
+"""Whole numbers that are written with a point: 30.0 is 30, in JSON and in JSON Schema.
 
-Some languages write all their numbers so. msgspec takes them for fractions and refuses them where
-whole ones belong; only then is a body looked at again here, and its whole numbers rewritten.
+Some languages write all numbers like this. msgspec refuses them in integer fields. Only then this
+module rewrites the whole numbers of the body.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Shape:
-    """Where in a type there are whole numbers: here, in these fields, in the items."""
+    """The places of whole numbers in a type: the value itself, its fields, its items."""
 
     def __init__(self, kind: Any) -> None:
         found = _plain(kind if isinstance(kind, Type) else type_info(kind))
@@ -32,7 +32,7 @@ class Shape:
         return self.is_whole or bool(self.fields) or (self.items is not None and self.items.matters)
 
     def rewritten(self, raw: bytes) -> bytes:
-        """The same JSON; DecodeError if it is none, or not of this shape."""
+        """The rewritten JSON. DecodeError if it is not JSON, or does not have this shape."""
         if self.is_whole:
             value = msgspec.json.decode(raw)
             return b"%d" % value if isinstance(value, float) and value.is_integer() else raw
@@ -48,7 +48,7 @@ class Shape:
 
 
 def _plain(kind: Type) -> Type:
-    """Without what is said about it, and without None."""
+    """The type without annotations and without None."""
     if isinstance(kind, Metadata):
         return _plain(kind.type)
     if isinstance(kind, UnionType):

@@ -1,4 +1,4 @@
-"""Which endpoint a path belongs to: found part by part, whatever the number of paths."""
+"""Finds the endpoint of a path, segment by segment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Placed(Protocol):
-    """What has a place among the paths, such as `/api/messages/{id}/ack`, and a method."""
+    """An endpoint: a path such as `/api/messages/{id}/ack`, and a method."""
 
     @property
     def path(self) -> str: ...
@@ -20,7 +20,7 @@ P = TypeVar("P", bound=Placed)
 
 
 class _Node(Generic[P]):
-    """The paths that begin alike."""
+    """The paths with a common beginning."""
 
     def __init__(self) -> None:
         self.parts: dict[str, _Node[P]] = {}
@@ -30,7 +30,7 @@ class _Node(Generic[P]):
 
 
 class Paths(Generic[P]):
-    """A part as it is written comes before one that is a parameter."""
+    """A literal segment is preferred to a parameter."""
 
     def __init__(self, places: Iterable[P]) -> None:
         self._root: _Node[P] = _Node()
@@ -39,13 +39,13 @@ class Paths(Generic[P]):
             methods = self._node(each.path).methods
             methods[each.method] = each
             if each.method == "GET":
-                # The server below us leaves the body of the answer out.
+                # uvicorn omits the body of the response.
                 methods["HEAD"] = each
             if "{" not in each.path:
                 self._whole[each.path] = methods
 
     def find(self, path: str) -> tuple[Mapping[str, P], dict[str, str]] | None:
-        """What is at a path, by method, and the values of its parameters."""
+        """The endpoints at a path by method, and the values of its parameters."""
         whole = self._whole.get(path)
         if whole is not None:
             return whole, {}

@@ -16,16 +16,15 @@ from penstock.errors import (
     from_database_error,
 )
 
-# Classes of SQLSTATEs that are worth another try: deadlocks and serialization failures, want of
-# resources, locks and time-outs that the database's owner has set, intervention, failing disks,
-# read-only sessions.
+# Classes of SQLSTATEs that can be retried: deadlocks and serialization failures, insufficient
+# resources, lock and statement timeouts, operator intervention, I/O errors, read-only sessions.
 _PASSING: Final = frozenset({"25", "40", "53", "55", "57", "58"})
 MEDIA_TYPE: Final = "application/problem+json"
 SILENT: Final = "the database does not answer"
 
 
 class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What an answer with a status of 400 or more has for a body."""
+    """The body of a response with a status of 400 or more."""
 
     type: str
     title: str
@@ -41,7 +40,7 @@ class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class HttpError(Exception):
-    """A refusal by the server itself, before or beside the queue."""
+    """An error that the server itself raises, not the queue."""
 
     def __init__(
         self,
@@ -63,14 +62,14 @@ class HttpError(Exception):
 
 
 def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
-    """The problem that an exception stands for, and the headers that go with it."""
+    """The problem for an exception, and its headers."""
     if isinstance(error, HttpError):
         problem = _problem(error.status, error.code, error.detail, error.hint, error.fields)
         problem.retryable = error.status in (429, 503)
         return problem, error.headers
     known = error if isinstance(error, PenstockError) else from_database_error(error)
     if isinstance(known, DatabaseUnavailableError):
-        # Its own words name hosts and sockets, which callers without a key would see, too.
+        # Its text names hosts and sockets, which callers without a key must not see.
         text = known.message if known.message == SILENT else "the database is not available"
         return _unavailable(type(known).__name__, text, known.retryable)
     if isinstance(known, PermissionDeniedError) and "scope" not in known.fields:
@@ -85,8 +84,8 @@ def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
     if isinstance(error, psycopg.Error):
         text = error.diag.message_primary or str(error) or type(error).__name__
         if (error.sqlstate or "")[:2] in _PASSING:
-            return _unavailable(type(error).__name__, f"the database did not do it: {text}")
-        if isinstance(error, psycopg.DataError):  # a NUL character, for one
+            return _unavailable(type(error).__name__, f"the database refused the statement: {text}")
+        if isinstance(error, psycopg.DataError):  # for example a NUL character
             return _problem(
                 422, "InvalidValueError", f"the database refuses a value: {text}", None
             ), {}
@@ -101,7 +100,10 @@ def _unavailable(code: str, detail: str, retryable: bool = True) -> tuple[Proble
 
 def unforeseen() -> Problem:
     return _problem(
-        500, "InternalError", "something unforeseen happened", "The log has it by its request id."
+        500,
+        "InternalError",
+        "an unexpected error occurred",
+        "The server's log has the details under this request id.",
     )
 
 

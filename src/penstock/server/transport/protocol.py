@@ -1,10 +1,10 @@
-"""HTTP/1.1 as uvicorn reads it, with limits where it has none, and with shortcuts.
+"""HTTP/1.1 on uvicorn, with additional limits and shortcuts.
 
-A head that comes slowly or grows too large, and connections beyond what the process can hold, are
-closed before they cost anything. A response that is complete goes out in one write.
+Connections with a slow or oversized request head, and connections above the limit of the process,
+are closed early. A complete response is sent in one write.
 
 This is the only module that uses internals of uvicorn. With `PENSTOCK_FAST_PATHS=off` the server
-runs on uvicorn's own protocol: no request has a cycle then, and each function here says so.
+runs on uvicorn's own protocol. Then no request has a cycle, and the functions here report that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from penstock.server.settings import ServerSettings
 
-# Where the scope of a request has uvicorn's own record of it.
+# The key of uvicorn's record of a request in its scope.
 _CYCLE: Final = "penstock.cycle"
 MAX_HEAD_BYTES: Final = 64 * 1024
 _SMALL: Final = 16 * 1024
@@ -39,10 +39,10 @@ _BUSY: Final = (
 
 
 class Taker(Protocol):
-    """Who may take requests that have arrived as a whole."""
+    """A handler of requests that have arrived completely."""
 
     def take(self, scope: Any, begin_task: Callable[[], None]) -> bool:
-        """Whether it is taken. If not, or if it turns out to need more, a task does it."""
+        """Whether it handles the request. Otherwise a task does."""
 
 
 class Guarded(HttpToolsProtocol):
@@ -54,7 +54,7 @@ class Guarded(HttpToolsProtocol):
 
     @classmethod
     def limited(cls, settings: ServerSettings, taker: Taker) -> type[Guarded]:
-        """The protocol with these limits."""
+        """The protocol class with these limits."""
         limits = {
             "max_connections": settings.max_connections,
             "head_seconds": settings.idle_seconds,
@@ -114,14 +114,14 @@ class Guarded(HttpToolsProtocol):
         self.scope[_CYCLE] = self.cycle  # type: ignore[typeddict-unknown-key]
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Not before all is read that has come: what is whole by then may need no task."""
+        """Runs after all received bytes are read, because a complete request may need no task."""
         if self._receiving:
             self._begun = cycle
         else:
             super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, which sets a timer after each answer and cancels it at the next request."""
+        """Like uvicorn's method, which sets a timer after each response and cancels it later."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -132,7 +132,7 @@ class Guarded(HttpToolsProtocol):
             self._await_head()
 
     def _await_head(self) -> None:
-        """From now on. The timer of a connection runs on over requests: it looks when it is due."""
+        """Start the idle time. The timer of a connection is not reset, but checks when it fires."""
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.head_seconds, self._look)
@@ -149,13 +149,13 @@ class Guarded(HttpToolsProtocol):
 
 
 def is_gone(scope: Any) -> bool:
-    """Whether the caller has closed its connection. Without a cycle that is not known."""
+    """Whether the caller has closed its connection. Unknown without a cycle."""
     cycle: RequestResponseCycle | None = scope.get(_CYCLE)
     return cycle is not None and bool(cycle.disconnected)
 
 
 def channels(scope: Any) -> tuple[Receive, Send]:
-    """Where a request is received and its response sent, for a request without a task."""
+    """The receive and send functions of a request without a task."""
     cycle: RequestResponseCycle = scope[_CYCLE]
     return cycle.receive, cycle.send  # type: ignore[return-value]  # the same as Starlette's types
 
@@ -166,21 +166,21 @@ def abort(scope: Any) -> None:
 
 
 def release(scope: Any) -> None:
-    """End the reference of a request to uvicorn's record, which refers to it, too.
+    """Remove the reference of a request to uvicorn's record, which refers to the request.
 
-    So both are freed at once, and not left to the garbage collector.
+    Then both are freed at once, without the garbage collector.
     """
     scope.pop(_CYCLE, None)
 
 
 def is_whole(scope: Any) -> bool:
-    """Whether all of a request has arrived, so that reading it takes no time."""
+    """Whether a request has arrived completely."""
     cycle: RequestResponseCycle | None = scope.get(_CYCLE)
     return cycle is not None and not cycle.more_body
 
 
 def take_small(scope: Any, most: int) -> bytes | None:
-    """A body that has arrived as a whole; None, and nothing is taken, where it has to be received.
+    """The body, if it has arrived completely. Otherwise None, and nothing is consumed.
 
     Above 64 KiB uvicorn stops reading from the connection, and `receive` lets it go on.
     """
@@ -193,7 +193,7 @@ def take_small(scope: Any, most: int) -> bytes | None:
 
 
 def look_at_small(scope: Any, most: int) -> bytes | None:
-    """The same, and it is left there to be received."""
+    """The same body, which stays to be received."""
     cycle: RequestResponseCycle | None = scope.get(_CYCLE)
     if cycle is None or cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
         return None
@@ -201,9 +201,9 @@ def look_at_small(scope: Any, most: int) -> bytes | None:
 
 
 def send_whole(scope: Any, head: bytes, status: int, body: bytes) -> bool:
-    """Send a whole answer in one write, or nothing where that cannot be.
+    """Send a complete response in one write, if that is possible.
 
-    What uvicorn does in two steps, each with its checks, takes as long as the rest of the answer.
+    uvicorn's two steps with their checks take as long as the rest of the response.
     """
     cycle: RequestResponseCycle | None = scope.get(_CYCLE)
     if cycle is None or cycle.flow.write_paused or cycle.disconnected or scope["method"] == "HEAD":

@@ -1,9 +1,9 @@
 """The address of a caller behind proxies: from `X-Forwarded-For` or `Forwarded` (RFC 7239), which
-count only as far as trusted proxies wrote them.
+are trusted only as far as trusted proxies wrote them.
 
 Each proxy appends the address it was called from. So the list is read from its end, trusted proxies
-are passed over, and the first address that is not one of them is the caller's. What stands before
-it was written by the caller, and is not looked at.
+are skipped, and the first other address is the caller's. The caller wrote the rest of the list,
+which is ignored.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _WITH_PORT: Final = re.compile(r"(?:\[([^\]]*)\]|([0-9.]+))(?::\d+)?")
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """Addresses and networks, separated by commas; ValueError says which is none."""
+    """Addresses and networks, separated by commas. ValueError names an invalid one."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return tuple(ipaddress.ip_network(part, strict=False) for part in parts)
 
 
 def caller_address(scope: Any, trusted: Sequence[Network]) -> str:
-    """Who called: the peer of the connection, or whom trusted proxies name."""
+    """The caller: the peer of the connection, or the address that trusted proxies report."""
     peer: str = (scope.get("client") or ("unknown",))[0]
     if not trusted or not _is_trusted(peer, trusted):
         return peer
@@ -37,9 +37,14 @@ def caller_address(scope: Any, trusted: Sequence[Network]) -> str:
         )
         if hops
     }
-    # Most proxies write one of the two and pass the other on as the caller sent it. Where they
-    # disagree, nobody can say which is the proxy's.
+    # Most proxies write one of the two headers and forward the other unchanged. If they
+    # disagree, it is unknown which one the proxy wrote.
     return told.pop() if len(told) == 1 else peer
+
+
+def is_trusted_peer(scope: Any, trusted: Sequence[Network]) -> bool:
+    """Whether a trusted proxy has opened the connection."""
+    return _is_trusted((scope.get("client") or ("unknown",))[0], trusted)
 
 
 def _hops(scope: Any, name: bytes, read: Callable[[bytes], bytes]) -> list[str]:
@@ -54,7 +59,7 @@ def _for_of(element: bytes) -> bytes:
 
 
 def _first_untrusted(peer: str, hops: Iterable[str], trusted: Sequence[Network]) -> str:
-    """The last address that is known for certain: where a hop cannot be read, the one after it."""
+    """The last address that is certain. If a hop cannot be parsed, the one after it."""
     for hop in reversed(list(hops)):
         address = _address(hop)
         if address is None:
@@ -79,6 +84,6 @@ def _is_trusted(address: str, trusted: Sequence[Network]) -> bool:
         found = ipaddress.ip_address(address)
     except ValueError:
         return False
-    # A socket for both families tells IPv4 addresses as IPv6.
+    # A dual-stack socket reports IPv4 addresses as IPv6.
     mapped = getattr(found, "ipv4_mapped", None) or found
     return any(mapped in network for network in trusted)

@@ -1,4 +1,4 @@
-"""Bodies read under limits that hold while they arrive: of one, of all together, and of time."""
+"""Reads request bodies under limits on the size of one, the size of all, and the time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.server.settings import ServerSettings
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.protocol import is_whole, look_at_small, take_small
 
-# What is left of a refused body is not waited for.
+# The rest of a refused body is not read.
 _CLOSE = {"Connection": "close"}
 
 
 class Bodies:
-    """Counts the bytes of all bodies that are held at the moment."""
+    """Counts the bytes of all bodies in memory."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._one = settings.max_body_bytes
@@ -26,14 +26,14 @@ class Bodies:
         self._held = 0
 
     def read(self, scope: Scope, receive: Receive) -> Reading:
-        """`async with` it: the whole body, unpacked; its bytes are counted until the block ends."""
+        """An async context with the complete, decompressed body. Its bytes count until the end."""
         encoding, length = _headers(scope)
         if length > self._one:
             raise self._too_large()
         return Reading(self, scope, receive, encoding)
 
     def take_small(self, reading: Reading) -> bytes | None:
-        """What most bodies are: small, not packed, and there already."""
+        """The fast path: a small, uncompressed body that has already arrived."""
         if reading.encoding:
             return None
         body = take_small(reading.scope, min(self._one, self._all - self._held))
@@ -42,7 +42,7 @@ class Bodies:
         return body
 
     def look(self, scope: Scope) -> bytes | None:
-        """Such a body, which stays where it is; it counts until `leave`."""
+        """Such a body, which stays to be received. It counts until `leave`."""
         encoding, length = _headers(scope)
         if encoding or length > self._one:
             return None
@@ -103,7 +103,7 @@ class Bodies:
             raise HttpError(
                 503,
                 "ServerBusy",
-                "the server holds as many bodies as it has room for",
+                "the bodies of all requests together exceed the server's limit",
                 hint="Try again in a moment, or send smaller batches.",
                 headers={"Retry-After": "1", **_CLOSE},
             )
@@ -114,7 +114,7 @@ class Bodies:
                 415,
                 "UnsupportedEncoding",
                 f"the body's Content-Encoding is {encoding!r:.100}",
-                hint="Send it as it is, or with gzip.",
+                hint="Send it uncompressed, or with gzip.",
             )
         unpacker = zlib.decompressobj(31)
         try:
@@ -138,7 +138,7 @@ class Bodies:
 
 
 class Reading:
-    """One body, while it is held. Not a generator: that costs more than the reading."""
+    """One body in memory. Not a generator, which would take longer than the reading."""
 
     __slots__ = ("_bodies", "encoding", "receive", "scope", "taken")
 
@@ -169,9 +169,9 @@ class Reading:
 
 
 class Disconnected(BaseException):
-    """The caller went away: there is nobody to answer.
+    """The caller has closed its connection.
 
-    No Exception, as CancelledError is none: what turns errors into answers must let it pass.
+    Not an Exception, like CancelledError, so that error handlers let it pass.
     """
 
 
@@ -185,6 +185,6 @@ def _headers(scope: Scope) -> tuple[str, int]:
     named = headers.get(b"content-encoding")
     encoding = "" if named is None else named.decode("latin-1").strip().lower()
     value = headers.get(b"content-length", b"")
-    # The parser below us has checked it already; a strange one says nothing here.
+    # The HTTP parser has checked it already, so other values count as absent.
     length = int(value) if value.isdigit() and len(value) < 20 else 0
     return ("" if encoding == "identity" else encoding), length

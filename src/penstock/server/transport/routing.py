@@ -1,12 +1,12 @@
-"""Endpoints: what a route takes, answers and demands, declared once, for the router and for
-OpenAPI alike. What keys it admits is declared in `permissions`.
+"""Endpoints: the body, responses and parameters of a route, declared once for the router and for
+OpenAPI. `permissions` declares the scope that each route needs.
 
     @endpoint("POST", "/api/things/{name}", body=NewThing, answers={201: Thing})
     async def make_thing(call: Call) -> Thing:
         '''Make a thing.'''
 
-A handler returns what is to be encoded, or a Reply with its own status and headers. What it raises
-becomes a problem: PenstockErrors by their table, HttpErrors as they say.
+A handler returns the value to encode, or a Reply with status and headers. An exception becomes a
+problem: PenstockErrors by their table, HttpErrors with their own status.
 
 The handler of a frequent request need not be a coroutine function. It may return a `Pending`: the
 one future that it waits for, and what to answer then. Such a request needs no task where the
@@ -15,117 +15,32 @@ transport has all of it (see `dispatch`). Everywhere else, `Endpoint.answer` awa
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from inspect import iscoroutinefunction
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.types import Receive
 from starlette.types import Scope as AsgiScope
 
-from penstock.commands.write import Command
+from penstock.db.async_connections import AnyConnection
 from penstock.errors import DatabaseUnavailableError, LeaseLostError, QueueNotFoundError
-from penstock.model.access import Scope
 from penstock.server.auth.authentication import Principal
 from penstock.server.auth.permissions import need_of
 from penstock.server.context import Context
+from penstock.server.transport.call import Call, Pending, Reply, header
 from penstock.server.transport.exchange import Exchange, log
+from penstock.server.transport.idempotency import HEADER, once
 from penstock.server.transport.integral_floats import Shape
 from penstock.server.transport.problems import MEDIA_TYPE, HttpError, describe
-from penstock.server.transport.protocol import channels, is_gone
+from penstock.server.transport.protocol import channels
 from penstock.server.transport.validation import invalid
 
-T = TypeVar("T")
+__all__ = ["Call", "Endpoint", "Endpoints", "Pending", "Reply", "header"]
+
 Handler = Callable[["Call"], "Awaitable[Any] | Pending"]
 _encode: Final = msgspec.json.Encoder().encode
-
-
-@dataclass(slots=True)
-class Reply:
-    """An answer that is not the usual one. Not frozen: there is one for each request, and frozen
-    ones take three times as long to make."""
-
-    body: Any = None
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    media_type: str = "application/json"
-
-
-class Call:
-    """One request, read and checked, as a handler gets it."""
-
-    __slots__ = (
-        "body",
-        "context",
-        "exchange",
-        "path",
-        "principal",
-        "query",
-        "raw",
-        "receive",
-        "scope",
-    )
-
-    def __init__(
-        self, context: Context, scope: AsgiScope, receive: Receive, principal: Principal
-    ) -> None:
-        self.context = context
-        self.receive = receive
-        self.scope = scope
-        self.exchange: Exchange = scope["exchange"]
-        self.principal = principal
-        self.path: Mapping[str, str] = scope["path_params"]
-        self.query: Any = None
-        self.body: Any = None
-        self.raw = b""
-
-    @property
-    def caller(self) -> Hashable:
-        """Who calls: one connection, as long as it lasts."""
-        return self.scope["client"]  # type: ignore[no-any-return]  # ASGI says a host and a port
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the caller has closed its connection: nobody will read the answer."""
-        return is_gone(self.scope)
-
-    def header(self, name: str) -> str | None:
-        return header(self.scope, name)
-
-    async def run(self, command: Command[T]) -> T:
-        return await self.context.database.run(command)
-
-    async def act(self, command: Command[T], act: str, target: str | None, **details: Any) -> T:
-        """Run what an operator asks for, and note it, in one transaction."""
-        note = self.context.activity(self.principal, self.exchange, act, target, **details)
-        async with self.context.database.transaction() as connection:
-            done = await self.context.database.run(command, connection)
-            await self.context.database.run(note, connection)
-        return done
-
-    async def note(self, act: str, target: str | None, **details: Any) -> None:
-        """Note an act that was more than one command."""
-        await self.run(self.context.activity(self.principal, self.exchange, act, target, **details))
-
-    def require(self, scope: Scope, queue: str) -> None:
-        self.principal.require(scope, queue)
-
-    def require_of(self, what: str, scope: Scope, queue: str) -> None:
-        self.principal.require_of(what, scope, queue)
-
-
-class Pending(NamedTuple):
-    """A request under way: the future that it waits for, and what makes an answer of its result.
-
-    `without_queue` answers instead where the future ends with QueueNotFoundError.
-    """
-
-    future: asyncio.Future[Any]
-    finish: Callable[[Call, Any], Any]
-    without_queue: Callable[[Call, QueueNotFoundError], Awaitable[Any]] | None = None
 
 
 class Endpoint:
@@ -145,7 +60,9 @@ class Endpoint:
         body_schema: Mapping[str, Any] | None = None,
         media_type: str = "application/json",
         hidden: bool = False,
+        keeps_answer: bool = False,
     ) -> None:
+        """`keeps_answer`: the handler itself sees to calls with an Idempotency-Key."""
         self.method = method
         self.path = path
         self.handler = handler
@@ -158,7 +75,8 @@ class Endpoint:
         self.body_schema = body_schema
         self.media_type = media_type
         self.hidden = hidden
-        # A coroutine function has nothing to begin with before its task runs.
+        self.keeps_answer = keeps_answer
+        # A coroutine function does nothing before its task runs.
         self.may_begin = body is not None and not iscoroutinefunction(handler)
         self.status = next(iter(answers))
         self._decoder = None if body is None else msgspec.json.Decoder(body)
@@ -169,7 +87,7 @@ class Endpoint:
         return self.handler.__name__
 
     async def answer(self, context: Context, scope: AsgiScope, receive: Receive) -> Reply:
-        """The reply, also to what goes wrong."""
+        """The reply, also for errors."""
         exchange: Exchange = scope["exchange"]
         exchange.route = self.path
         try:
@@ -178,12 +96,14 @@ class Endpoint:
             return self.refusal(context, error, exchange)
 
     def begin(self, context: Context, scope: AsgiScope) -> tuple[Call, Pending] | None:
-        """Begin a request without a task, where all of its body is there.
+        """Begin a request without a task, if its body has arrived completely.
 
         None, or an error, means that nothing was begun. The handler comes last: after it, the
         request is under way, and its body counts as held.
         """
         scope["exchange"].route = self.path
+        if header(scope, HEADER) is not None:
+            return None
         principal = self._known(context, scope)
         if principal is None or scope["query_string"] or self._decoder is None:
             return None
@@ -231,6 +151,16 @@ class Endpoint:
             return self.reply(await self._handled(call))
 
     async def _handled(self, call: Call) -> Any:
+        if self.method != "POST" or self.keeps_answer or call.header(HEADER) is None:
+            return await self._handle(call)
+
+        async def work(connection: AnyConnection | None) -> Any:
+            call.connection = connection
+            return await self._handle(call)
+
+        return await once(call, self.status, work)
+
+    async def _handle(self, call: Call) -> Any:
         begun = self.handler(call)
         if not isinstance(begun, Pending):
             return await begun
@@ -242,7 +172,7 @@ class Endpoint:
             return await begun.without_queue(call, error)
 
     def _known(self, context: Context, scope: AsgiScope) -> Principal | None:
-        """Who calls, where that is known without a wait."""
+        """The caller, if it is known without waiting."""
         if self.need.is_open:
             return ANYBODY
         exchange: Exchange = scope["exchange"]
@@ -277,7 +207,7 @@ class Endpoint:
         return answer if isinstance(answer, Reply) else Reply(answer, self.status)
 
 
-ANYBODY: Final = Principal("", "anybody", ())
+ANYBODY: Final = Principal("", "no key", ())
 
 
 class _NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -307,12 +237,12 @@ class Endpoints:
 
 
 def other_method(allowed: Mapping[str, Endpoint], scope: AsgiScope) -> Reply:
-    """To a path that is there, but not for this method."""
+    """The response for a known path with an unsupported method."""
     names = ", ".join(allowed)
     error = HttpError(
         405,
         "MethodNotAllowed",
-        f"{scope['method']} is not for this path",
+        f"{scope['method']} is not supported by this path",
         hint=f"Allowed: {names}.",
         headers={"Allow": names},
     )
@@ -325,14 +255,14 @@ def problem_reply(error: BaseException, exchange: Exchange) -> Reply:
     if problem.status == 500:
         log.error("request %s failed", exchange.request_id, exc_info=error)
     elif problem.status == 503 and not isinstance(error, HttpError | DatabaseUnavailableError):
-        log.warning("request %s was not done: %s", exchange.request_id, error)
+        log.warning("request %s was refused: %s", exchange.request_id, error)
     if problem.status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="penstock", charset="UTF-8", Bearer'
     return Reply(problem, problem.status, headers, MEDIA_TYPE)
 
 
 def encoded(reply: Reply) -> bytes:
-    """Its body, ready to send."""
+    """The encoded body."""
     return reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
 
 
@@ -342,13 +272,6 @@ def headers_of(reply: Reply, length: int) -> list[tuple[bytes, bytes]]:
         (b"content-length", b"%d" % length),
         *((name.lower().encode(), value.encode()) for name, value in reply.headers.items()),
     ]
-
-
-def header(scope: AsgiScope, name: str) -> str | None:
-    """The value of a header by its name in lower case; of several, the first."""
-    exchange: Exchange = scope["exchange"]
-    found = exchange.headers.get(name.encode())
-    return None if found is None else found.decode("latin-1")
 
 
 def check_json(scope: AsgiScope) -> None:

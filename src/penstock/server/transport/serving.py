@@ -1,7 +1,7 @@
-"""Serves the application: the socket, its limits, and the way out.
+"""Serves the application: the socket, its limits, and the shutdown.
 
-On SIGTERM the socket is closed, long polls answer what they have, requests go on for
-`drain_seconds`, then the database is closed. A second signal ends it at once.
+On SIGTERM the server closes the socket, ends the long polls, lets requests go on for
+`drain_seconds`, and closes the database. A second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from penstock.server.transport.dispatch import EntryApp
 from penstock.server.transport.protocol import Guarded
 from penstock.settings import fast_paths
 
-# Requests leave hardly any cycles behind; at Python's 700 it looks for them every few requests.
+# Requests create few reference cycles. With Python's default of 700, the garbage collector would
+# run every few requests.
 GARBAGE: Final = 10_000
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def serve(dsn: str, settings: ServerSettings, ready: Callable[[str], None]) -> None:
-    """Serve until a signal comes; `ready` is told the address, once it answers."""
+    """Serve until a signal arrives. `ready` is called with the address."""
     with listen(settings) as listening:
         raise_file_limit()
         server = make_server(dsn, settings, lambda: ready(url_of(listening)))
@@ -42,7 +43,7 @@ def serve(dsn: str, settings: ServerSettings, ready: Callable[[str], None]) -> N
 
 
 def listen(settings: ServerSettings) -> socket.socket:
-    """The listening socket, or a clear word why there is none."""
+    """The listening socket, or an error that explains why there is none."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -66,7 +67,7 @@ def url_of(listening: socket.socket) -> str:
 
 
 def raise_file_limit() -> None:
-    """Each connection is a file; the usual 1,024 are too few for long polls."""
+    """Raise the limit of open files. The usual 1,024 are too few for long polls."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
     if soft < wanted:
@@ -77,9 +78,9 @@ def raise_file_limit() -> None:
 def make_server(
     dsn: str, settings: ServerSettings, ready: Callable[[], None], notes: Path | None = None
 ) -> Server:
-    """A server that `await server.serve([socket])` runs, until its `should_exit` is set.
+    """A server for `await server.serve([socket])`, which runs until `should_exit` is set.
 
-    `notes` is the directory in which servers that share a port note their numbers.
+    `notes` is the directory in which servers on one port share their counters.
     """
     context = Context(dsn, settings, notes)
     app = create_app(context)
@@ -109,7 +110,7 @@ def _protocol(settings: ServerSettings, app: EntryApp) -> dict[str, Any]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, with our signals, and with word to the long polls before it waits for them."""
+    """uvicorn's server with our signals. It ends long polls before it waits for requests."""
 
     def __init__(self, config: uvicorn.Config, context: Context, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -118,7 +119,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What is there now stays: the collector need not look through it again and again.
+        # The objects that exist now stay, so the garbage collector can skip them.
         gc.collect()
         gc.freeze()
         gc.set_threshold(GARBAGE, 20, 50)
@@ -129,8 +130,8 @@ class Server(uvicorn.Server):
         self.context.drain()
         await super().shutdown(sockets)
         if self.force_exit:
-            # uvicorn waits for nobody then, and leaves this out, too; but the database is to be
-            # closed, not dropped with a traceback.
+            # uvicorn skips this on a forced exit, but the database must be closed without a
+            # traceback.
             await self.lifespan.shutdown()
 
     @contextmanager
@@ -138,7 +139,7 @@ class Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        # One that is ignored stays so: nohup, and a shell's background jobs, mean it.
+        # An ignored signal stays ignored, as nohup and background jobs of a shell expect.
         chosen = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
         before = {each: signal.signal(each, self._stop) for each in chosen}
         try:

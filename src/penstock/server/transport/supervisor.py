@@ -1,8 +1,8 @@
 """Several server processes on one socket, for a machine with several cores.
 
-The one that starts them answers nothing itself: it starts another when one dies, and passes on the
-signal to stop. They share nothing but the socket and the database, and end with the one that
-started them, however that ends.
+The parent serves no requests. It replaces a process that dies, and forwards the signal to stop.
+The processes share only the socket and the database. They end when the parent ends, even if it is
+killed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.server.transport.serving import (
 )
 
 log: Final = logging.getLogger("penstock.server")
-# One that dies again and again is not started again and again at full speed.
+# A process that keeps dying is restarted with a delay.
 PAUSE_SECONDS: Final = 1.0
 START_SECONDS: Final = 60.0
 _spawn: Final = get_context("spawn")
@@ -46,14 +46,14 @@ _spawn: Final = get_context("spawn")
 
 @dataclass(slots=True)
 class Member:
-    """One process, and the line that tells it that we live."""
+    """One process, and the pipe by which it notices the end of the parent."""
 
     process: SpawnProcess
     line: Connection
 
 
 def serve_many(dsn: str, settings: ServerSettings, ready: Callable[[str], None]) -> None:
-    """Serve until whatever interrupts it; `ready` is told the address, once all of them answer."""
+    """Serve until interrupted. `ready` is called with the address when all processes serve."""
     with listen(settings) as listening, tempfile.TemporaryDirectory(prefix="penstock-") as notes:
 
         def start() -> Member:
@@ -85,16 +85,17 @@ def _await_ready(member: Member) -> None:
             member.line.recv()
             return
     raise PenstockError(
-        "a server process did not start", hint="The lines above say why; or try with one process."
+        "a server process did not start",
+        hint="The lines above have the reason. Try it with one process.",
     )
 
 
 def _replace_dead(members: list[Member], start: Callable[[], Member]) -> None:
-    """Wait until one dies; start another in its place."""
+    """Wait until a process dies, and replace it."""
     wait([member.process.sentinel for member in members])
     for place, member in enumerate(members):
         if not member.process.is_alive():
-            log.error("server process %s died, code %s: another is started",
+            log.error("server process %s died with code %s and is replaced",
                       member.process.pid, member.process.exitcode)  # fmt: skip
             member.line.close()
             time.sleep(PAUSE_SECONDS)
@@ -102,7 +103,7 @@ def _replace_dead(members: list[Member], start: Callable[[], Member]) -> None:
 
 
 def _stop(members: list[Member], drain_seconds: int) -> None:
-    """Let all of them end in good order; a signal more, and they end at once."""
+    """Stop all processes gracefully. A further signal ends them at once."""
 
     def kill(number: int | None = None, frame: FrameType | None = None) -> None:
         for member in members:
@@ -124,8 +125,8 @@ def _stop(members: list[Member], drain_seconds: int) -> None:
 def _serve(
     dsn: str, settings: ServerSettings, listening: socket.socket, line: Connection, notes: Path
 ) -> None:
-    """What each of them runs."""
-    # Ctrl-C reaches the whole group: the one that started us passes on what it means.
+    """The main function of each process."""
+    # Ctrl-C reaches the whole process group. The parent forwards it as a signal to stop.
     for each in SIGNALS:
         if each is not signal.SIGTERM:
             signal.signal(each, signal.SIG_IGN)
@@ -142,6 +143,6 @@ async def _serve_with(server: Server, listening: socket.socket, line: Connection
         loop.remove_reader(line.fileno())
 
     loop = asyncio.get_running_loop()
-    # Nothing is ever said on it: that it can be read means that its other end is gone.
+    # Nothing is written to this pipe. It becomes readable when its other end is closed.
     loop.add_reader(line.fileno(), alone)
     await server.serve([listening])

@@ -1,4 +1,4 @@
-"""What msgspec says of bad input, as a problem: 400 if it is malformed, 422 if out of range."""
+"""Turns msgspec's errors into problems: 400 for malformed input, 422 for values out of range."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED: Final = re.compile(r"(?:missing required|contains unknown) field `([^`]*
 
 
 def invalid(error: Exception, what: str, raw: bytes = b"") -> HttpError:
-    """`what` is the part of the request that it was found in, `raw` all of it."""
+    """`what` names the part of the request, `raw` is its content."""
     if isinstance(error, RecursionError):
         return HttpError(400, "MalformedBody", f"the {what} is nested too deeply")
     if isinstance(error, UnicodeDecodeError):
@@ -41,7 +41,7 @@ def invalid(error: Exception, what: str, raw: bytes = b"") -> HttpError:
 
 
 def _malformed(error: Exception, what: str, raw: bytes) -> HttpError:
-    """msgspec says little of where JSON is broken; Python's own reader says it by the column."""
+    """The position of a syntax error. msgspec does not report it, but Python's parser does."""
     text = str(error)
     if len(raw) <= _LOOKED_AT:
         try:
@@ -54,7 +54,7 @@ def _malformed(error: Exception, what: str, raw: bytes) -> HttpError:
             return HttpError(
                 422,
                 "PayloadNotStorableError",
-                f"the {what} holds a lone surrogate, which is not text",
-                hint="PostgreSQL cannot hold it in JSON: remove it, or send the payload as bytes.",
+                f"the {what} contains a lone surrogate, which is not valid text",
+                hint="PostgreSQL cannot store it in JSON. Remove it, or send the payload as bytes.",
             )
     return HttpError(400, "MalformedBody", f"the {what} is not JSON: {text[:1].lower()}{text[1:]}")

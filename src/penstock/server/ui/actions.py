@@ -1,5 +1,7 @@
-"""Acts: what an operator does. Each is asked about first, on a page of its own that says what
-would happen to how many, and done by the POST of its form: in one transaction with the note of it.
+"""Actions of operators.
+
+A page asks for confirmation first and shows the consequences and the count. The POST of its form
+runs the action and records it, in one transaction.
 
     class Pause(Act):
         path = "/queues/{name}/pause"
@@ -7,13 +9,13 @@ would happen to how many, and done by the POST of its form: in one transaction w
         async def ask(self, visit: Visit) -> Question: ...
         async def do(self, visit: Visit) -> Deed: ...
 
-After it the visitor is sent on, to a page that tells what was done, as it stands in the record.
+Then the visitor is redirected to a page that shows the recorded action.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qs
@@ -26,7 +28,7 @@ from penstock.commands.command import Command
 from penstock.errors import AuthenticationError, PenstockError
 from penstock.server.auth.permissions import need_of
 from penstock.server.transport.problems import HttpError, Problem, describe
-from penstock.server.ui.sessions import COOKIE, context_of, csrf_token, require_csrf
+from penstock.server.ui.sessions import context_of, csrf_token, require_csrf, session_of
 from penstock.server.ui.visits import View, Visit, failure, page_routes, respond
 
 FORM_BYTES: Final = 2 * 2**20
@@ -47,7 +49,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked before an act: what would happen, to what, to how many, with which limits."""
+    """The question before an action: its consequences, its target, the count and the limits."""
 
     title: str
     button: str
@@ -63,9 +65,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """What is to be done, how it is recorded, and where to go then.
+    """The command of an action, its record, and the page that follows.
 
-    The answer of the command is noted as `answer_is`, if that is given.
+    The result of the command is recorded as `answer_is`, if that is given. `after` is called after
+    the commit. `shows` is a page that is sent instead of a redirect, for content that must not be
+    in an address.
     """
 
     command: Command[Any]
@@ -74,6 +78,8 @@ class Deed:
     to: str
     details: Mapping[str, Any] = field(default_factory=dict)
     answer_is: str | None = None
+    after: Callable[[], None] | None = None
+    shows: View | None = None
 
 
 class Act(ABC):
@@ -83,7 +89,7 @@ class Act(ABC):
 
     @abstractmethod
     async def ask(self, visit: Visit) -> Question:
-        """Who may not do it is refused here already."""
+        """Refuses visitors that may not run the action."""
 
     @abstractmethod
     async def do(self, visit: Visit) -> Deed: ...
@@ -115,7 +121,7 @@ class Act(ABC):
             problem, _ = describe(error)
             if problem.status not in (400, 404, 409, 422, 429):
                 raise
-            # What was typed is not lost: the form comes again, with what was wrong with it.
+            # The form is shown again, with the input and the error.
             question = await self.ask(visit)
             name_as_labelled(problem, question.fields)
             view = view_of(question, visit.request.url.path, error=problem)
@@ -123,7 +129,7 @@ class Act(ABC):
 
 
 def name_as_labelled(problem: Problem, fields: Sequence[Field]) -> None:
-    """Put the label that the visitor sees in place of the name of a setting."""
+    """Replace the name of a setting by its label in the form."""
     if problem.field is None:
         return
     # Settings in a JSON object are fields with a prefix: backoff.jitter, backoff_jitter.
@@ -147,7 +153,7 @@ def view_of(question: Question, path: str, error: Any = None) -> View:
 
 
 async def carry_out(visit: Visit, deed: Deed) -> Response:
-    """Do it and note it, both or neither."""
+    """Run the action and record it, in one transaction."""
     context = visit.context
     async with context.database.transaction() as connection:
         answer = await context.database.run(deed.command, connection)
@@ -157,14 +163,17 @@ async def carry_out(visit: Visit, deed: Deed) -> Response:
         note = context.activity(visit.principal, visit.exchange, deed.act, deed.target, **details)
         number = await context.database.run(note, connection)
     context.snapshots.forget()
+    if deed.after is not None:
+        deed.after()
+    if deed.shows is not None:
+        return await respond(visit, deed.shows)
     mark = "&" if "?" in deed.to else "?"
     return RedirectResponse(f"{deed.to}{mark}done={number}", 303)
 
 
 async def _visit(request: Request) -> Visit:
-    """The visit of a POST: with a session, from a form of ours."""
-    context = context_of(request)
-    principal = await context.auth.session(request.cookies.get(COOKIE))
+    """The visit of a POST, with a session and the token of our form."""
+    principal = await session_of(request)
     if principal is None:
         raise AuthenticationError("there is no session", hint="Sign in at /login.")
     request.scope["exchange"].actor = principal.name

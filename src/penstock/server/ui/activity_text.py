@@ -1,4 +1,4 @@
-"""What was done, in a sentence, from its record."""
+"""Describes a recorded action in a sentence."""
 
 from __future__ import annotations
 
@@ -23,18 +23,36 @@ def _message(verb: str) -> Tell:
     return lambda target, details: f"{verb} message {details.get('id', '')} of {target}"
 
 
+def _noted(verb: str) -> Tell:
+    def tell(target: str, details: dict[str, Any]) -> str:
+        subjects = ", ".join(map(str, details.get("subjects", ())))
+        reason = f": {details['reason']}" if "reason" in details else ""
+        return f"{verb} finding {target} of {subjects}{reason}"
+
+    return tell
+
+
 _SENTENCES: Final[dict[str, Tell]] = {
     "create queue": _plain("Created queue"),
     "set queue": _plain("Changed the settings of"),
-    "reset queue": _plain("Put all settings back to their defaults of"),
+    "reset queue": _plain("Reset all settings of"),
     "drop queue": _plain("Dropped queue"),
     "pause": _plain("Paused"),
     "resume": _plain("Resumed"),
     "purge": _counted("Purged"),
+    "undo purge": _counted("Undid a purge: enqueued", "copies"),
+    "bulk act": lambda target, details: (
+        f"Requested a bulk act: {details.get('verb', '')} in {target or 'all queues'}"
+    ),
+    "stop bulk act": _plain("Stopped bulk act"),
     "redrive": _counted("Redrove", "dead letters"),
     "requeue": _message("Requeued"),
     "replay": lambda target, details: (
         f"Replayed message {details.get('id', '')} into {target}"
+        + (f", as message {details['copy']}" if "copy" in details else "")
+    ),
+    "copy": lambda target, details: (
+        f"Enqueued an edited copy of message {details.get('id', '')} into {target}"
         + (f", as message {details['copy']}" if "copy" in details else "")
     ),
     "cancel": lambda target, details: (
@@ -42,6 +60,12 @@ _SENTENCES: Final[dict[str, Tell]] = {
         if "count" in details
         else f"Cancelled message {details.get('id', '')} of {target}"
     ),
+    "acknowledge": _noted("Acknowledged"),
+    "mute": _noted("Muted"),
+    "clear finding": _noted("Showed as new"),
+    "quiet worker": _plain("Quieted worker"),
+    "resume worker": _plain("Resumed worker"),
+    "stop worker": _plain("Stopped worker"),
     "end session": lambda target, details: (
         f"Ended session {details.get('pid', '')} of {details.get('application') or 'no name'}"
     ),
@@ -52,6 +76,8 @@ _SENTENCES: Final[dict[str, Tell]] = {
     "run delete reaper": lambda target, details: (
         f"Ran the delete reaper: {count(details.get('count'))} deleted"
     ),
+    "create key": _plain("Created API key"),
+    "revoke key": _plain("Revoked API key"),
     "create schedule": _plain("Created schedule"),
     "set schedule": _plain("Changed schedule"),
     "pause schedule": _plain("Paused schedule"),
@@ -64,7 +90,7 @@ _SENTENCES: Final[dict[str, Tell]] = {
 
 
 def describe(activity: Activity) -> str:
-    """`Purged 12 messages of emails`; an act that is not known here by its own name."""
+    """`Purged 12 messages of emails`; an unknown action by its name."""
     known = _SENTENCES.get(activity.act)
     target = activity.target or ""
     if known is None:

@@ -1,5 +1,8 @@
-"""The files that pages need: style, script, icon. Read once, packed once, named by their content,
-so that a browser keeps them for good and an upgrade is seen at once."""
+"""The static files of the pages: style, script, icon.
+
+They are read and compressed once. Their names contain a digest of their content, so browsers may
+cache them for ever.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def asset_url(name: str) -> str:
 
 
 async def show(request: Request) -> Response:
-    """Open to anybody: the sign-in page needs them, and there is nothing secret in them."""
+    """No key is needed, because the sign-in page uses them and they contain no secrets."""
     request.scope["exchange"].route = "/static"
     asset = assets().get(request.path_params["name"])
     if asset is None:

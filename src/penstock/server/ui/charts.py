@@ -1,4 +1,4 @@
-"""Charts as inline SVG: the numbers become coordinates here, the templates draw them."""
+"""Charts as inline SVG. This module computes coordinates, and the templates draw them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ HEIGHT: Final = 180
 LEFT: Final = 52
 BOTTOM: Final = 22
 TOP: Final = 8
-# Of so short a time the minutes alone would say the same four times.
+# Below this duration the labels show seconds, because minutes would repeat.
 SHORT: Final = timedelta(minutes=5)
-# Lines are told apart by their dashes, not by their colour alone.
+# Lines differ by their dashes, not by their colour alone.
 DASHES: Final = ("", "6 3", "2 3", "10 3 2 3", "1 4")
 
 
@@ -39,11 +39,11 @@ class Chart:
     ticks_x: list[tuple[float, datetime]]
     top: float
     empty: bool
-    clock: str = "%H:%M"  # how its times are written
+    clock: str = "%H:%M"  # the format of its times
 
 
 def chart(times: Sequence[datetime], series: dict[str, Sequence[float | None]]) -> Chart:
-    """A chart of one or more lines; None leaves a gap."""
+    """A chart of one or more lines. None makes a gap."""
     values = [v for line in series.values() for v in line if v is not None]
     top = nice(max(values, default=0))
     lines = [
@@ -105,6 +105,6 @@ def _path(xs: Sequence[float], ys: Sequence[float | None]) -> str:
             continue
         words.append(f"{'L' if down else 'M'}{x:.1f},{y:.1f}")
         if not down and (n + 1 == len(ys) or ys[n + 1] is None):
-            words.append("h1")  # a value alone is a dot, not nothing
+            words.append("h1")  # a single value is drawn as a dot
         down = True
     return " ".join(words)

@@ -1,14 +1,14 @@
-"""What is wrong, worst first: what an operator who was just woken has to know. No I/O."""
+"""Findings: the problems of the queues, the most severe first. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Literal
 from urllib.parse import quote, urlencode
 
-from penstock.model.monitoring import HorizonHolder
+from penstock.model.monitoring import FindingNote, HorizonHolder
 from penstock.model.queue import Queue, QueueStats
 from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.ui.formats import ago, count, duration
@@ -16,11 +16,11 @@ from penstock.server.ui.runbooks import RUNBOOKS
 
 Severity = Literal["critical", "warning", "note"]
 _ORDER: Final = {"critical": 0, "warning": 1, "note": 2}
-# A message that waits longer than this has been forgotten by whoever should claim it.
+# A message that waits longer than this has no consumer.
 LATE_SECONDS: Final = 60
 VERY_LATE_SECONDS: Final = 600
 FRESH: Final = timedelta(minutes=15)
-# Fewer attempts than this say nothing about how many fail.
+# Fewer attempts than this say nothing about the failure rate.
 ENOUGH_ATTEMPTS: Final = 20
 PINNED_SECONDS: Final = 60
 LONG_PINNED_SECONDS: Final = 600
@@ -28,7 +28,7 @@ LONG_PINNED_SECONDS: Final = 600
 PINNED_XIDS: Final = 1_000_000
 ENOUGH_TO_GROUP: Final = 3
 NAMED: Final = 5
-# Where the findings of a kind are listed.
+# The page that lists the findings of a kind.
 LISTS: Final = {
     "dead-letters": "/dead-letters",
     "silent-worker": "/workers",
@@ -37,19 +37,23 @@ LISTS: Final = {
     "lake": "/analytics",
     "paused": "/queues?only=paused",
 }
-# How far behind a lake may be before it is worth a word.
+# Findings whose subject is a queue.
+QUEUE_KINDS: Final = frozenset({"no-worker", "full", "behind", "failing", "paused", "dead-letters"})
+# The lag of a lake that is a finding.
 LAKE_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, where to look, and what to do about it.
+    """One problem, with a link and the next step.
 
-    `kind` names its runbook. `impact` is how many messages it concerns, and `count` how many
-    findings of its kind are in it.
+    `kind` names its runbook, and `subject` the queue, worker, schedule or lake. `impact` is how
+    many messages it concerns, and `count` how many findings of its kind are in it. `note` is there
+    if an operator acknowledged or muted it.
     """
 
     kind: str
+    subject: str
     severity: Severity
     title: str
     text: str
@@ -59,6 +63,16 @@ class Finding:
     act_href: str | None = None
     impact: int = 0
     count: int = 1
+    note: FindingNote | None = None
+
+    @property
+    def is_muted(self) -> bool:
+        return self.note is not None and self.note.state == "muted"
+
+    @property
+    def identity(self) -> str:
+        """The same for the same trouble, whatever its numbers are at the moment."""
+        return f"{self.kind}:{self.subject}"
 
     @property
     def advice(self) -> str:
@@ -75,14 +89,31 @@ def diagnose(snapshot: Snapshot) -> list[Finding]:
         *_horizon(snapshot.horizon),
         *_lakes(snapshot),
     ]
-    return sorted(found, key=_rank)
+    return sorted(_noted(found, snapshot), key=_rank)
+
+
+def _noted(findings: list[Finding], snapshot: Snapshot) -> Iterator[Finding]:
+    """The findings with their notes. A note does not count for a finding that got worse."""
+    notes = {(note.kind, note.subject): note for note in snapshot.notes}
+    for finding in findings:
+        note = notes.get((finding.kind, finding.subject))
+        counts = (
+            note is not None
+            and note.until_at > snapshot.at
+            and _ORDER[finding.severity] >= _ORDER.get(note.severity, 0)
+        )
+        yield replace(finding, note=note) if counts else finding
 
 
 def grouped(findings: list[Finding]) -> list[Finding]:
-    """One finding for three or more of a kind, so that no kind hides another."""
-    kinds: dict[tuple[str, str], list[Finding]] = {}
+    """One finding for three or more of a kind, so that no kind hides another.
+
+    New findings are not grouped with those that were acknowledged or muted.
+    """
+    kinds: dict[tuple[str, str, bool, bool], list[Finding]] = {}
     for finding in findings:
-        kinds.setdefault((finding.kind, finding.severity), []).append(finding)
+        group = (finding.kind, finding.severity, finding.note is not None, finding.is_muted)
+        kinds.setdefault(group, []).append(finding)
     found: list[Finding] = []
     for members in kinds.values():
         found += members if len(members) < ENOUGH_TO_GROUP else [_group(members)]
@@ -96,17 +127,20 @@ def _group(members: list[Finding]) -> Finding:
     messages = f", with {count(impact)} messages" if impact else ""
     return Finding(
         kind=first.kind,
+        subject="",
         severity=first.severity,
         title=RUNBOOKS[first.kind].many.format(count(len(members))),
         text=f"{', '.join(names[:NAMED])}{more}{messages}.",
         href=LISTS.get(first.kind, "/queues?only=trouble"),
         impact=impact,
         count=len(members),
+        note=first.note,
     )
 
 
-def _rank(finding: Finding) -> tuple[int, int]:
-    return (_ORDER[finding.severity], -finding.impact)
+def _rank(finding: Finding) -> tuple[bool, int, int]:
+    """New findings first, then by severity and impact."""
+    return (finding.note is not None, _ORDER[finding.severity], -finding.impact)
 
 
 def queue_path(name: str, rest: str = "") -> str:
@@ -120,7 +154,12 @@ def messages_path(**query: str) -> str:
 def _queues(snapshot: Snapshot) -> Iterator[Finding]:
     settings = {queue.name: queue for queue in snapshot.queues}
     served = {lease.queue for lease in snapshot.leases}
-    served |= {name for beat in snapshot.heartbeats if beat.alive for name in beat.queues}
+    served |= {
+        name
+        for beat in snapshot.heartbeats
+        if beat.alive and beat.state == "running"
+        for name in beat.queues
+    }
     served |= {pace.queue for pace in snapshot.finished if pace.state == "done"}
     failed = {pace.queue: pace.count for pace in snapshot.failed}
     done: dict[str, int] = {}
@@ -140,6 +179,7 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
         if stats.ready:
             yield Finding(
                 kind="paused",
+                subject=name,
                 impact=stats.ready,
                 severity="warning" if oldest >= LATE_SECONDS else "note",
                 title=f"{name} is paused",
@@ -152,17 +192,19 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
     elif oldest >= LATE_SECONDS and not served:
         yield Finding(
             kind="no-worker",
+            subject=name,
             impact=stats.ready,
             severity="critical",
             title=f"{name} has no worker",
             text=f"{count(stats.ready)} messages are ready, the oldest for {duration(oldest)}; "
-            "no worker holds one, and none has finished one lately.",
+            "no worker holds one, and none was finished in the last minutes.",
             href=queue_path(name),
             queue=name,
         )
     elif oldest >= VERY_LATE_SECONDS:
         yield Finding(
             kind="behind",
+            subject=name,
             impact=stats.ready,
             severity="warning",
             title=f"{name} is falling behind",
@@ -175,6 +217,7 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
         full = depth >= limit
         yield Finding(
             kind="full",
+            subject=name,
             impact=depth,
             severity="critical" if full else "warning",
             title=f"{name} is {'full' if full else 'nearly full'}",
@@ -189,6 +232,7 @@ def _failing(name: str, failed: int, done: int) -> Iterator[Finding]:
     if failed + done >= ENOUGH_ATTEMPTS and failed > done:
         yield Finding(
             kind="failing",
+            subject=name,
             impact=failed,
             severity="warning",
             title=f"Most attempts on {name} fail",
@@ -211,6 +255,7 @@ def _dead(snapshot: Snapshot) -> Iterator[Finding]:
         many = f"{count(stats.dead)} dead letter{'' if stats.dead == 1 else 's'}"
         yield Finding(
             kind="dead-letters",
+            subject=stats.queue,
             impact=stats.dead,
             severity="warning" if fresh else "note",
             title=f"{stats.queue} has {many}",
@@ -227,6 +272,7 @@ def _workers(snapshot: Snapshot) -> Iterator[Finding]:
         if not beat.alive:
             yield Finding(
                 kind="silent-worker",
+                subject=beat.worker,
                 severity="warning",
                 title=f"Worker {beat.worker} is silent",
                 text=f"It was last seen {ago(beat.seen_at, snapshot.at)}, and did not sign off.",
@@ -245,6 +291,7 @@ def _schedules(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         yield Finding(
             kind="schedule",
+            subject=schedule.name,
             severity="warning",
             title=f"Schedule {schedule.name} does not fire",
             text=text,
@@ -265,6 +312,7 @@ def _horizon(holders: list[HorizonHolder]) -> Iterator[Finding]:
     since = f"{count(oldest.xids)} transactions" if age is None else duration(age)
     yield Finding(
         kind="horizon",
+        subject="",
         severity="warning" if long else "note",
         title=f"The horizon is pinned for {since}",
         text=f"By {holder_name(oldest)}: PostgreSQL cannot clean up behind it.",
@@ -277,6 +325,7 @@ def _lakes(snapshot: Snapshot) -> Iterator[Finding]:
         if lake.gold_lag_seconds >= LAKE_SECONDS:
             yield Finding(
                 kind="lake",
+                subject=lake.name,
                 severity="warning",
                 title=f"Gold of lake {lake.name} is {duration(lake.gold_lag_seconds)} old",
                 text=f"Bronze lags {duration(lake.bronze_lag_seconds)}, silver "
@@ -287,7 +336,7 @@ def _lakes(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def holder_name(holder: HorizonHolder) -> str:
-    """Enough to walk over to whoever runs it."""
+    """A description that identifies the session's owner."""
     words = [holder.kind]
     if holder.name:
         words.append(holder.name)

@@ -1,4 +1,4 @@
-"""Errors by kind: what differs from one message to the next is masked."""
+"""Groups errors by kind. The parts that differ between messages are masked."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _TYPE: Final = re.compile(TYPE)
 _MASKS: Final = [(re.compile(pattern), mask) for pattern, mask in MASKS]
 _ANY_MASK: Final = re.compile("(" + "|".join(sorted({mask for _, mask in MASKS})) + ")")
 _EXAMPLES: Final = 3
-# The database cuts an error off here.
+# The database truncates errors at this length.
 _LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """Dead letters of one queue that died of the same."""
+    """Dead letters of one queue with the same kind of error."""
 
     queue: str
     kind: str | None
     examples: list[str]
     error_like: str | None
-    search: str | None  # a part that all of them have
+    search: str | None  # a text that all of them contain
     count: int
     first_id: int
     last_id: int

@@ -1,12 +1,18 @@
-"""Numbers and times as people read them. All times are UTC, and say so."""
+"""Formats numbers and times for people. Times name their zone: UTC, or the visitor's choice."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+ZONE: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
+"""The time zone of the page that is being rendered."""
+_ZONE_NAME: Final = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -67,11 +73,21 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    return "-" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return "-" if at is None else f"{at.astimezone(ZONE.get()):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """The time zone with an IANA name; None if there is none."""
+    if not _ZONE_NAME.fullmatch(name):
+        return None
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
 
 
 def ago(at: datetime | None, now: datetime | None = None) -> str:
-    """How far from now, and on which side."""
+    """The distance from now, past or future."""
     if at is None:
         return "-"
     seconds = ((now or datetime.now(UTC)) - at).total_seconds()
@@ -81,7 +97,7 @@ def ago(at: datetime | None, now: datetime | None = None) -> str:
 
 
 def pretty(value: Any) -> str:
-    """JSON for reading. Bytes, which JSON has not, as text if they are that, else as hex."""
+    """JSON for display. Bytes are shown as text if possible, otherwise as hex."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "replace")
         return text if "\ufffd" not in text else value[:4096].hex(" ")

@@ -1,7 +1,8 @@
-"""What forms of several acts share: their inputs, and how what was typed is read."""
+"""Inputs that several forms share, and the parsing of their values."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -15,14 +16,14 @@ LIMITS: Final = ("1000", "100", "10000", "100000")
 
 
 def typed(visit: Visit, name: str, current: object) -> str:
-    """What an input shows: what was typed, if the form comes again, or else what is there."""
+    """The value of an input: the previous input if the form is shown again, or the current one."""
     if name in visit.form:
         return visit.form[name][0]
     return "" if current is None else str(current)
 
 
 def name_field(visit: Visit, name: str) -> Field:
-    """The name of something that is to be made."""
+    """The name of a new object."""
     return Field(
         name=name,
         label="Name",
@@ -39,7 +40,7 @@ def limit_field(visit: Visit) -> Field:
         kind="select",
         value=visit.asked("limit") or LIMITS[0],
         options=[(each, count(int(each))) for each in sorted(LIMITS, key=int)],
-        hint="The rest stays; it can be done again.",
+        hint="The rest stays. Repeat the action for more.",
     )
 
 
@@ -48,7 +49,7 @@ def limit_of(visit: Visit) -> int:
 
 
 def whole_of(field: str, text: str | None, allowed: str) -> int | None:
-    """The whole number that was typed; None, if nothing was."""
+    """The whole number in an input, or None if it is empty."""
     if text is None or not text.strip():
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 18:
@@ -57,12 +58,21 @@ def whole_of(field: str, text: str | None, allowed: str) -> int | None:
 
 
 def decimal_of(visit: Visit, name: str, default: T) -> float | T:
-    """The number that was typed; the default, if nothing was."""
+    """The number in an input, or the default if it is empty."""
     text = visit.asked(name)
     try:
         return default if text is None else float(text)
     except ValueError:
         raise refused(name, text or "", "a number") from None
+
+
+def json_of(visit: Visit, name: str) -> Any:
+    """The JSON that was typed."""
+    text = visit.asked(name) or "null"
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise refused(name, text, "JSON, such as {} or null") from None
 
 
 def require_changes(changes: Mapping[str, Any]) -> None:

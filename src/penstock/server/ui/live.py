@@ -1,7 +1,7 @@
-"""`/live`: an event whenever the board has news, or the database goes away or comes back.
+"""`/live`: an event for each change of the snapshot, and when the database becomes unavailable or
+available.
 
-All who listen share one look at the database. Pages that do not follow the board listen to
-`/live?only=status`.
+All listeners share one query. Pages without live content listen to `/live?only=status`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from penstock.errors import AuthenticationError
-from penstock.server.context import Context
 from penstock.server.monitoring.snapshots import LOOK_SECONDS
-from penstock.server.ui.sessions import COOKIE, context_of
+from penstock.server.ui.sessions import context_of, session_of
 from penstock.server.ui.visits import failure
 
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -29,26 +28,25 @@ def routes() -> list[BaseRoute]:
 
 async def live(request: Request) -> Response:
     request.scope["exchange"].route = "/live"
-    context = context_of(request)
-    cookie = request.cookies.get(COOKIE)
     try:
-        if await context.auth.session(cookie) is None:
+        if await session_of(request) is None:
             raise AuthenticationError("there is no session", hint="Sign in at /login.")
     except Exception as error:
         return failure(request, None, error, as_json=True)
     follows = request.query_params.get("only") != "status"
     return StreamingResponse(
-        events(context, cookie, follows), headers=_HEADERS, media_type="text/event-stream"
+        events(request, follows), headers=_HEADERS, media_type="text/event-stream"
     )
 
 
-async def events(context: Context, cookie: str | None, follows: bool) -> AsyncIterator[bytes]:
-    """Until the visitor goes, the session ends, or the server drains."""
+async def events(request: Request, follows: bool) -> AsyncIterator[bytes]:
+    """Send events until the visitor leaves, the session ends, or the server stops."""
+    context = context_of(request)
     seen, is_away = 0, False
     yield b"retry: 3000\n\n"
     while not context.draining.is_set():
         try:
-            if await context.auth.session(cookie) is None:
+            if await session_of(request) is None:
                 yield b"event: over\ndata: the session has ended\n\n"
                 return
             if follows:

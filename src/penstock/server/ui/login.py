@@ -1,6 +1,7 @@
-"""In and out: `/login` takes a key by its form, or the one-time link that `penstock up` prints.
+"""Signs visitors in and out: by a key in the form, or by the one-time link of `penstock up`.
 
-A key is never in an address: those stay in the history of browsers and in the logs of proxies.
+`/login/sso` redirects the browser to the identity provider, which redirects it to
+`/login/callback`. A key is never part of an address, because browsers and proxies store addresses.
 """
 
 from __future__ import annotations
@@ -10,11 +11,21 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from penstock.errors import AuthenticationError
+from penstock.server.auth.sign_on import CALLBACK
+from penstock.server.auth.users import SignInError
 from penstock.server.transport.problems import HttpError
 from penstock.server.ui.actions import read_form
-from penstock.server.ui.sessions import COOKIE, context_of, require_same_origin, signed_in
+from penstock.server.ui.formats import zone_of
+from penstock.server.ui.sessions import (
+    COOKIE,
+    context_of,
+    proxied_by,
+    require_same_origin,
+    signed_in,
+)
+from penstock.server.ui.sign_on import finish, start
 from penstock.server.ui.templates import render
-from penstock.server.ui.visits import HEADERS, THEMES, theme_of
+from penstock.server.ui.visits import HEADERS, THEMES, ZONE_COOKIE, theme_of
 
 _FORM_BYTES = 4096
 _YEAR = 365 * 86400
@@ -24,13 +35,16 @@ def routes() -> list[BaseRoute]:
     return [
         Route("/login", show_login, methods=["GET"]),
         Route("/login", log_in, methods=["POST"]),
+        Route("/login/sso", start_sign_on, methods=["GET"]),
+        Route(CALLBACK, finish_sign_on, methods=["GET"]),
         Route("/logout", log_out, methods=["POST"]),
         Route("/theme", choose_theme, methods=["POST"]),
+        Route("/time-zone", choose_zone, methods=["POST"]),
     ]
 
 
 async def show_login(request: Request) -> Response:
-    """The form; or, by a link that is used for the first time, straight in."""
+    """The form, or the session of a one-time link."""
     link, target = request.query_params.get("link"), _target(request.query_params.get("next"))
     if link is None or request.method == "HEAD":
         return _form(request, target)
@@ -44,7 +58,28 @@ async def show_login(request: Request) -> Response:
 async def log_in(request: Request) -> Response:
     fields = await _fields(request)
     target = _target(fields.get("next", [None])[0])
+    if "proxied" in fields:
+        user = proxied_by(request)
+        if user is None:
+            return _form(request, target, "The proxy names no user with a role here.", 401)
+        return await signed_in(request, user, target)
     return await _attempt(request, fields.get("key", [""])[0].strip(), target)
+
+
+async def start_sign_on(request: Request) -> Response:
+    """Off to the identity provider."""
+    try:
+        return await start(request, _target(request.query_params.get("next")))
+    except SignInError as error:
+        return _form(request, "/", str(error), 503)
+
+
+async def finish_sign_on(request: Request) -> Response:
+    """Back from the identity provider: in, or to the form with the reason."""
+    try:
+        return await finish(request)
+    except SignInError as error:
+        return _form(request, "/", str(error), 403)
 
 
 async def log_out(request: Request) -> Response:
@@ -56,12 +91,22 @@ async def log_out(request: Request) -> Response:
 
 
 async def choose_theme(request: Request) -> Response:
-    """Light, dark, or as the browser has it: without a script, so by a form."""
+    """Set the theme: light, dark, or that of the browser. A form, because it needs no script."""
     fields = await _fields(request)
     theme = fields.get("theme", ["auto"])[0]
     response = RedirectResponse(_target(fields.get("next", [None])[0]), 303)
     if theme in THEMES:
         response.set_cookie("penstock_theme", theme, max_age=_YEAR, samesite="lax", httponly=True)
+    return response
+
+
+async def choose_zone(request: Request) -> Response:
+    """UTC, or the visitor's own time zone. A name that is not known changes nothing."""
+    fields = await _fields(request)
+    zone = fields.get("zone", ["UTC"])[0]
+    response = RedirectResponse(_target(fields.get("next", [None])[0]), 303)
+    if zone_of(zone) is not None:
+        response.set_cookie(ZONE_COOKIE, zone, max_age=_YEAR, samesite="lax", httponly=True)
     return response
 
 
@@ -75,19 +120,26 @@ async def _attempt(request: Request, key: str, target: str) -> Response:
     try:
         principal = await context_of(request).auth.authenticate(f"Bearer {key}", address)
     except AuthenticationError:
-        return _form(request, target, "This key is not known.", 401)
+        return _form(request, target, "This key is unknown.", 401)
     except HttpError as error:
         return _form(request, target, f"{error.detail}. {error.hint}", error.status)
     return await signed_in(request, principal, target)
 
 
 def _form(request: Request, target: str, error: str | None = None, status: int = 200) -> Response:
-    html = render("login.html", next=target, error=error, theme=theme_of(request))
+    html = render(
+        "login.html",
+        next=target,
+        error=error,
+        theme=theme_of(request),
+        user=proxied_by(request),
+        sign_on=context_of(request).sign_on is not None,
+    )
     return Response(html, status, HEADERS, "text/html; charset=utf-8")
 
 
 def _target(wanted: str | None) -> str:
-    """A path of ours, or the first page: never another site's."""
+    """A path of this server, or the first page. Never another site."""
     if wanted and wanted.startswith("/") and not wanted.startswith(("//", "/\\")):
         return wanted
     return "/"

@@ -1,4 +1,4 @@
-"""Queues as lines of a table: numbers, pace and trouble of each in one place."""
+"""The rows of the table of queues: counts, rates and findings of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.server.ui.diagnosis import Finding
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One queue at a glance. Rates are by the minute; None: it keeps no history to tell from."""
+    """One row. Rates are per minute, or None if the queue keeps no history."""
 
     name: str
     paused: bool
@@ -35,7 +35,7 @@ def queue_rows(snapshot: Snapshot, findings: list[Finding], pulse: RateHistory) 
     settings = {queue.name: queue.settings for queue in snapshot.queues}
     trouble: dict[str, str] = {}
     for finding in findings:  # the worst first
-        if finding.queue is not None:
+        if finding.queue is not None and not finding.is_muted:
             trouble.setdefault(finding.queue, finding.severity)
     beats = list(pulse.beats)[-60:]
     lines = []

@@ -1,4 +1,7 @@
-"""What to do about each kind of finding. docs/how-to/runbooks.md has the same text."""
+"""What to do about each kind of finding and each alert of deploy/prometheus.
+
+docs/how-to/runbooks.md has the same text.
+"""
 
 from __future__ import annotations
 
@@ -129,6 +132,68 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
             "If the lake is no longer used, unregister it, so that history can be removed.",
         ),
     ),
+    "server-down": Runbook(
+        "No server answers Prometheus",
+        "{} servers do not answer Prometheus",
+        "Look at the server process and its log.",
+        "Prometheus has had no metrics from any server for five minutes. Workers and SQL clients "
+        "do not need the server, so messages may still be processed.",
+        (
+            "Open `/healthz/live` of the server. Without an answer, the process is gone: its log "
+            "says why it stopped.",
+            "With an answer, see Targets in Prometheus. An answer 401 or 403 means that the API "
+            "key has expired, was revoked or lacks the scope read.",
+            "Start the server again. All state is in the database.",
+        ),
+    ),
+    "database": Runbook(
+        "The database does not answer",
+        "{} servers do not reach the database",
+        "Look at PostgreSQL.",
+        "The servers answer status 503, and workers wait and try again. No committed message is "
+        "lost, and no attempt is used up while workers wait.",
+        (
+            "Connect with psql from the host of the server, with the same DSN.",
+            "If PostgreSQL refuses connections because it has too many, lower the pools or raise "
+            "max_connections.",
+            "After a failover, check that the host name in the DSN leads to the new primary.",
+            "Servers and workers reconnect by themselves. They need no restart.",
+        ),
+    ),
+    "leases": Runbook(
+        "Leases expire",
+        "Leases expire on {} queues",
+        "Find out which handlers take too long.",
+        "More than ten leases expired in 15 minutes. Workers were killed, or lost the database "
+        "for longer than the lease. Their messages are handed out again.",
+        (
+            "Look for workers that were killed: out of memory, or by a stop that was too short.",
+            "Look for handlers that block the event loop: the worker cannot extend leases then.",
+            "Raise lease_seconds of the queue if the network to the database is often away.",
+        ),
+    ),
+    "ring": Runbook(
+        "The ring has no free segment",
+        "{} rings have no free segment",
+        "Look for very old leases.",
+        "Tables of finished messages are emptied and used again in turn. A lease that is held for "
+        "long keeps its table in use. Penstock stays correct, but the current table grows.",
+        (
+            "Workers shows the oldest leases. Let them end, or stop the worker that holds them.",
+            "Check that the horizon is not pinned: see the runbook on it.",
+        ),
+    ),
+    "rescan": Runbook(
+        "A rescan found a message that claims had missed",
+        "Rescans found {} messages that claims had missed",
+        "Report it, with the version and the log of PostgreSQL.",
+        "A rescan looks for messages that claims overlooked. It found one and delivered it, later "
+        "than it should have been.",
+        (
+            "Look for a crash of PostgreSQL or a clock that was set back at that time.",
+            "If there was none, report it as a bug, with `penstock doctor --json`.",
+        ),
+    ),
 }
 
 
@@ -137,8 +202,8 @@ def as_markdown() -> str:
     lines = [
         "# Runbooks",
         "",
-        "What each finding on the overview means, and what to do about it. The admin UI has the "
-        "same text under `/runbooks`.",
+        "What each finding on the overview and each alert means, and what to do about it. The "
+        "admin UI has the same text under `/runbooks`.",
     ]
     for name, each in RUNBOOKS.items():
         lines += ["", f"## {each.title} {{ #{name} }}", "", each.meaning, ""]

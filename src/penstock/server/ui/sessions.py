@@ -1,9 +1,9 @@
-"""Who looks at a page: a signed cookie, got for a key at `/login`. Signing out ends it on the
-server: a copy of the cookie is worth nothing then.
+"""Sessions of visitors: a signed cookie, issued at `/login` for a key or for a user.
 
-Without a session a page is sent to `/login` and back; anything else is refused. The cookie goes
-with requests from our own pages only (SameSite=Strict); a POST must come from our own origin, and
-carry the token that the forms of this session have.
+Signing out ends the session on the server, also for copies of the cookie. A page without a session
+redirects to `/login` and back. Other requests are refused. Browsers send the cookie only with
+requests from our own pages (SameSite=Strict). A POST must come from our own origin and contain the
+token of the session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from penstock.server.auth.authentication import Principal
+from penstock.server.auth.sign_on import proxied_user
 from penstock.server.auth.tokens import SESSION_SECONDS
+from penstock.server.auth.users import User
 from penstock.server.context import Context
 from penstock.server.transport.problems import HttpError
 
@@ -28,8 +30,19 @@ def context_of(request: Request) -> Context:
     return found
 
 
+async def session_of(request: Request) -> Principal | None:
+    """The signed-in visitor, or None."""
+    return await context_of(request).auth.session(request.cookies.get(COOKIE), proxied_by(request))
+
+
+def proxied_by(request: Request) -> User | None:
+    """The user whom a trusted proxy names in a header."""
+    headers = request.scope["exchange"].headers
+    return proxied_user(request.scope, headers, context_of(request).settings)
+
+
 async def csrf_token(request: Request) -> str:
-    """What a form of ours carries, and no other site can know: bound to the session."""
+    """The token in our forms. It is bound to the session, and other sites cannot know it."""
     return await context_of(request).auth.csrf_token(request.cookies.get(COOKIE, ""))
 
 
@@ -39,28 +52,32 @@ async def require_csrf(request: Request, given: str) -> None:
         raise HttpError(
             403,
             "WrongToken",
-            "the form is not of this session",
+            "the form does not belong to this session",
             hint="Load the page again, and send the form from there.",
         )
 
 
 def require_same_origin(request: Request) -> None:
-    """Browsers say where a POST comes from; one of another site's pages is refused."""
+    """Refuse a POST whose origin, as the browser reports it, is another site."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    ours = {request.headers.get("host"), context_of(request).settings.public_host}
+    if origin is not None and urlsplit(origin).netloc not in ours - {None}:
         raise HttpError(403, "WrongOrigin", "the request comes from another site")
 
 
-async def signed_in(request: Request, principal: Principal, target: str) -> Response:
-    """Off to the target, with a session."""
+async def signed_in(
+    request: Request, who: Principal | User, target: str, response: Response | None = None
+) -> Response:
+    """Off to the target, with a session; or the given response, with a session."""
     context = context_of(request)
-    response = RedirectResponse(target, 303)
+    response = response or RedirectResponse(target, 303)
+    subject, roles = (who.subject, who.roles) if isinstance(who, User) else (who.key_id, ())
     response.set_cookie(
         COOKIE,
-        await context.auth.open_session(principal),
+        await context.auth.open_session(subject, roles),
         max_age=SESSION_SECONDS,
         httponly=True,
         samesite="strict",
-        secure=context.settings.secure_cookies == "on",
+        secure=context.settings.cookies_are_secure,
     )
     return response

@@ -1,4 +1,4 @@
-"""Jinja templates of the pages: everything is escaped, and a name that is missing is an error."""
+"""The Jinja templates of the pages. Everything is escaped, and an undefined name is an error."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from penstock.server.ui import charts, formats
 from penstock.server.ui.activity_text import describe
 from penstock.server.ui.assets import asset_url
 from penstock.server.ui.diagnosis import messages_path, queue_path
+from penstock.server.ui.json_tree import json_tree
 
 
 @cache
@@ -33,6 +34,7 @@ def environment() -> Environment:
         ago=formats.ago,
         pretty=formats.pretty,
         spark=charts.spark,
+        tree=json_tree,
         sentence=describe,
     )
     made.globals.update(
@@ -50,5 +52,5 @@ def render(template: str, **values: Any) -> str:
 
 
 def _query(**values: Any) -> str:
-    """A query string of what is given; empty ones are left out."""
+    """A query string of the given values, without empty ones."""
     return "?" + urlencode({name: v for name, v in values.items() if v not in (None, "")})

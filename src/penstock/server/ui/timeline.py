@@ -1,17 +1,20 @@
-"""A message as a story: each thing that happened to it, in order, and how long it took."""
+"""The story of a message: its events in order, with durations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from penstock.model.access import Activity
 from penstock.model.message import Message
+from penstock.server.ui.activity_text import describe
 from penstock.server.ui.formats import duration
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened, or is about to. `kind` chooses the sign beside it."""
+    """One event, past or next. `kind` chooses its icon."""
 
     kind: str
     title: str
@@ -19,11 +22,11 @@ class Event:
     text: str | None = None
     worker: str | None = None
     error: str | None = None
-    seconds: float | None = None  # since the event before
+    seconds: float | None = None  # since the previous event
 
 
-def timeline(message: Message, now: datetime) -> list[Event]:
-    """From its enqueue to its end, or to now."""
+def timeline(message: Message, now: datetime, acts: Sequence[Activity] = ()) -> list[Event]:
+    """From its enqueue to its end, or to now, with what operators did in between."""
     events = [Event("enqueued", "Enqueued", message.enqueued_at, _entry(message))]
     for attempt in message.attempts:
         took = (attempt.ended_at - attempt.started_at).total_seconds() if attempt.ended_at else None
@@ -38,6 +41,9 @@ def timeline(message: Message, now: datetime) -> list[Event]:
             )
         )
     events.append(_now(message, now))
+    events += [Event("user", describe(act), act.at, f"by {act.actor}") for act in acts]
+    # Python keeps the order of equal times. What has no time yet comes last.
+    events.sort(key=lambda event: event.at or now)
     return [_since(event, before) for event, before in zip(events, [None, *events], strict=False)]
 
 
@@ -53,7 +59,7 @@ def _entry(message: Message) -> str:
 
 
 def _now(message: Message, now: datetime) -> Event:
-    """How it is now, or how it ended."""
+    """The current state, or the end."""
     left = None if message.max_attempts is None else message.max_attempts - message.attempt
     if message.finished_at is not None:
         took = ""
@@ -74,7 +80,7 @@ def _now(message: Message, now: datetime) -> Event:
         return Event("dead", "Dead letter", message.dead_at, text, None, message.last_error)
     if message.state == "leased":
         seconds = (message.lease_until - now).total_seconds() if message.lease_until else 0
-        text = f"attempt {message.attempt} of {message.max_attempts}; the lease runs out in "
+        text = f"attempt {message.attempt} of {message.max_attempts}; the lease expires in "
         return Event(
             "leased", "In work", message.claimed_at, text + duration(seconds), message.worker
         )

@@ -1,4 +1,4 @@
-"""Pages: what a visitor asks for, what is shown, and how both become HTTP.
+"""Pages: requests of visitors, and the views that answer them.
 
     pages = Pages()
 
@@ -6,14 +6,15 @@
     async def queues(visit: Visit) -> View:
         return View("queues.html", "Queues", {"queues": ...})
 
-A view is data with a template. The same data is the page's `.json` twin, at the same path with
-that suffix, for scripts: there an API key will do instead of a session.
+A view is data with a template. The same data is available as JSON at the path with the suffix
+`.json`, for scripts. There an API key is enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -33,7 +34,8 @@ from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.transport.exchange import Exchange
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import problem_reply
-from penstock.server.ui.sessions import COOKIE, context_of, csrf_token
+from penstock.server.ui.formats import ZONE, zone_of
+from penstock.server.ui.sessions import context_of, csrf_token, session_of
 from penstock.server.ui.templates import render
 
 T = TypeVar("T")
@@ -46,12 +48,13 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
+ZONE_COOKIE: Final = "penstock_zone"
 THEMES: Final = ("auto", "light", "dark")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a page shows. `live`: it is fetched again whenever the board has news."""
+    """The content of a page. `live`: the page updates itself when the snapshot changes."""
 
     template: str
     title: str
@@ -61,7 +64,7 @@ class View:
 
 
 class Visit:
-    """One request by somebody who may make it."""
+    """One permitted request of a visitor."""
 
     def __init__(self, request: Request, principal: Principal, csrf: str) -> None:
         self.request = request
@@ -80,11 +83,11 @@ class Visit:
         return await self.context.database.run(command)
 
     async def look(self, *parts: str) -> Snapshot:
-        """The board, cut to the queues that this visitor may read; or some parts of it."""
+        """The snapshot, or parts of it, limited to the queues that this visitor may read."""
         return cut(await self.context.snapshots.look(*parts), self.principal)
 
     def asked(self, name: str) -> str | None:
-        """A parameter of the form, or else of the address; None if it is empty."""
+        """A parameter of the form or of the address, or None if it is empty."""
         if name in self.form:
             return self.form[name][0].strip() or None
         return (self.request.query_params.get(name) or "").strip() or None
@@ -102,7 +105,7 @@ class Visit:
         return int(text)
 
     def asked_one(self, name: str, allowed: tuple[str, ...]) -> str:
-        """One of the words allowed; the first of them, if none is given."""
+        """One of the allowed words. The first is the default."""
         text = self.asked(name) or allowed[0]
         if text not in allowed:
             raise refused(name, text, ", ".join(allowed))
@@ -116,7 +119,7 @@ class Visit:
         return self.context.settings.redact == "payloads"
 
     async def done(self) -> Activity | None:
-        """What this visitor just did, if the address says so."""
+        """The last action of this visitor, if the address refers to it."""
         id = self.request.query_params.get("done", "")
         if not (id.isascii() and id.isdigit() and len(id) < 19):
             return None
@@ -136,7 +139,7 @@ def refused(field: str, value: str, allowed: str) -> HttpError:
 
 
 def cut(snapshot: Snapshot, principal: Principal) -> Snapshot:
-    """Only what is about queues that the principal may read."""
+    """The snapshot limited to the queues that the principal may read."""
     if principal.is_admin:
         return snapshot
     changes: dict[str, Any] = {}
@@ -174,7 +177,7 @@ class Pages:
 
 
 def page_routes(handler: Handler, path: str) -> list[BaseRoute]:
-    """A page, and its JSON twin."""
+    """A page and its JSON document."""
     twin = json_path(path)
     return [
         Route(twin, _guarded(handler, twin, as_json=True), methods=["GET"]),
@@ -183,7 +186,7 @@ def page_routes(handler: Handler, path: str) -> list[BaseRoute]:
 
 
 def _guarded(handler: Handler, path: str, *, as_json: bool = False) -> Endpoint:
-    """The handler for callers that may see the page; its errors as pages, or as problems."""
+    """The handler for permitted callers. Errors become pages or problems."""
     need = need_of("GET", path)
 
     async def endpoint(request: Request) -> Response:
@@ -210,7 +213,7 @@ async def _principal(request: Request, as_json: bool) -> Principal | None:
     authorization = request.headers.get("authorization")
     if as_json and authorization is not None:
         return await auth.authenticate(authorization, request.scope["exchange"].address)
-    found = await auth.session(request.cookies.get(COOKIE))
+    found = await session_of(request)
     if found is None and as_json:
         raise AuthenticationError("there is no session", hint="Send an API key, or sign in.")
     return found
@@ -220,7 +223,7 @@ def to_login(request: Request) -> Response:
     query = f"?{request.url.query}" if request.url.query else ""
     target = f"/login?next={quote(request.url.path + query)}"
     if request.headers.get("hx-request"):
-        # A part of a page cannot sign in: the whole page goes.
+        # A part of a page cannot sign in, so the whole page is redirected.
         return Response(status_code=401, headers={"HX-Redirect": target})
     return RedirectResponse(target, 303)
 
@@ -228,8 +231,11 @@ def to_login(request: Request) -> Response:
 async def respond(visit: Visit, view: View, as_json: bool = False) -> Response:
     if as_json:
         return _json(view.data, view.status)
+    zone = zone_name(visit.request)
+    ZONE.set(zone_of(zone) or UTC)
     html = render(
         view.template,
+        zone=zone,
         visit=visit,
         view=view,
         title=view.title,
@@ -240,13 +246,19 @@ async def respond(visit: Visit, view: View, as_json: bool = False) -> Response:
     return Response(html, view.status, HEADERS, "text/html; charset=utf-8")
 
 
+def zone_name(request: Request) -> str:
+    """The time zone that the visitor chose; UTC unless there is one."""
+    chosen = request.cookies.get(ZONE_COOKIE, "UTC")
+    return chosen if zone_of(chosen) else "UTC"
+
+
 def theme_of(request: Request) -> str:
     chosen = request.cookies.get("penstock_theme", "auto")
     return chosen if chosen in THEMES else "auto"
 
 
 def failure(request: Request, visit: Visit | None, error: Exception, as_json: bool) -> Response:
-    """What went wrong, in words, in the form in which the answer was wanted."""
+    """The error as a page or as a problem, in the requested format."""
     reply = problem_reply(error, request.scope["exchange"])
     headers = {**HEADERS, **reply.headers}
     if as_json:
@@ -260,6 +272,7 @@ def failure(request: Request, visit: Visit | None, error: Exception, as_json: bo
         problem=reply.body,
         done=None,
         theme=theme_of(request),
+        zone=zone_name(request),
     )
     headers.pop("WWW-Authenticate", None)
     return Response(html, reply.status, headers, "text/html; charset=utf-8")

@@ -5,6 +5,7 @@
 --                               2 history          the rotation of time slots
 --                               3 clock            the correction of leases after the clock was set back
 --                               4 forget expired   the deletion of expired messages from the history
+--                               6 count finished   the counters of the queues
 --   1885695604  depth           the queue          admission under max_depth (shared), its count (exclusive)
 --   1885695605  in flight       the queue          claims of a queue with max_in_flight
 --   1885695606  throughput      the queue          the tokens of throughput_limit
@@ -26,6 +27,7 @@
 --: define lock.history as 1885695603, 2
 --: define lock.clock as 1885695603, 3
 --: define lock.forget_expired as 1885695603, 4
+--: define lock.count_finished as 1885695603, 6
 --: define lock.depth as 1885695604
 --: define lock.in_flight as 1885695605
 --: define lock.throughput as 1885695606

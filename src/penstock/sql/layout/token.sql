@@ -19,7 +19,8 @@
 -- end        16 bits of the time when the lease ends, which tell two leases of one message in one place apart
 -- block,     the ctid of the message: settling it needs no index. A lane has room for 2^24 blocks of leased messages
 -- line
--- h          set (value 16) if the queue keeps history: settling the message then takes more than a DELETE
+-- h          set (value 16) if the queue keeps history, or has members of batches: settling the message then takes more
+--            than a DELETE
 -- segment    N, from 0 to 8
 --
 -- The column hold of lane_N is 0 for a ready message. For a message that is leased in place it is:

@@ -141,3 +141,24 @@ create trigger roll_new after insert on penstock.queue_minute referencing new ta
   for each statement execute function penstock._roll_gold();
 create trigger roll_changed after update on penstock.queue_minute referencing new table as changed
   for each statement execute function penstock._roll_gold();
+
+-- The catalog of lakes in the Iceberg format, in the form that Iceberg's JDBC catalog prescribes (its version 1).
+-- Spark,
+-- Trino and PyIceberg find the tables here. A commit replaces metadata_location if it is still the one that was read.
+create table penstock.iceberg_tables (
+  catalog_name               varchar(255) not null,
+  table_namespace            varchar(255) not null,
+  table_name                 varchar(255) not null,
+  metadata_location          varchar(1000),
+  previous_metadata_location varchar(1000),
+  iceberg_type               varchar(5),
+  primary key (catalog_name, table_namespace, table_name)
+);
+
+create table penstock.iceberg_namespace_properties (
+  catalog_name   varchar(255) not null,
+  namespace      varchar(255) not null,
+  property_key   varchar(255) not null,
+  property_value varchar(1000),
+  primary key (catalog_name, namespace, property_key)
+);

@@ -63,5 +63,8 @@ create table penstock.queue (
   plain_out              boolean not null generated always as (
                            plain and not paused and cardinality(priorities) = 1 and max_in_flight is null
                            and throughput_limit is null and not name ^@ 'penstock.') stored,
+  -- Members of batches were enqueued here: to end a message then takes more than a DELETE, as with history.
+  has_members            boolean not null default false,
   constraint name_is_valid check (name ~ '^[a-z0-9._-]{1,128}$' and name !~ '\.dlq$')
 );
+create index queue_has_members on penstock.queue (id) where has_members;

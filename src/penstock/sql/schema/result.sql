@@ -3,6 +3,7 @@ create table penstock.result (
   id          bigint primary key,       -- of the message
   value       jsonb not null,
   finished_at timestamptz not null,
-  expires_at  timestamptz not null
+  expires_at  timestamptz not null,
+  next_id     bigint                    -- the message of the next step, for a step of a chain that is not the last
 );
 create index result_expires_at on penstock.result (expires_at);

@@ -1,4 +1,4 @@
--- Schedules: cron rules that enqueue messages. A row changes when its schedule fires, at most once a minute.
+-- Schedules: cron rules that enqueue messages. A row changes when its schedule fires, at most once a second.
 create table penstock.schedule (
   id                   integer generated always as identity primary key,
   name                 text not null unique

@@ -54,3 +54,37 @@ create table penstock.applied_task (
   applied_at timestamptz not null default clock_timestamp()
 );
 create index applied_task_at on penstock.applied_task (applied_at);
+
+-- Acts of operators on all messages that match a filter. A server carries one out step by step: its id is the payload
+-- of
+-- a message in the queue penstock.bulk_acts. `place` is where the next step begins, in the transaction of the step.
+create table penstock.bulk_act (
+  id              uuid primary key default gen_random_uuid(),
+  act             text not null
+                  constraint act_is_known check (act in ('cancel', 'redrive', 'replay', 'move', 'set_priority')),
+  queues          text[],                              -- null: all but internal ones
+  state           text not null,
+  key             text,                                -- the filter, as in penstock.sight_filter
+  error           text,
+  worker          text,
+  enqueued_before timestamptz not null,
+  enqueued_after  timestamptz,
+  to_queue        text,
+  priority        integer,
+  per_second      numeric constraint rate_is_positive check (per_second > 0),
+  max_count       bigint constraint count_is_positive check (max_count > 0),
+  dry_run         boolean not null,
+  status          text not null default 'pending'
+                  constraint status_is_known check (status in ('pending', 'running', 'done', 'stopped', 'failed')),
+  stop_asked      boolean not null default false,
+  place           text,
+  looked          bigint not null default 0,
+  matched         bigint not null default 0,
+  changed         bigint not null default 0,
+  error_message   text,
+  created_by      text,
+  created_at      timestamptz not null default clock_timestamp(),
+  updated_at      timestamptz not null default clock_timestamp(),
+  finished_at     timestamptz
+);
+create index bulk_act_created_at on penstock.bulk_act (created_at);

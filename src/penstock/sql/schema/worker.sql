@@ -5,5 +5,9 @@ create table penstock.heartbeat (
   state      text not null constraint state_is_known check (state in ('running', 'draining')),
   started_at timestamptz not null,
   seen_at    timestamptz not null,
-  report     jsonb not null
+  report     jsonb not null,
+  -- What an operator wants of the worker, and the start of the process that the command is for: a worker of the same
+  -- name that is started later does not get it.
+  command     text constraint command_is_known check (command in ('quiet', 'stop')),
+  command_for timestamptz
 ) with (fillfactor = 50);

@@ -1,1 +1,1 @@
-"""The pages, one module each: what is asked of the database, and what is made of it."""
+"""The pages, one module each."""

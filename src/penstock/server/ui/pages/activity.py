@@ -1,4 +1,4 @@
-"""What operators did."""
+"""The actions of operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Analytics: the gold tables of the pipeline, as charts. The queue's own tables are not asked."""
+"""Analytics: charts of the gold tables. They do not read the tables of the queues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()
 QUARTER: Final = 900
-# Range: how long, and the step of its charts in seconds; None is by the day.
+# Ranges: the duration, and the step of the charts in seconds. None means days.
 RANGES: Final[dict[str, tuple[timedelta, int | None]]] = {
     "1 h": (timedelta(hours=1), 60),
     "6 h": (timedelta(hours=6), 300),
@@ -23,9 +23,9 @@ RANGES: Final[dict[str, tuple[timedelta, int | None]]] = {
     "30 d": (timedelta(days=30), None),
     "90 d": (timedelta(days=90), None),
 }
-# Hours by the minute, of all queues, are asked for in parts, two at a time: each is quick.
+# Minutes of all queues are read in parts, two at a time, so that each query is short.
 PART: Final = timedelta(hours=3)
-# Gold is published once in a while: nobody misses a minute.
+# Gold is published at intervals, so the pages may cache it for a minute.
 KEPT_SECONDS: Final = 60.0
 
 
@@ -53,7 +53,7 @@ async def _read(visit: Visit, chosen: str, queues: list[str] | None) -> dict[str
     if last_minute is None and last_day is None:
         return {"published": None, "series": None, "by_queue": [], "errors": [], "workers": []}
     length, step = RANGES[chosen]
-    # The range ends where gold does: a lake that is behind still shows its charts.
+    # The range ends at the newest gold row, so a lake that lags still has charts.
     end = last_minute or last_day
     assert end is not None
     until = end + timedelta(minutes=1)
@@ -88,7 +88,7 @@ def _parts(since: datetime, until: datetime) -> list[datetime]:
 
 
 def _filled(steps: list[GoldStep], since: datetime, until: datetime, step: int) -> list[GoldStep]:
-    """A step in which nothing ended has no row; steps that two parts share are one."""
+    """A step without finished messages has no row. Steps that two parts share are merged."""
     by_time: dict[int, GoldStep] = {}
     for each in steps:
         at = int(each.of.timestamp())
@@ -114,7 +114,7 @@ _COUNTS: Final = ("done", "dead", "others", "failed_attempts", "payload_bytes")
 
 
 def series(steps: list[GoldStep], step: int | None) -> dict[str, Any]:
-    """The lines of the charts; counts are by the minute, or by the day."""
+    """The lines of the charts, with counts for each minute or day."""
     share = 1 if step is None else 60 / step
 
     def line(name: str, factor: float = 1) -> list[float | None]:

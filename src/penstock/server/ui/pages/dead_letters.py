@@ -1,4 +1,4 @@
-"""Dead letters, by what they died of."""
+"""Dead letters, grouped by error."""
 
 from __future__ import annotations
 

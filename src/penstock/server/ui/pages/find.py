@@ -1,4 +1,4 @@
-"""The box at the top: a message by its id, a queue by its name, and everything else by a search."""
+"""The search box: a message by its id, a queue by its name, and any text by a search."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def _is_message(visit: Visit, wanted: str) -> bool:
 
 
 async def _with_key(visit: Visit, key: str, queues: list[str] | None) -> list[MessageRow]:
-    """Those that wait with exactly this key: there is an index for them."""
+    """Waiting messages with exactly this key, found by an index."""
     rows: list[MessageRow] = []
     for state in ("ready", "scheduled"):
         command = read.browse(state, queues, MessageFilter(key=key), page=KEYED)
@@ -69,7 +69,7 @@ async def _with_key(visit: Visit, key: str, queues: list[str] | None) -> list[Me
 
 
 def progress(parts: list[SearchPart], place: str | None) -> dict[str, Any]:
-    """How far a search came: in percent, and in which states it has looked, or has yet to."""
+    """The progress of a search: the percentage, and the states that are searched or left."""
     total = sum(part.blocks for part in parts)
     states = list(dict.fromkeys(part.state for part in parts))
     if place is None:

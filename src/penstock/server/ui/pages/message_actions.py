@@ -1,4 +1,4 @@
-"""What operators do to messages: one, or those that were chosen in a list."""
+"""Actions on one message, or on messages chosen in a list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from penstock.commands.write.messages import cancel_many
 from penstock.model.message import Message
 from penstock.server.transport.problems import HttpError
 from penstock.server.ui.actions import Act, Deed, Field, Question
-from penstock.server.ui.pages.messages import find, possible
+from penstock.server.ui.formats import pretty
+from penstock.server.ui.forms import json_of, typed
+from penstock.server.ui.pages.messages import can_copy, find, possible
 from penstock.server.ui.pages.queue_actions import check_there
 from penstock.server.ui.visits import Visit, refused
 
@@ -19,7 +21,7 @@ MOST: Final = 500
 
 
 class MessageAct(Act):
-    """One that is about one message, in a state in which it can be done."""
+    """An action on one message, in a state that allows it."""
 
     verb: str
 
@@ -32,7 +34,7 @@ class MessageAct(Act):
                 409,
                 "WrongState",
                 f"message {found.id} is {found.state}",
-                hint=f"In this state it cannot be: {self.verb}.",
+                hint=f"A message in this state cannot be {self.verb}.",
             )
         return found
 
@@ -68,9 +70,9 @@ class Cancel(MessageAct):
 
     async def ask(self, visit: Visit) -> Question:
         found = await self.message(visit)
-        text = ["It ends as cancelled, and is not delivered any more."]
+        text = ["It ends as cancelled and is not delivered again."]
         if found.state == "leased":
-            text.append(f"Worker {found.worker or '-'} has it in work, and loses its lease.")
+            text.append(f"Worker {found.worker or '-'} holds its lease and will lose it.")
         return self.question(found, text, "message", "Cancel the message", danger=True)
 
     async def do(self, visit: Visit) -> Deed:
@@ -84,7 +86,7 @@ class Requeue(MessageAct):
 
     async def ask(self, visit: Visit) -> Question:
         found = await self.message(visit)
-        text = "It is put back into its queue, and starts again at its first attempt."
+        text = "It goes back into its queue and starts again at its first attempt."
         return self.question(found, [text], "dead letter")
 
     async def do(self, visit: Visit) -> Deed:
@@ -112,6 +114,89 @@ class Replay(MessageAct):
         return self.deed(found, write.replay(found.id, queue), queue, answer_is="copy")
 
 
+class Copy(MessageAct):
+    path = "/messages/{id}/copy"
+    verb = "copy"
+
+    async def ask(self, visit: Visit) -> Question:
+        found = await self._copied(visit)
+        text = "A new message is enqueued. This one stays as it is."
+        fields = [
+            Field(
+                name="queue",
+                label="Into queue",
+                value=typed(visit, "queue", found.original_queue or found.queue),
+                required=True,
+            ),
+            Field(
+                name="payload",
+                label="Payload",
+                kind="textarea",
+                value=typed(visit, "payload", pretty(found.payload)),
+                hint="JSON",
+            ),
+            Field(
+                name="headers",
+                label="Headers",
+                kind="textarea",
+                value=typed(visit, "headers", pretty(found.headers or {})),
+                hint="a JSON object",
+            ),
+            Field(name="key", label="Key", value=typed(visit, "key", found.key)),
+            Field(name="group", label="Group", value=typed(visit, "group", found.group)),
+            Field(
+                name="priority",
+                label="Priority",
+                value=typed(visit, "priority", found.priority),
+                hint="-9 to 9",
+            ),
+        ]
+        title = f"Enqueue a copy of message {found.id}"
+        back = f"/messages/{found.id}"
+        return Question(title=title, button="Enqueue", back=back, text=[text], fields=fields)
+
+    async def do(self, visit: Visit) -> Deed:
+        found = await self._copied(visit)
+        queue = visit.asked("queue") or ""
+        visit.principal.require("enqueue", queue)
+        await check_there(visit, queue)
+        headers = json_of(visit, "headers")
+        if not isinstance(headers, dict):
+            raise refused("headers", str(headers), "a JSON object")
+        command = write.enqueue(
+            queue,
+            json_of(visit, "payload"),
+            key=visit.asked("key"),
+            group=visit.asked("group"),
+            priority=_priority(visit),
+            headers=headers,
+            # A copy must not replace a message that waits with the key.
+            on_conflict="error",
+        )
+        return self.deed(found, command, queue, answer_is="copy")
+
+    async def _copied(self, visit: Visit) -> Message:
+        found = await find(visit)
+        queue = found.original_queue or found.queue
+        visit.principal.require_of(f"message {found.id}", "operate", queue)
+        visit.principal.require_of(f"message {found.id}", "enqueue", queue)
+        if not can_copy(visit, found):
+            raise HttpError(
+                409,
+                "NotEditable",
+                f"message {found.id} cannot be edited",
+                hint="Its payload is not JSON, or payloads are redacted on this server.",
+            )
+        return found
+
+
+def _priority(visit: Visit) -> int:
+    text = visit.asked("priority") or "0"
+    if text.removeprefix("-") not in set("0123456789"):
+        raise refused("priority", text, "a whole number from -9 to 9")
+    return int(text)
+
+
 class CancelChosen(Act):
     path = "/messages/cancel"
 
@@ -122,7 +207,7 @@ class CancelChosen(Act):
             title="Cancel the chosen messages",
             button="Cancel them",
             back="/messages",
-            text=["They end as cancelled, and are not delivered any more."],
+            text=["They end as cancelled and are not delivered again."],
             count=len(found),
             facts={"Queues": ", ".join(queues[:10]), "Ids": _some(list(found))},
             fields=[Field(name="id", kind="hidden", value=str(id)) for id in found],
@@ -147,7 +232,7 @@ class CancelChosen(Act):
             raise refused("id", ", ".join(texts[:5]), f"1 to {MOST} ids of messages")
         found = await visit.run(read.whereabouts([int(text[:18]) for text in texts]))
         if not found:
-            raise HttpError(409, "NothingThere", "none of these messages is waiting any more")
+            raise HttpError(409, "NothingThere", "none of these messages is waiting")
         for id, (queue, _) in found.items():
             visit.principal.require_of(f"message {id}", "operate", queue)
         return found
@@ -157,4 +242,4 @@ def _some(ids: list[int]) -> str:
     return ", ".join(map(str, ids[:20])) + (f" and {len(ids) - 20} more" if len(ids) > 20 else "")
 
 
-ACTS: Final = (CancelChosen(), Cancel(), Requeue(), Replay())
+ACTS: Final = (CancelChosen(), Cancel(), Requeue(), Replay(), Copy())

@@ -1,14 +1,22 @@
-"""Messages: by the page, with filters; and one, as a story."""
+"""The list of messages with filters, and the page of one message."""
 
 from __future__ import annotations
 
+import re
+from copy import copy
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, get_args
+from urllib.parse import parse_qs
 
 from penstock.commands import read
+from penstock.commands.read.message_queries import PAGE
+from penstock.commands.write.progress import get_progress
+from penstock.errors import PenstockError
+from penstock.model.bulk_act import STATES_OF
 from penstock.model.message import Message
-from penstock.model.message_page import BrowseState, MessageFilter
+from penstock.model.message_page import BrowseState, MessageFilter, MessagePage
+from penstock.server.auth.visible_activity import visible_activity
 from penstock.server.transport.problems import HttpError
 from penstock.server.ui.pages.queues import shown
 from penstock.server.ui.timeline import timeline
@@ -16,7 +24,9 @@ from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()
 STATES: Final = get_args(BrowseState)
-# How long ago a message was enqueued: at least, or at most.
+LONGEST_LIST: Final = 4000
+TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
+# The age of a message: at least, or at most.
 AGES: Final = {
     "": None,
     "1 min": 60,
@@ -32,15 +42,8 @@ AGES: Final = {
 async def messages(visit: Visit) -> View:
     state = visit.asked_one("state", STATES)
     queue = visit.asked("queue")
-    filter = _filter(visit)
-    found = await visit.run(
-        read.browse(
-            state,  # type: ignore[arg-type]  # one of STATES, as checked
-            await readable(visit, queue),
-            filter,
-            place=visit.asked("place"),
-        )
-    )
+    filter = message_filter(visit)
+    found = await _browse(visit, visit.asked("place"))
     snapshot = await visit.look("queues")
     data = {
         "state": state,
@@ -53,12 +56,28 @@ async def messages(visit: Visit) -> View:
         "next": found.next,
         "place": visit.asked("place"),
         "queues": [queue.name for queue in snapshot.queues],
+        "verbs": [verb for verb, states in STATES_OF.items() if state in states],
     }
     return View("messages.html", "Messages", data)
 
 
+async def _browse(visit: Visit, place: str | None, page: int = PAGE) -> MessagePage:
+    """A page of the list that the address describes."""
+    state = visit.asked_one("state", STATES)
+    queues = await readable(visit, visit.asked("queue"))
+    return await visit.run(
+        read.browse(
+            state,  # type: ignore[arg-type]  # one of STATES, as checked
+            queues,
+            message_filter(visit),
+            place=place,
+            page=page,
+        )
+    )
+
+
 async def readable(visit: Visit, queue: str | None) -> list[str] | None:
-    """The queues to look into; None is all."""
+    """The queues to search. None means all."""
     if queue is not None:
         name = queue.removesuffix(".dlq")
         visit.principal.require("read", name)
@@ -69,7 +88,8 @@ async def readable(visit: Visit, queue: str | None) -> list[str] | None:
     return [queue.name for queue in (await visit.look("queues")).queues]
 
 
-def _filter(visit: Visit) -> MessageFilter:
+def message_filter(visit: Visit) -> MessageFilter:
+    """What the address or the form asks for."""
     now = datetime.now(UTC)
     return MessageFilter(
         key=visit.asked("key"),
@@ -88,17 +108,64 @@ def _age(visit: Visit, name: str, now: datetime) -> datetime | None:
 @pages("/messages/{id}")
 async def message(visit: Visit) -> View:
     found = await find(visit)
+    noted = await visit.run(read.message_activity(found.id))
+    acts = visible_activity(visit.principal, noted)
     data = {
         "message": document(visit, found),
-        "story": timeline(found, datetime.now(UTC)),
+        "story": timeline(found, datetime.now(UTC), acts if visit.may("operate") else ()),
         "redacted": visit.redacts,
         "can": possible(found),
+        "can_copy": can_copy(visit, found),
+        "trace_url": None if visit.redacts else trace_url(visit, found),
+        "neighbours": await _neighbours(visit, found.id),
+        "progress": None if visit.redacts else await visit.run(get_progress(found.id)),
+        "batch_id": _batch_id(found),
     }
     return View("message.html", f"Message {found.id}", data)
 
 
+async def _neighbours(visit: Visit, id: int) -> dict[str, Any] | None:
+    """The messages before and after this one in the list that the visitor came from."""
+    text = visit.asked("list")
+    if text is None:
+        return None
+    listed = copy(visit)
+    listed.form = parse_qs(text[:LONGEST_LIST], max_num_fields=50)
+    try:
+        found = await _browse(listed, listed.asked("place"))
+        ids = [row.id for row in found.rows]
+        at = ids.index(id) if id in ids else None
+        after = ids[at + 1 : at + 2] if at is not None else []
+        if at == len(ids) - 1 and found.next is not None:
+            after = [row.id for row in (await _browse(listed, found.next, 1)).rows]
+    except (HttpError, PenstockError, ValueError):
+        # The list is a part of the address, which may contain anything.
+        return None
+    before = ids[at - 1] if at else None
+    return {"list": text, "before": before, "after": after[0] if after else None}
+
+
+def trace_url(visit: Visit, message: Message) -> str | None:
+    """Where the trace is shown in which the message was enqueued."""
+    found = TRACEPARENT.fullmatch(str(message.headers.get("traceparent", "")))
+    template = visit.context.settings.trace_url
+    return template.replace("{trace_id}", found[1]) if found and template else None
+
+
+def can_copy(visit: Visit, message: Message) -> bool:
+    """Whether the visitor may enqueue an edited copy: there is JSON to edit, and it may be seen."""
+    queue = message.original_queue or message.queue
+    allowed = visit.may("operate", queue) and visit.may("enqueue", queue)
+    return allowed and not visit.redacts and not isinstance(message.payload, bytes)
+
+
+def _batch_id(message: Message) -> int | None:
+    id = message.headers.get("penstock-batch")
+    return id if isinstance(id, int) else None
+
+
 async def find(visit: Visit) -> Message:
-    """The message that the path names, if the visitor may see it."""
+    """The message of the path, if the visitor may see it."""
     text = visit.path["id"]
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise HttpError(404, "MessageNotFound", f"{text!r:.50} is not the id of a message")
@@ -108,7 +175,7 @@ async def find(visit: Visit) -> Message:
 
 
 def document(visit: Visit, message: Message) -> dict[str, Any]:
-    """The message, as far as it may be seen. JSON has no bytes: those go as hex."""
+    """The message without hidden fields, with bytes as hex for JSON."""
     fields = {name: getattr(message, name) for name in Message.__slots__}
     payload = fields["payload"]
     fields["payload_kind"] = "bytes" if isinstance(payload, bytes) else "json"
@@ -121,7 +188,7 @@ def document(visit: Visit, message: Message) -> dict[str, Any]:
 
 
 def possible(message: Message) -> list[str]:
-    """What an operator can do to a message in its state."""
+    """The actions for a message in its state."""
     if message.state == "dead" and message.original_queue is not None:
         return ["requeue", "cancel"]
     if message.finished_at is not None:

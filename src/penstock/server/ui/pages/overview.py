@@ -1,4 +1,4 @@
-"""The first page: what is wrong, how much waits, and since when."""
+"""The overview: findings, totals, and the last hour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ async def overview(visit: Visit) -> View:
     ranked = sorted(lines, key=lambda line: (_RANK[line.trouble], -line.ready, line.name))
     data = {
         "at": snapshot.at,
-        "findings": grouped(findings),
+        "findings": grouped([each for each in findings if not each.is_muted]),
+        "muted": grouped([each for each in findings if each.is_muted]),
         "totals": totals(snapshot, lines),
         "queues": ranked[:SHOWN],
         "queues_count": len(lines),
@@ -57,7 +58,7 @@ def totals(snapshot: Snapshot, lines: list[QueueRow]) -> dict[str, Any]:
 
 
 def series(beats: list[Beat], queue: str) -> dict[str, Any]:
-    """What the charts of the last hour draw."""
+    """The series of the charts of the last hour."""
     return {
         "at": [beat.at for beat in beats],
         "ready": [beat.of(queue)[0] for beat in beats],

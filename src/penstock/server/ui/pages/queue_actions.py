@@ -1,15 +1,16 @@
-"""What operators do to queues."""
+"""Actions on queues."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from penstock.commands import read, write
+from penstock.commands.read.bulk_queries import last_purge
 from penstock.errors import QueueNotFoundError
 from penstock.model.queue import QueueStats
 from penstock.server.ui.actions import Act, Deed, Field, Question
 from penstock.server.ui.diagnosis import queue_path
-from penstock.server.ui.formats import count, duration
+from penstock.server.ui.formats import count, duration, moment
 from penstock.server.ui.forms import decimal_of, limit_field, limit_of, whole_of
 from penstock.server.ui.visits import Visit, refused
 
@@ -17,7 +18,7 @@ COUNTED: Final = 10_000
 
 
 class QueueAct(Act):
-    """One that is about a queue that is there."""
+    """An action on an existing queue."""
 
     def name(self, visit: Visit) -> str:
         return visit.path["name"]
@@ -33,10 +34,10 @@ class Pause(QueueAct):
             title=f"Pause {name}",
             button="Pause",
             back=queue_path(name),
-            text=["No message of it is handed out until it is resumed. Enqueue goes on."],
+            text=["Its messages are not delivered until it is resumed. Enqueues go on."],
             count=stats.ready,
             unit="messages are ready and would wait",
-            facts={"In work, not touched": count(stats.leased)},
+            facts={"Leased, not affected": count(stats.leased)},
         )
 
     async def do(self, visit: Visit) -> Deed:
@@ -55,7 +56,7 @@ class Resume(QueueAct):
             title=f"Resume {name}",
             button="Resume",
             back=queue_path(name),
-            text=["Its messages are handed out again, at once."],
+            text=["Its messages are delivered again at once."],
             count=stats.ready,
             unit="messages are ready",
             facts={} if oldest is None else {"The oldest waits for": duration(oldest)},
@@ -82,20 +83,21 @@ class Purge(QueueAct):
             title=f"Purge {name}",
             button="Purge",
             back=queue_path(name),
-            text=["Messages that wait are cancelled, and not delivered.", after],
+            text=["Waiting messages are cancelled and not delivered.", after],
             count=stats.ready + stats.scheduled,
             unit="messages wait",
             facts={
                 "Ready": about + count(stats.ready),
                 "Scheduled": about + count(stats.scheduled),
-                "In work, not touched": count(stats.leased),
+                "Leased, not affected": count(stats.leased),
             },
-            fields=[limit_field(visit)],
+            fields=[limit_field(visit), confirm_field(visit, name)],
             danger=True,
         )
 
     async def do(self, visit: Visit) -> Deed:
         name, limit = self.name(visit), limit_of(visit)
+        check_confirmed(visit, name)
         return Deed(
             command=write.purge(name + self.suffix, max_count=limit),
             act="purge",
@@ -118,16 +120,68 @@ class PurgeDead(Purge):
             text=["They are cancelled.", after],
             count=stats.dead,
             unit="dead letters",
-            fields=[limit_field(visit)],
+            fields=[limit_field(visit), confirm_field(visit, name)],
             danger=True,
         )
 
 
 def _after_purge(keep_history: int) -> str:
+    undo = "The purge can be undone for an hour: copies of the messages are enqueued."
     if keep_history == 0:
-        return "This cannot be undone: the queue keeps no history, so the messages are gone."
+        return undo + " The queue keeps no history, so after that they are gone."
     days = "a day" if keep_history == 1 else f"{count(keep_history)} days"
-    return f"Each of them can be replayed from history for {days}."
+    return undo + f" Each of them can be replayed from history for {days}."
+
+
+class UndoPurge(QueueAct):
+    path = "/queues/{name}/undo-purge"
+    suffix = ""
+
+    async def ask(self, visit: Visit) -> Question:
+        name = self.name(visit)
+        purge = await visit.run(last_purge(name + self.suffix))
+        return Question(
+            title=f"Undo the purge of {name}{self.suffix}",
+            button="Undo the purge",
+            back=queue_path(name),
+            text=[
+                "Copies of the messages are enqueued, with new ids. A message whose key waits "
+                "again is skipped."
+            ],
+            count=0 if purge is None else purge.count,
+            unit="messages were purged",
+            facts={} if purge is None else {"Purged": moment(purge.purged_at)},
+        )
+
+    async def do(self, visit: Visit) -> Deed:
+        name = self.name(visit)
+        return Deed(
+            command=write.undo_purge(name + self.suffix),
+            act="undo purge",
+            target=name + self.suffix,
+            to=queue_path(name),
+            answer_is="count",
+        )
+
+
+class UndoPurgeDead(UndoPurge):
+    path = "/queues/{name}/undo-purge-dead"
+    suffix = ".dlq"
+
+
+def confirm_field(visit: Visit, name: str) -> Field:
+    """Typing the name shows that the visitor means this queue."""
+    return Field(
+        name="confirm",
+        label=f"Type the name of the queue: {name}",
+        value=visit.asked("confirm") or "",
+        required=True,
+    )
+
+
+def check_confirmed(visit: Visit, name: str) -> None:
+    if visit.asked("confirm") != name:
+        raise refused("confirm", visit.asked("confirm") or "", name)
 
 
 class Drop(QueueAct):
@@ -143,25 +197,17 @@ class Drop(QueueAct):
             back=queue_path(name),
             text=[
                 "The queue, its settings and its schedules are removed, with every message "
-                "that it holds. History stays until it is too old."
+                "that it contains. History stays for its retention time."
             ],
             count=held,
             unit="messages would be lost",
-            fields=[
-                Field(
-                    name="confirm",
-                    label=f"Type the name of the queue: {name}",
-                    value=visit.asked("confirm") or "",
-                    required=True,
-                )
-            ],
+            fields=[confirm_field(visit, name)],
             danger=True,
         )
 
     async def do(self, visit: Visit) -> Deed:
         name = self.name(visit)
-        if visit.asked("confirm") != name:
-            raise refused("confirm", visit.asked("confirm") or "", name)
+        check_confirmed(visit, name)
         return Deed(
             command=write.drop_queue(name, force=True),
             act="drop queue",
@@ -172,7 +218,7 @@ class Drop(QueueAct):
 
 
 class Redrive(QueueAct):
-    """By filter: an error, a range of ids, single ids. The filter is in the address."""
+    """A redrive by filter: an error, a range of ids, single ids. The address has the filter."""
 
     path = "/queues/{name}/redrive"
 
@@ -187,7 +233,7 @@ class Redrive(QueueAct):
             title=f"Redrive dead letters of {name}",
             button="Redrive",
             back=f"/dead-letters?queue={name}",
-            text=["They are put back into their queue, and start again at their first attempt."],
+            text=["They go back into their queue and start again at their first attempt."],
             count=found,
             unit="dead letters match" + (", or more" if found == COUNTED else ""),
             facts=redrive_facts(visit) | room,
@@ -209,7 +255,7 @@ class Redrive(QueueAct):
         )
 
     async def _room(self, visit: Visit, name: str) -> dict[str, str]:
-        """What fits into a queue with a limit: only so many are redriven."""
+        """The room in a queue with a limit. No more messages are redriven."""
         limit = (await visit.run(read.queue(name))).settings.max_depth
         if limit is None:
             return {}
@@ -266,11 +312,20 @@ def _rate(visit: Visit) -> float | None:
 
 
 async def check_there(visit: Visit, name: str) -> None:
-    """QueueNotFoundError, unless there is a queue of this name."""
+    """QueueNotFoundError if the queue does not exist."""
     try:
         await visit.run(read.queue(name))
     except QueueNotFoundError as error:
         raise refused("queue", name, "a queue that exists") from error
 
 
-ACTS: Final = (Pause(), Resume(), Purge(), PurgeDead(), Redrive(), Drop())
+ACTS: Final = (
+    Pause(),
+    Resume(),
+    Purge(),
+    PurgeDead(),
+    UndoPurge(),
+    UndoPurgeDead(),
+    Redrive(),
+    Drop(),
+)

@@ -1,4 +1,4 @@
-"""The settings of a queue: of one that is there, and of one that is to be made."""
+"""The settings of an existing or a new queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.server.ui.forms import decimal_of, name_field, require_changes, ty
 from penstock.server.ui.pages.queue_actions import QueueAct
 from penstock.server.ui.visits import Visit
 
-# Label, and what is allowed: the database has the last word.
+# Label and allowed values. The database checks them.
 WHOLE: Final = {
     "lease_seconds": ("Lease, seconds", "1 to 43,200"),
     "max_attempts": ("Attempts", "1 to 100"),
@@ -41,7 +41,7 @@ class Settings(QueueAct):
             title=f"Settings of {name}",
             button="Save",
             back=queue_path(name),
-            text=["A change holds from the next call on, on every instance."],
+            text=["A change takes effect with the next call, on every instance."],
             fields=settings_fields(visit, found.settings),
         )
 
@@ -103,7 +103,7 @@ def settings_fields(visit: Visit, now: QueueSettings) -> list[Field]:
             label="Keep dead letters",
             kind="checkbox",
             value="on" if dlq else "",
-            hint="Else exhausted messages end in history.",
+            hint="Otherwise exhausted messages end in history.",
         ),
         Field(
             name="backoff_kind",
@@ -142,7 +142,7 @@ def settings_of(visit: Visit, now: QueueSettings) -> dict[str, Any]:
     return {
         name: value
         for name, value in wanted.items()
-        # An empty field is the default, which is what it may be already.
+        # An empty field means the default, which may be the current value.
         if (defaults[name] if value is None else value) != before[name]
     }
 

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from penstock.commands import read
+from penstock.commands.read.bulk_queries import last_purge
 from penstock.errors import QueueNotFoundError
 from penstock.server.ui.diagnosis import diagnose, queue_path
 from penstock.server.ui.errors import kinds_of
@@ -22,8 +23,6 @@ from penstock.server.ui.visits import Pages, View, Visit, refused
 pages: Final = Pages()
 PAGE: Final = 200
 _NEVER: Final = -100_000_000_000
-# Two snapshots of the same start time differ by less than this.
-_SAME_SECONDS: Final = 60
 Place = tuple[float, str]
 SORTS: Final = ("name", "ready", "oldest", "leased", "scheduled", "dead", "done", "failed")
 
@@ -38,7 +37,7 @@ async def queues(visit: Visit) -> View:
     found = [line for line in lines if _fits(line, wanted, only)]
     places = {line.name: _place(line, sort, snapshot.at) for line in found}
     found.sort(key=lambda line: places[line.name])
-    after = _asked_place(visit, places, sort)
+    after = _asked_place(visit, places)
     rest = [line for line in found if after is None or places[line.name] > after]
     page = rest[:PAGE]
     data = {
@@ -67,16 +66,16 @@ def _fits(line: QueueRow, wanted: str | None, only: str) -> bool:
 
 
 def _place(line: QueueRow, sort: str, at: datetime) -> Place:
-    """Where a queue stands in the list: the largest number first, then by name.
+    """The sort key of a queue: the largest number first, then the name.
 
-    A page begins after a place, not at a number of queues: whatever came or went in between, no
-    queue that stayed where it was is left out, or shown twice.
+    A page begins after a key, not at an offset. So a queue whose key has not changed is neither
+    skipped nor shown twice.
     """
     waiting = line.oldest_ready_seconds
     value = {
         "name": 0,
         "ready": line.ready,
-        # Since when, which unlike for how long stays as it is.
+        # The start time, which unlike the duration does not change.
         "oldest": _NEVER if waiting is None else round(waiting - at.timestamp(), 3),
         "leased": line.leased,
         "scheduled": line.scheduled,
@@ -91,7 +90,7 @@ def _text(place: Place) -> str:
     return f"{-place[0]}:{place[1]}"
 
 
-def _asked_place(visit: Visit, places: Mapping[str, Place], sort: str) -> Place | None:
+def _asked_place(visit: Visit, places: Mapping[str, Place]) -> Place | None:
     text = visit.asked("after")
     if text is None:
         return None
@@ -99,16 +98,14 @@ def _asked_place(visit: Visit, places: Mapping[str, Place], sort: str) -> Place 
     try:
         asked = (-float(value), name)
     except ValueError:
-        raise refused("after", text, "what `next` says, such as 12:emails") from None
-    # A start time is the time of the snapshot less a wait that was read before it. On a slow server
-    # two snapshots differ by seconds, but the queues keep their order.
-    same = _SAME_SECONDS if sort == "oldest" else 1
+        raise refused("after", text, "the value of `next`, such as 12:emails") from None
+    # Two clocks report the start time, which agree within a second. It is the same key.
     now = places.get(name)
-    return now if now is not None and abs(now[0] - asked[0]) < same else asked
+    return now if now is not None and 0 < abs(now[0] - asked[0]) < 1 else asked
 
 
 async def _with_slash(request: Request) -> Response:
-    """People leave out the slash at the end of the address of a queue."""
+    """Adds the slash at the end of the address of a queue."""
     request.scope["exchange"].route = "/queues/{name}"
     return RedirectResponse(queue_path(request.path_params["name"]), 308)
 
@@ -118,7 +115,7 @@ async def queue(visit: Visit) -> View:
     name = visit.path["name"]
     found = await visit.run(read.queue(name))
     snapshot = await visit.look()
-    if all(stats.queue != name for stats in snapshot.stats):  # it was made a moment ago
+    if all(stats.queue != name for stats in snapshot.stats):  # it was created just now
         visit.context.snapshots.forget()
         snapshot = await visit.look()
     findings = [finding for finding in diagnose(snapshot) if finding.queue == name]
@@ -144,6 +141,14 @@ async def queue(visit: Visit) -> View:
             for beat in snapshot.heartbeats
             if name in beat.queues
         ],
+        "purges": [
+            each
+            for each in (
+                await visit.run(last_purge(name)),
+                await visit.run(last_purge(f"{name}.dlq")),
+            )
+            if each is not None
+        ],
         "schedules": [each.name for each in snapshot.schedules if each.queue == name],
         "pulse": series(list(visit.context.rate_history.beats), name),
     }
@@ -154,7 +159,7 @@ pages.routes.append(Route("/queues/{name}", _with_slash, methods=["GET"]))
 
 
 def shown(visit: Visit, rows: list[Any]) -> list[Any]:
-    """Lines of a list, without what is not to be seen."""
+    """The rows of a list, without hidden fields."""
     if not visit.redacts:
         return rows
     return [replace(row, preview="redacted") for row in rows]

@@ -1,4 +1,4 @@
-"""What to do about each kind of finding."""
+"""The runbooks: what to do about each kind of finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators do to schedules."""
+"""Actions on schedules."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.commands.command import Command
 from penstock.model.schedule import Schedule
 from penstock.server.ui.actions import Act, Deed, Field, Question
 from penstock.server.ui.formats import moment
-from penstock.server.ui.forms import name_field, require_changes, typed
+from penstock.server.ui.forms import json_of, name_field, require_changes, typed
 from penstock.server.ui.pages.queue_actions import check_there
-from penstock.server.ui.visits import Visit, refused
+from penstock.server.ui.visits import Visit
 
 MISSED: Final = (
     ("once", "one message for all of them"),
@@ -39,7 +39,7 @@ class ScheduleAct(Act):
 
 
 class _Plain(ScheduleAct):
-    """Pause, resume, fire, drop: nothing to fill in."""
+    """Pause, resume, fire and drop, which have no input."""
 
     verb: str
     text: str
@@ -75,7 +75,7 @@ class _Plain(ScheduleAct):
 class PauseSchedule(_Plain):
     path = "/schedules/{name}/pause"
     verb = "pause"
-    text = "It does not fire until it is resumed. What would have been due is not made up for."
+    text = "It does not fire until it is resumed. Runs that are due until then are skipped."
 
 
 class ResumeSchedule(_Plain):
@@ -87,7 +87,7 @@ class ResumeSchedule(_Plain):
 class FireSchedule(_Plain):
     path = "/schedules/{name}/fire"
     verb = "fire"
-    text = "Its message is enqueued now, once more. When it fires next stays as it is."
+    text = "Its message is enqueued once more, now. Its next run does not change."
 
 
 class DropSchedule(_Plain):
@@ -117,7 +117,7 @@ def _fields(visit: Visit, found: Schedule | None) -> list[Field]:
         Field(name="time_zone", label="Time zone", value=typed(visit, "time_zone", zone)),
         Field(
             name="missed",
-            label="Fires that nobody was there for",
+            label="Missed runs",
             kind="select",
             options=MISSED,
             value=typed(visit, "missed", missed),
@@ -143,11 +143,7 @@ def _wanted(visit: Visit) -> dict[str, Any]:
         "missed": visit.asked_one("missed", tuple(name for name, _ in MISSED)),
     }
     if not visit.redacts:
-        text = visit.asked("payload") or "null"
-        try:
-            wanted["payload"] = json.loads(text)
-        except (ValueError, RecursionError):
-            raise refused("payload", text, "JSON, such as {} or null") from None
+        wanted["payload"] = json_of(visit, "payload")
     return wanted
 
 
@@ -161,7 +157,7 @@ class CreateSchedule(Act):
             title="Create a schedule",
             button="Create",
             back="/schedules",
-            text=["A message is enqueued whenever the rule says so, exactly once."],
+            text=["The schedule enqueues one message at each time of its rule."],
             fields=[name_field(visit, "name"), *_fields(visit, None)],
         )
 
@@ -189,7 +185,7 @@ class EditSchedule(ScheduleAct):
             title=f"Edit schedule {found.name}",
             button="Save",
             back="/schedules",
-            text=["With another rule or time zone, the next fire is counted from now."],
+            text=["With another rule or time zone, the next run is computed from now."],
             fields=_fields(visit, found),
         )
 

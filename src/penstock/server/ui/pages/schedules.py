@@ -1,4 +1,4 @@
-"""Schedules, when they fire next, and how they went."""
+"""Schedules, with their next and their last run."""
 
 from __future__ import annotations
 

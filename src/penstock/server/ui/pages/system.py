@@ -1,4 +1,4 @@
-"""The database under the queues: the horizon and who pins it, the ring, history, settings."""
+"""The database: the horizon and the sessions that pin it, the ring, history, settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators do to the whole: the reapers, before their time."""
+"""Actions on the whole system: maintenance, the reapers, ending a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.server.ui.actions import Act, Deed, Field, Question
 from penstock.server.ui.formats import count, duration
 from penstock.server.ui.visits import Visit
 
-# What one pass ends of each table.
+# The number of messages that one pass ends in each table.
 PIECE: Final = 1000
 
 
@@ -26,10 +26,10 @@ class Maintain(Act):
             button="Run it",
             back="/system",
             text=[
-                "Leases that ran out come back, what is due becomes ready, what has outlived its "
-                "time expires (up to 1,000 messages of each table), drained segments and old "
-                "history are truncated, schedules fire. Claims do all of this in passing; this "
-                "only makes it sooner."
+                "Expired leases are given back, due messages become ready, and messages whose "
+                "time to live is over expire (up to 1,000 of each table). Drained segments and old "
+                "history are truncated, and due schedules fire. Claims do all of this anyway. This "
+                "only makes it happen sooner."
             ],
         )
 
@@ -53,11 +53,11 @@ class ExpiryReaper(Act):
             button="Run it",
             back="/system",
             text=[
-                "Messages that have outlived their time end as expired. They are not delivered "
-                "any more in any case, and it runs by itself every minute."
+                "Messages whose time to live is over end as expired. They are no longer delivered "
+                "in any case, and the reaper also runs every minute."
             ],
             count=found,
-            unit="messages are over their time" + (", or more" if found == PIECE else ""),
+            unit="messages exceed their time to live" + (", or more" if found == PIECE else ""),
             facts={"Filter": "time to live is over", "At most": f"{count(PIECE)} of each table"},
         )
 
@@ -80,8 +80,8 @@ class DeleteReaper(Act):
             button="Run it",
             back="/system",
             text=[
-                "What has expired is deleted from history for good. History is scanned for it, "
-                "which takes a while where there is much of it."
+                "Expired messages are deleted from history. This scans the whole history, "
+                "which takes a while if it is large."
             ],
             facts={"Filter": "history in state expired", "At most": "all of it"},
             danger=True,
@@ -109,8 +109,8 @@ class EndSession(Act):
             button="End the session",
             back="/system",
             text=[
-                "PostgreSQL closes its connection and rolls its transaction back. What the "
-                "transaction has done so far is lost, and the application sees an error."
+                "PostgreSQL closes its connection and rolls its transaction back. The work of the "
+                "transaction is lost, and the application gets an error."
             ],
             facts={
                 "Application": holder.application or "-",
@@ -159,7 +159,7 @@ def _ended(ended: bool) -> bool:
 
 def _gone() -> HttpError:
     return HttpError(
-        409, "SessionGone", "this transaction is over already", hint="There is nothing to end."
+        409, "SessionGone", "this transaction has already ended", hint="There is nothing to end."
     )
 
 

@@ -7,14 +7,16 @@ const $ = (selector) => document.querySelector(selector);
 // Live pages: the server says when there is news, and the part that shows it is fetched again. Other pages learn only
 // whether the database answers.
 const live = {
+  // Where the events come from. A server that cannot keep a connection open names no address.
+  address: document.currentScript.dataset.events,
   source: null,
   button: $("#live"),
   follows: $("[data-live]") !== null,
   wanted: $("[data-live]") === null || localStorage.getItem("penstock-live") !== "off",
 
   start() {
-    if (!this.wanted || this.source || document.hidden) return;
-    this.source = new EventSource(this.follows ? "/live" : "/live?only=status");
+    if (!this.address || !this.wanted || this.source || document.hidden) return;
+    this.source = new EventSource(this.follows ? this.address : `${this.address}?only=status`);
     this.source.addEventListener("tick", () => {
       stale(null);
       // A menu that is open is not taken away from under the pointer.
@@ -57,7 +59,7 @@ function stale(text) {
   if (text !== null) banner.textContent = text;
 }
 
-if (live.follows && live.button) {
+if (live.address && live.follows && live.button) {
   live.show();
   live.button.addEventListener("click", () => live.toggle());
 }
@@ -116,3 +118,26 @@ document.addEventListener("keydown", (event) => {
     $("#find")?.focus();
   }
 });
+
+// Copy buttons. Browsers have a clipboard for scripts on https and on localhost only. Elsewhere the text is selected.
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const source = $(button.dataset.copy);
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(source.textContent);
+      button.textContent = "Copied";
+      return;
+    }
+    const holder = source.closest("details");
+    if (holder) holder.open = true;
+    getSelection().selectAllChildren(source);
+  });
+}
+
+// The browser knows its time zone, the server does not.
+const ownZone = $("[data-own-zone]");
+if (ownZone) {
+  ownZone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  ownZone.hidden = false;
+}

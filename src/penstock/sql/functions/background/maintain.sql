@@ -31,8 +31,9 @@ begin
   return jsonb_build_object('returned', returned, 'segments_freed', freed) || done;
 end $$;
 
--- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules that no worker
--- fires, and segments that hold rows though the ring does not list them (after a restore).
+-- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches
+-- that no
+-- worker looks at, and segments that hold rows though the ring does not list them (after a restore).
 create or replace function penstock._upkeep() returns jsonb language plpgsql as $$
 declare
   expired integer := penstock._expire(1000);
@@ -40,7 +41,9 @@ declare
   keys    integer;
   dropped integer := penstock._turn_history();
   staged  integer := penstock._forget_staged();
+  purged  integer := penstock._forget_purged();
   fired   integer := (select f.fired from penstock.fire_schedules() f);
+  batches integer := penstock.finish_batches();
 begin
   -- Messages that their transaction has not put into their groups, because its user had set penstock.announced.
   perform penstock._commit_joins(-1);
@@ -51,9 +54,11 @@ begin
       and penstock._leased_with_key(k.queue_id, k.key) is null
     limit 100 for update skip locked));
   get diagnostics keys = row_count;
+  perform penstock._drop_batches(100), penstock._drop_progress(1000);
   return jsonb_build_object('expired', expired, 'segments_adopted', adopted, 'keys_forgotten', keys,
                             'history_slots_dropped', dropped, 'schedules_fired', fired,
-                            'staged_pieces_dropped', staged);
+                            'staged_pieces_dropped', staged, 'purged_forgotten', purged,
+                            'batches_finished', batches);
 end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry

@@ -198,8 +198,8 @@ declare
   lease_token bigint;
 begin
   select * into q from penstock.queue t where t.id = m.queue_id;
-  lease_token := penstock._lease_number() + {token.by_id} + case when q.keep_history > 0 then {token.history_bit}
-    else 0 end + slot;
+  lease_token := penstock._lease_number() + {token.by_id}
+    + case when q.keep_history > 0 or q.has_members then {token.history_bit} else 0 end + slot;
   --: branch on slot
   insert into penstock.leased_{slot} (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,

@@ -111,7 +111,7 @@ begin
   -- it. If it is overdue by ten seconds, every claim does.
   select q.id, q.priorities[1], {register.value(q.floors[1])}, ({ring.current({ring.value})})::integer,
     started + interval '1 second' * coalesce(claim.lease_seconds, q.lease_seconds)::float8,
-    case when q.keep_history > 0 then bigint '{token.history_bit}' else bigint '0' end,
+    case when q.keep_history > 0 or q.has_members then bigint '{token.history_bit}' else bigint '0' end,
     current_setting('penstock.alone', true) = 'on',
     -- Due, or further ahead than it is ever set, because the clock was set back.
     abs(date_part('epoch', started) * float8 '1e6' + float8 '5e5' - {register.value(q.sweep_register)}::float8)

@@ -8,15 +8,18 @@ language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   producers constant text[] := array['enqueue', 'enqueue_many', 'spark_stage', 'spark_publish', 'spark_unstage',
     'spark_enqueue', 'spark_begin', 'spark_put', 'spark_complete', 'schema_version', 'oldest_client', 'wake_channel',
-    'get_results', 'get_outcome'];
-  consumers constant text[] := array['claim', 'ack', 'ack_many', 'nack', 'nack_many', 'reject', 'reject_many', 'snooze',
+    'get_results', 'get_outcome', 'enqueue_all', 'create_batch', 'add_to_batch', 'seal_batch', 'get_batch',
+    'get_progress'];
+  consumers constant text[] := array['claim', 'claim_within', 'ack', 'ack_many', 'nack', 'nack_many', 'reject',
+                                     'reject_many', 'snooze',
                                      'snooze_many', 'extend', 'extend_many', 'stats', 'maintain', 'attend',
-                                     'wake_channel', 'beat', 'retire', 'fire_schedules', 'schema_version',
+                                     'wake_channel', 'beat', 'beat_v2', 'retire', 'fire_schedules', 'schema_version',
                                      'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
                                      'spark_settle', 'spark_release', 'complete_many', 'get_results', 'get_outcome',
-                                     'drop_expired_results'];
+                                     'drop_expired_results', 'finish_batches', 'get_batch', 'report_progress',
+                                     'get_progress'];
 begin
   return query
   select r, 'schema', s, 'usage' from unnest(penstock._roles()) r cross join unnest(array['penstock', 'mdb_queue']) s;
@@ -52,6 +55,11 @@ begin
   return query
   select 'penstock_operator', 'table', v, p from unnest(array['mdb_queue.queues', 'mdb_queue.messages',
     'mdb_queue.dead_messages']) v
+  cross join unnest(array['select', 'insert', 'update', 'delete']) p;
+  -- Iceberg's JDBC catalog works on its tables directly.
+  return query
+  select 'penstock_operator', 'table', t, p from unnest(array['penstock.iceberg_tables',
+    'penstock.iceberg_namespace_properties']) t
   cross join unnest(array['select', 'insert', 'update', 'delete']) p;
   return query
   select r, 'function', f, 'execute' from unnest(array['penstock_consumer', 'penstock_operator']) r

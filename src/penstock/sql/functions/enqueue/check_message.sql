@@ -13,9 +13,7 @@ begin
   elsif payload is not null and payload_bytes is not null then
     perform penstock._fail_value('payload_bytes', 'given', 'one of payload and payload_bytes, not both');
   end if;
-  size := coalesce(octet_length(payload_bytes),
-                   case when pg_column_size(payload) * 6 <= q.max_payload_bytes then 0
-                     else octet_length(payload::text) end);
+  size := coalesce(octet_length(payload_bytes), penstock._text_bytes(payload));
   if size > q.max_payload_bytes then
     perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
       q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
@@ -29,8 +27,9 @@ begin
   end if;
   if jsonb_typeof(headers) <> 'object' then
     perform penstock._fail_value('headers', headers::text, 'a JSON object');
-  elsif pg_column_size(headers) > 16384 then
-    perform penstock._fail_value('headers', format('%s bytes', pg_column_size(headers)), 'at most 16384 bytes');
+  elsif greatest(pg_column_size(headers), penstock._text_bytes(headers)) > 16384 then
+    perform penstock._fail_value('headers', format('%s bytes',
+      greatest(pg_column_size(headers), penstock._text_bytes(headers))), 'at most 16384 bytes');
   end if;
   if octet_length(key) not between 1 and 1024 then
     perform penstock._fail_value('key', key, '1 to 1024 bytes of text');

@@ -26,10 +26,12 @@ begin
   -- A plain message takes one statement that finds the queue and inserts, at half the cost of two statements. Any other
   -- message takes the long path, which checks each argument by name. A transaction block joins its generation and wakes
   -- waiters at commit: see background/run_deferred.sql. A statement in autocommit does both before it takes a position.
-  -- It has joined the right generation if none has begun since.
+  -- It has joined the right generation if none has begun since. A queue with plain_in takes payloads of 8192 bytes at
+  -- least. A payload with a number such as 1e131000 is small as it is stored and large as text.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at,
       enqueue.ttl, enqueue.max_attempts) is null
-     and pg_column_size(enqueue.payload) <= 1000 and on_conflict = 'replace' and unique_while = 'waiting' then
+     and pg_column_size(enqueue.payload) <= 1000 and octet_length(enqueue.payload::text) <= 8192
+     and on_conflict = 'replace' and unique_while = 'waiting' then
     --: branch on slot
     insert into penstock.lane_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,

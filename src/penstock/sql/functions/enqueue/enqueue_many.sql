@@ -38,7 +38,8 @@ begin
         + {generation.current({register.value(q.generation_register)})}::integer, q.id))
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
-      and not exists (select from unnest(payloads) x where x is null or pg_column_size(x) > 1000)
+      and not exists (select from unnest(payloads) x
+        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
     returning id;
     --: end
     get diagnostics n = row_count;

@@ -26,42 +26,19 @@ begin
     from (select distinct i as id from unnest(ids) i order by i) wanted);
 end $$;
 
--- Ends a message in any table. A ready message that never came back is found in its lane by lane_N_order: see
--- _remove_fresh. Other ready messages, and leased ones, are found by a scan of their segments, because an index on the
--- id would cost every message. Returns the previous state, or null if the message does not exist. Locks: the row of the
--- message.
+-- Ends a message in any table. Ready messages that came back, and leased ones, are found by a scan of their segments,
+-- because an index on the id would cost every message. Returns the previous state, or null if the message does not
+-- exist. Locks: the row of the message.
 create or replace function penstock._remove_waiting(id bigint, final_state text) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
   now_at timestamptz := clock_timestamp();
-  s penstock.scheduled;
-  g penstock.grouped;
-  d penstock.dead;
+  state  text := penstock._remove_indexed(_remove_waiting.id, final_state);
   r penstock.ready_0;
   l penstock.leased_0;
 begin
-  delete from penstock.scheduled t where t.id = _remove_waiting.id and t.group_key is null returning * into s;
-  if found then
-    perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at,
-      s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers,
-      s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
-    return case when s.due_at > now_at then 'scheduled' else 'ready' end;
-  end if;
-  delete from penstock.grouped t where t.id = _remove_waiting.id returning * into g;
-  if found then
-    perform penstock._finish(penstock._envelope(g), final_state, null);
-    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
-    return case when g.visible_at > now_at then 'scheduled' else 'ready' end;
-  end if;
-  delete from penstock.dead t where t.id = _remove_waiting.id returning * into d;
-  if found then
-    perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at,
-      d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers,
-      d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
-    return 'dead';
-  end if;
-  if penstock._remove_fresh(_remove_waiting.id, final_state) then
-    return 'ready';
+  if state is not null then
+    return state;
   end if;
   --: for each segment
   delete from penstock.ready_{slot} t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
@@ -85,6 +62,78 @@ begin
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
   --: end
+  return null;
+end $$;
+
+-- Ends messages in any table, and returns their number. Each segment is scanned once for all of them. Locks: the rows
+-- of
+-- the messages.
+create or replace function penstock._remove_many(ids bigint[], final_state text) returns bigint language plpgsql as $$
+#variable_conflict use_column
+declare
+  rest constant bigint[] := array(select i from unnest(ids) i where penstock._remove_indexed(i, final_state) is null);
+  n    bigint := cardinality(ids) - cardinality(rest);
+  r penstock.ready_0;
+  l penstock.leased_0;
+begin
+  if rest = '{}' then
+    return n;
+  end if;
+  --: for each segment
+  for r in delete from penstock.ready_{slot} t where t.id = any (rest) and t.group_key is null returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
+      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
+      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.held_{slot} where id = any (rest) returning {leased} loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    n := n + 1;
+  end loop;
+  for l in delete from penstock.leased_{slot} t where t.id = any (rest) returning * loop
+    perform penstock._finish(penstock._envelope(l), final_state, null);
+    if l.group_key is not null and l.dead_at is null then
+      perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
+    end if;
+    n := n + 1;
+  end loop;
+  --: end
+  return n;
+end $$;
+
+-- Ends a message that an index finds: one that is scheduled, dead or in a group, or ready and never came back (see
+-- _remove_fresh). Returns the previous state, or null. Locks: the row of the message.
+create or replace function penstock._remove_indexed(id bigint, final_state text) returns text language plpgsql as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+  s penstock.scheduled;
+  g penstock.grouped;
+  d penstock.dead;
+begin
+  delete from penstock.scheduled t where t.id = _remove_indexed.id and t.group_key is null returning * into s;
+  if found then
+    perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at,
+      s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers,
+      s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
+    return case when s.due_at > now_at then 'scheduled' else 'ready' end;
+  end if;
+  delete from penstock.grouped t where t.id = _remove_indexed.id returning * into g;
+  if found then
+    perform penstock._finish(penstock._envelope(g), final_state, null);
+    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
+    return case when g.visible_at > now_at then 'scheduled' else 'ready' end;
+  end if;
+  delete from penstock.dead t where t.id = _remove_indexed.id returning * into d;
+  if found then
+    perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at,
+      d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers,
+      d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
+    return 'dead';
+  end if;
+  if penstock._remove_fresh(_remove_indexed.id, final_state) then
+    return 'ready';
+  end if;
   return null;
 end $$;
 

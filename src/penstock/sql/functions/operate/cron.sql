@@ -1,4 +1,6 @@
--- Cron rules have five fields (minute, hour, day of month, month, day of week) or are a name such as @daily.
+-- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a
+-- period such
+-- as @every 30s.
 -- _parse_cron returns the parts of a rule, or raises an error that names the wrong field. every_hour means that the
 -- hour field begins with *. Such a rule follows elapsed time instead of local time. The difference matters on the two
 -- nights a year on which daylight saving time begins or ends.
@@ -17,7 +19,7 @@ begin
   if cardinality(field) is distinct from 5 or octet_length(cron) > 1000 then
     perform penstock._fail_value('cron', cron,
       'five fields: minute, hour, day of month, month and day of week, such as 30 8 * * mon-fri; or '
-      '@hourly, @daily, @weekly, @monthly, @yearly');
+      '@hourly, @daily, @weekly, @monthly, @yearly; or @every and a period, such as @every 30s');
   end if;
   minutes := penstock._cron_field('minute', field[1], 0, 59, '{}');
   hours := penstock._cron_field('hour', field[2], 0, 23, '{}');
@@ -69,6 +71,24 @@ language sql immutable as $$
   select case when word ~ '^\d+$' then word::integer else array_position(names, word) - 1 + low end
 $$;
 
+-- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires
+-- at the
+-- multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
+create or replace function penstock._cron_period(cron text) returns integer language plpgsql immutable as $$
+declare
+  words constant text[] := regexp_match(lower(trim(cron)), '^@every\s+(\d{1,8})\s*([smhd])$');
+  seconds bigint;
+begin
+  if lower(trim(cron)) !~ '^@every\y' or cron is null then
+    return null;
+  end if;
+  seconds := words[1]::bigint * case words[2] when 's' then 1 when 'm' then 60 when 'h' then 3600 else 86400 end;
+  if (seconds between 1 and 31536000) is not true then
+    perform penstock._fail_value('cron', cron, '@every and a period from 1s to 365d: a whole number with s, m, h or d');
+  end if;
+  return seconds;
+end $$;
+
 -- Returns the first time after a moment at which a rule fires in a time zone, or null if there is none within eight
 -- years. A rule with fixed hours follows local time. A local time that is skipped when the clock is set forward fires
 -- later by the length of the gap. A local time that occurs twice when the clock is set back fires the first time only.
@@ -76,12 +96,16 @@ $$;
 create or replace function penstock._next_fire(cron text, time_zone text, after timestamptz) returns timestamptz
 language plpgsql stable as $$
 declare
+  period  constant integer := penstock._cron_period(cron);
   rule    record;
   wall    timestamp := after at time zone time_zone;
   day     date;
   minute  integer;
   instant timestamptz;
 begin
+  if period is not null then
+    return to_timestamp((floor(date_part('epoch', after) / period) + 1) * period);
+  end if;
   select * into rule from penstock._parse_cron(cron);
   for day in select penstock._cron_days(rule.months, rule.days, rule.weekdays, rule.either_day, wall::date) loop
     select min(h * 60 + m) into minute from unnest(rule.hours) h, unnest(rule.minutes) m

@@ -26,7 +26,12 @@ begin
           jsonb_build_object('queue', q.name, 'count', n),
       'Drop them first, or drop the queue with force => true.');
   end if;
+  if q.has_members then
+    -- Their batches do not wait for messages that are gone.
+    perform penstock.purge(q.name, include_leased => true), penstock.purge(q.name || '.dlq');
+  end if;
   delete from penstock.schedule s where s.queue_id = q.id;
+  delete from penstock.purge p where p.queue_id = q.id;
   delete from penstock.scheduled t where t.queue_id = q.id;
   delete from penstock.grouped t where t.queue_id = q.id;
   delete from penstock.message_group t where t.queue_id = q.id;

@@ -80,6 +80,9 @@ language plpgsql as $$
 declare
   state text;
 begin
+  if q.has_members then
+    perform penstock._revive_member(m.id);
+  end if;
   if q.max_depth is not null then
     perform penstock._reserve_depth(q, 1);
   end if;

@@ -119,7 +119,9 @@ begin
     when 'queue' then s.queue_id := penstock._queue_id(penstock._text_of(setting, value));
     when 'cron' then
       s.cron := penstock._text_of(setting, value);
-      perform penstock._parse_cron(s.cron);
+      if penstock._cron_period(s.cron) is null then
+        perform penstock._parse_cron(s.cron);
+      end if;
     when 'time_zone' then s.time_zone := penstock._checked_time_zone(coalesce(penstock._text_of(setting, value),
       'UTC'));
     when 'payload' then s.payload := value;

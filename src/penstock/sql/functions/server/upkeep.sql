@@ -1,5 +1,6 @@
 -- Deletes old rows of the HTTP server in bounded batches. Answers and the ids of ended tokens are kept for a day, which
--- is longer than the lifetime of a token. Tasks are kept for a week, the record that a task was executed for a month,
+-- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was
+-- executed for a month,
 -- and activity for a year.
 -- Locks: the deleted rows. Uses the indexes on the times.
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer
@@ -11,6 +12,7 @@ begin
     select ctid from penstock.idempotent_answer where made_at < clock_timestamp() - interval '1 day' limit 10000
       for update skip locked));
   get diagnostics answers = row_count;
+  delete from penstock.bulk_act where finished_at < clock_timestamp() - interval '7 days';
   delete from penstock.ended_token where ended_at < clock_timestamp() - interval '1 day';
   delete from penstock.service_task where ctid = any (array(
     select ctid from penstock.service_task where finished_at < clock_timestamp() - interval '7 days' limit 10000

@@ -5,7 +5,8 @@
 create or replace function penstock._ack_logged_{slot}(id bigint, token bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  settled bigint;
+  settled     bigint;
+  has_members boolean;
 begin
   with gone as (
     delete from penstock.leased_{slot} l
@@ -16,7 +17,11 @@ begin
   logged as (
     {history.insert(g, q.name, 'done', clock_timestamp(), g.last_error)}
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
-  select g.id into settled from gone g;
+  select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
+  from gone g;
+  if has_members then
+    perform penstock._end_members(array[settled], 'done');
+  end if;
   return settled is not null;
 end $$;
 --: end

@@ -48,6 +48,13 @@ begin
   if n = cardinality(ids) then
     return;
   end if;
+  if exists (select from penstock.queue q where q.has_members) then
+    return query select * from penstock._ack_members(ids, tokens);
+    get diagnostics n = row_count;
+    if n = cardinality(ids) then
+      return;
+    end if;
+  end if;
   return query select * from penstock._ack_each(ids, tokens);
 end $$;
 
@@ -138,4 +145,25 @@ begin
       return next l.id;
     end loop;
   end if;
+end $$;
+
+-- Settles those of the messages that are members of batches, and counts them. Returns the ids that were settled.
+-- Locks: the rows of the messages and of the members. Uses batch_member_pkey, otherwise as _ack_each.
+create or replace function penstock._ack_members(ids bigint[], tokens bigint[]) returns setof bigint
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
+  member_ids    bigint[];
+  member_tokens bigint[];
+begin
+  perform penstock._check_pairs(ids, tokens, 'tokens');
+  select array_agg(u.id), array_agg(u.token) into member_ids, member_tokens
+  from unnest(ids, tokens) u (id, token) join penstock.batch_member m on m.id = u.id;
+  if member_ids is null then
+    return;
+  end if;
+  member_ids := array(select * from penstock._ack_each(member_ids, member_tokens));
+  perform penstock._end_members(member_ids, 'done');
+  return query select unnest(member_ids);
 end $$;

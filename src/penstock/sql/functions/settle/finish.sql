@@ -1,5 +1,6 @@
--- A message has reached its end: writes history if the queue keeps it, and deletes its body and its key.
--- Locks: none but the rows it deletes. Uses body_N_id and message_key_pkey.
+-- A message has reached its end: writes history if the queue keeps it, deletes its body and its key, and counts it in
+-- its
+-- batch. Locks: none but the rows it deletes. Uses body_N_id, message_key_pkey and batch_member_pkey.
 create or replace function penstock._finish(m penstock.envelope, state text, reason text) returns void language plpgsql
   as $$
 declare
@@ -18,5 +19,8 @@ begin
   end if;
   if m.key is not null then
     perform penstock._forget_key(m.queue_id, m.key, m.id);
+  end if;
+  if q.has_members then
+    perform penstock._end_members(array[m.id], state);
   end if;
 end $$;

@@ -64,6 +64,9 @@ begin
     if m.key is not null then
       perform penstock._forget_key(m.queue_id, m.key, m.id);
     end if;
+    if q.has_members then
+      perform penstock._bury_member(m.id);
+    end if;
   else
     perform penstock._finish(m, state, null);
   end if;

@@ -50,7 +50,7 @@ declare
   piece      integer := 500;
   most_bytes constant bigint := 33554432;
   until      constant timestamptz := clock_timestamp() + interval '100 years';
-  keeps      constant integer := case when q.keep_history > 0 then {token.history_bit} else 0 end;
+  keeps      constant integer := case when q.keep_history > 0 or q.has_members then {token.history_bit} else 0 end;
   allowed    integer;
   bytes      bigint := 0;
   live       text;

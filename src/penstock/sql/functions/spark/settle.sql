@@ -78,6 +78,8 @@ declare
   slot    integer;
   n       integer;
   settled integer := 0;
+  -- Members of batches are settled one by one, and counted.
+  has_members constant boolean := exists (select from penstock.queue q where q.has_members);
   l       penstock.leased_0;
 begin
   foreach slot in array array(select distinct {token.segment(t)}::integer from unnest(tokens) t union select 0
@@ -85,7 +87,7 @@ begin
     --: branch on slot
     with gone as (
       delete from penstock.leased_{slot} l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        returning l.*),
+        and not has_members returning l.*),
     logged as (
       {history.insert(g, q.name, 'done', started, g.last_error)}
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)

@@ -51,7 +51,10 @@ begin
 end $$;
 
 -- Checks every message of a piece, and fills in its checksum and what _spark_put needs to know. Most pieces need one
--- pass; values with separate limits take a second pass, message by message.
+-- pass; values with separate limits and large payloads take a second pass, message by message.
+--: define is_doubtful(payload) as
+case when pg_column_size({payload}) > 65536 then true else octet_length({payload}::text) > q.max_payload_bytes end
+--: end
 create or replace function penstock._spark_check_piece(q penstock.queue, p penstock.spark_staged)
 returns penstock.spark_staged language plpgsql as $$
 declare
@@ -67,8 +70,8 @@ declare
 begin
   if (p.payloads_bytes, p.headers, p.keys, p.priorities, p.group_keys, p.delays, p.visible_ats, p.ttls, p.max_attempts)
     is null then
-    select pg_catalog.count(*), coalesce(max(pg_column_size(u)), 0), max(pg_column_size(u)) * 6 > q.max_payload_bytes
-      or bool_or(u is null), false, false, sum(jsonb_hash_extended(u, seed))
+    select pg_catalog.count(*), coalesce(max(pg_column_size(u)), 0), bool_or(u is null or {is_doubtful(u)}), false,
+      false, sum(jsonb_hash_extended(u, seed))
     into p.count, p.largest, is_doubtful, p.is_scheduled, p.has_lanes, hashes
     from unnest(p.payloads) u;
   else
@@ -76,7 +79,7 @@ begin
       bool_or((i.payload is null) = (i.payload_bytes is null) or i.headers is not null
         or i.key is not null or i.group_key is not null or i.priority not between -9 and 9
         or i.max_attempts not between 1 and 100 or i.delay is not null or i.visible_at is not null or i.ttl is not null
-        or greatest(pg_column_size(i.payload) * 6, octet_length(i.payload_bytes)) > q.max_payload_bytes),
+        or octet_length(i.payload_bytes) > q.max_payload_bytes or {is_doubtful(i.payload)}),
       coalesce(bool_or(i.delay > 0 or i.visible_at is not null), false),
       coalesce(min(i.priority) <> 0 or max(i.priority) <> 0 or min(i.ttl) > 0, false),
       sum(case when (i.payload_bytes, i.headers, i.key, i.priority, i.group_key, i.delay, i.visible_at, i.ttl,

@@ -2,7 +2,9 @@
 -- their acks: all of it in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
--- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued.
+-- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
+-- "continues"
+-- is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
 -- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
 create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
   keep_seconds integer[], enqueues jsonb default null)
@@ -11,6 +13,7 @@ declare
   now_at  timestamptz := clock_timestamp();
   settled bigint[];
   kept    bigint[];
+  members jsonb;
 begin
   perform penstock._check_pairs(ids, tokens, 'tokens');
   perform penstock._check_pairs(ids, results, 'results');
@@ -18,6 +21,7 @@ begin
   perform penstock._check_keep(k) from unnest(keep_seconds) k;
   if enqueues is not null then
     perform penstock._check_may_enqueue();
+    members := penstock._members_of(ids);
   end if;
   settled := array(select a.id from penstock.ack_many(ids, tokens) a (id));
   with stored as (
@@ -31,7 +35,7 @@ begin
   select array_agg(s.id) into kept from stored s;
   perform penstock._announce_results(kept);
   if enqueues is not null then
-    perform penstock._enqueue_after(settled, enqueues);
+    perform penstock._enqueue_after(settled, enqueues, members);
   end if;
   return query select s.id from unnest(settled) s (id);
 end $$;
@@ -61,18 +65,36 @@ begin
   from unnest(ids) with ordinality u (id, n) group by (u.n - 1) / 375;
 end $$;
 
--- Enqueues the messages that go with the acks of settled messages, in the order given.
-create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb) returns void language plpgsql as $$
+-- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
+-- message that was a member of one.
+create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
+language plpgsql as $$
+declare
+  m      record;
+  new_id bigint;
 begin
   if jsonb_typeof(enqueues) <> 'array' then
     perform penstock._fail_value('enqueues', left(enqueues::text, 100), 'an array of objects');
   end if;
-  perform penstock.enqueue(queue => m.queue, payload => m.payload, headers => m.headers, key => m.key,
-    priority => coalesce(m.priority, 0), group_key => m.group_key, delay => m.delay, visible_at => m.visible_at,
-    ttl => m.ttl, max_attempts => m.max_attempts, on_conflict => coalesce(m.on_conflict, 'replace'),
-    unique_while => coalesce(m.unique_while, 'waiting'))
-  from jsonb_to_recordset(enqueues) m ("after" bigint, queue text, payload jsonb, headers jsonb, key text,
-    priority integer, group_key text, delay interval, visible_at timestamptz, ttl interval, max_attempts integer,
-    on_conflict text, unique_while text)
-  where m."after" = any (settled);
+  for m in select * from penstock._messages_of(enqueues) t where t."after" = any (settled) loop
+    new_id := penstock.enqueue(queue => m.queue, payload => m.payload, headers => m.headers, key => m.key,
+      priority => coalesce(m.priority, 0), group_key => m.group_key, delay => m.delay, visible_at => m.visible_at,
+      ttl => m.ttl, max_attempts => m.max_attempts, on_conflict => coalesce(m.on_conflict, 'replace'),
+      unique_while => coalesce(m.unique_while, 'waiting'));
+    if m.continues then
+      update penstock.result r set next_id = new_id where r.id = m."after";
+      -- A message with a key may be another one that waited already.
+      if members ? m."after"::text and m.key is null then
+        perform penstock._replace_member((members ->> m."after"::text)::bigint, new_id, m.queue);
+      end if;
+    end if;
+  end loop;
 end $$;
+
+-- The batches of those messages that are members of one, by the ids of the messages. Locks: none. Uses
+-- batch_member_pkey.
+create or replace function penstock._members_of(ids bigint[]) returns jsonb language sql stable
+set enable_seqscan = off set enable_bitmapscan = off as $$
+  select coalesce(jsonb_object_agg(m.id, m.batch_id) filter (where not m.is_dead), '{}')
+  from penstock.batch_member m where m.id = any (ids)
+$$;

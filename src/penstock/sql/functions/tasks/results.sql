@@ -1,10 +1,14 @@
 -- get_results returns what is quickly found of these messages: kept results, and the errors of dead letters. A message
--- that is missing has not ended, kept no result, or left no dead letter: see get_outcome.
+-- that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is 'continued' for a
+-- step
+-- of a chain that is not the last: then the value is the id of the message of the next step.
 -- Locks: none. Uses result_pkey and dead_pkey.
 create or replace function penstock.get_results(ids bigint[])
 returns table (id bigint, state text, value jsonb, error text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select r.id, 'done', r.value, null from penstock.result r where r.id = any (ids) and r.expires_at > clock_timestamp()
+  select r.id, case when r.next_id is null then 'done' else 'continued' end,
+    case when r.next_id is null then r.value else to_jsonb(r.next_id) end, null
+  from penstock.result r where r.id = any (ids) and r.expires_at > clock_timestamp()
   union all
   select d.id, 'dead', null, d.last_error from penstock.dead d join penstock.queue q on q.id = d.queue_id
   where d.id = any (ids) and (not q.name ^@ 'penstock.' or penstock._is_admin())
@@ -20,8 +24,8 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp a
 declare
   queue text;
 begin
-  return query select 'done', r.value, null::text from penstock.result r
-  where r.id = get_outcome.id and r.expires_at > clock_timestamp();
+  return query select r.state, r.value, r.error from penstock.get_results(array[get_outcome.id]) r
+  where r.state <> 'dead';
   if found then
     return;
   end if;

@@ -1,0 +1,112 @@
+"""Batches: create one, add members, seal it, cancel it, and finish those whose members ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from penstock.commands import arguments as check
+from penstock.commands.command import Command, Rows, call, nothing, scalar, utc_row
+from penstock.commands.payload import encode_json
+from penstock.commands.write.enqueueing import columns, encode
+from penstock.model.batch import BatchProgress
+
+MEMBERS_IN_CALL: Final = 1000
+
+_CREATE: Final = call(
+    "create_batch", name="text", on_success="jsonb", on_failure="jsonb", on_finish="jsonb"
+)
+_ADD: Final = call(
+    "add_to_batch",
+    batch_id="bigint",
+    queue="text",
+    payloads="jsonb[]",
+    payloads_bytes="bytea[]",
+    headers="jsonb[]",
+    priorities="integer[]",
+    group_keys="text[]",
+    delays="interval[]",
+    visible_ats="timestamptz[]",
+    ttls="interval[]",
+    max_attempts="integer[]",
+)
+_SEAL: Final = call("seal_batch", batch_id="bigint")
+_CANCEL: Final = call("cancel_batch", "cancelled, more", batch_id="bigint", max_count="integer")
+_GET: Final = call(
+    "get_batch",
+    "id, name, state, total, pending, done, dead, expired, cancelled, created_at, sealed_at, "
+    "finished_at, last_error",
+    batch_id="bigint",
+)
+_FINISH: Final = call("finish_batches")
+_ENQUEUE_ALL: Final = call("enqueue_all", messages="jsonb")
+
+# The parameters of `penstock.enqueue`, as JSON has them.
+JsonMessage = Mapping[str, Any]
+
+
+class Cancelled(NamedTuple):
+    """How many members were cancelled, and whether others are left."""
+
+    members: int
+    more: bool
+
+
+def create_batch(
+    name: str | None,
+    on_success: Sequence[JsonMessage],
+    on_failure: Sequence[JsonMessage],
+    on_finish: Sequence[JsonMessage],
+) -> Command[int]:
+    """Make an open batch; its id."""
+    params = {
+        "name": check.optional_text("name", name),
+        "on_success": encode_json(list(on_success), "on_success"),
+        "on_failure": encode_json(list(on_failure), "on_failure"),
+        "on_finish": encode_json(list(on_finish), "on_finish"),
+    }
+    return Command(_CREATE, params, scalar)
+
+
+def add_to_batch(batch_id: int, queue: str, messages: Sequence[Any]) -> Command[list[int]]:
+    """Enqueue up to 10,000 messages without keys as members; their ids in the order given."""
+    encoded = [encode(message) for message in messages]
+    for each in encoded:
+        if each.key is not None:
+            raise check.refuse("key", each.key, "no key for a member of a batch")
+    arrays = columns(encoded)
+    del arrays["keys"]
+    params = {"batch_id": batch_id, "queue": check.text("queue", queue), **arrays}
+    return Command(_ADD, params, lambda rows: [row[0] for row in rows])
+
+
+def seal_batch(batch_id: int) -> Command[None]:
+    """Add no more members: the batch finishes when those it has have ended."""
+    return Command(_SEAL, {"batch_id": batch_id}, nothing)
+
+
+def cancel_batch(batch_id: int, max_count: int = MEMBERS_IN_CALL) -> Command[Cancelled]:
+    """Cancel some members that have not ended. Run it again while there are more."""
+
+    def decode(rows: Rows) -> Cancelled:
+        return Cancelled(*rows[0])
+
+    params = {"batch_id": check.whole("batch_id", batch_id, check.INT8), "max_count": max_count}
+    return Command(_CANCEL, params, decode)
+
+
+def get_batch(batch_id: int) -> Command[BatchProgress]:
+    """A batch as it is now."""
+    params = {"batch_id": check.whole("batch_id", batch_id, check.INT8)}
+    return Command(_GET, params, lambda rows: BatchProgress(*utc_row(rows[0])))
+
+
+def finish_batches() -> Command[int]:
+    """Finish the batches whose members have all ended; how many. Workers call this."""
+    return Command(_FINISH, {}, scalar)
+
+
+def enqueue_all(messages: Sequence[JsonMessage]) -> Command[list[int]]:
+    """Up to 10,000 messages for any queues, all or none; their ids in the order given."""
+    params = {"messages": encode_json(list(messages), "messages")}
+    return Command(_ENQUEUE_ALL, params, lambda rows: [row[0] for row in rows])

@@ -1,0 +1,60 @@
+"""The App of a Django project."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from penstock.django.clients import DjangoClients
+from penstock.django.task_queues import backend_queues
+from penstock.tasks.clients import AppClients
+from penstock.worker import app as base
+from penstock.worker.app import Call, Function, QueueHandlers
+from penstock.worker.delivery import Delivery
+
+
+class App(base.App):
+    """The tasks and handlers of a Django project. `penstock.django.app` is one.
+
+    Tasks are enqueued on Django's connection, in its transaction. Handlers in a worker start with
+    connections that work.
+
+    Args:
+        using: The alias of the database. The default is that of `PENSTOCK["DATABASE"]`.
+    """
+
+    def __init__(self, using: str | None = None) -> None:
+        self.using = using
+        super().__init__()
+
+    def serve_django_tasks(self) -> None:
+        """Serve the queues of the backends in `TASKS` that are Penstock's, too."""
+        from penstock.django.task_handlers import DjangoQueueHandlers
+
+        for queue in backend_queues():
+            served = self._served(queue)
+            assert isinstance(served, DjangoQueueHandlers)
+            served.serve_django_tasks()
+
+    def wrap(self, call: Call) -> Call:
+        from penstock.django.connections import with_fresh_connections
+
+        return super().wrap(with_fresh_connections(call))
+
+    def _make_clients(self, dsn: str | None) -> AppClients:
+        return DjangoClients(self.using)
+
+    def _in_thread(self, function: Function) -> Function:
+        @functools.wraps(function)
+        def run(delivery: Delivery) -> Any:
+            from penstock.django.connections import fresh_connections
+
+            with fresh_connections():
+                return function(delivery)
+
+        return run
+
+    def _served(self, queue: str) -> QueueHandlers:
+        from penstock.django.task_handlers import DjangoQueueHandlers
+
+        return self._queues.setdefault(queue, DjangoQueueHandlers(queue, self._in_thread))

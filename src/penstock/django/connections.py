@@ -1,0 +1,90 @@
+"""Keeps the connections of Django usable in a worker, where no request begins or ends.
+
+Django closes connections that are too old or broken at the begin and end of a request. A worker
+does the same around each handler. It also closes a connection that the server has closed, as by a
+restart: no handler has to fail first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import psycopg
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from penstock.db.execute import check
+from penstock.worker.app import Call
+from penstock.worker.delivery import Delivery
+
+
+def close_stale_connections() -> None:
+    """Close the connections of this thread that are too old, broken, or closed by the server."""
+    for wrapper in _idle_connections():
+        wrapper.close_if_unusable_or_obsolete()
+        connection = wrapper.connection
+        if isinstance(connection, psycopg.Connection):
+            try:
+                check(connection)
+            except psycopg.Error:
+                wrapper.close()
+
+
+def close_old_connections() -> None:
+    """As at the end of a request."""
+    for wrapper in _idle_connections():
+        wrapper.close_if_unusable_or_obsolete()
+
+
+def _idle_connections() -> list[BaseDatabaseWrapper]:
+    """Those of this thread that are in no transaction. In a TestCase, all of them are in one."""
+    found = connections.all(initialized_only=True)
+    return [wrapper for wrapper in found if not wrapper.in_atomic_block]
+
+
+@contextmanager
+def fresh_connections() -> Iterator[None]:
+    """For a handler that runs in this thread."""
+    close_stale_connections()
+    try:
+        yield
+    finally:
+        close_old_connections()
+
+
+# Async handlers use the ORM through the one thread that asgiref has for it. As long as no handler
+# has opened a connection there, a handler costs no call into that thread.
+_in_async_handler: Final[ContextVar[bool]] = ContextVar("penstock_async_handler", default=False)
+_shared_thread_connected = False
+
+
+def _note_connection(**_: Any) -> None:
+    global _shared_thread_connected
+    if _in_async_handler.get():
+        _shared_thread_connected = True
+
+
+connection_created.connect(_note_connection)
+
+
+def with_fresh_connections(call: Call) -> Call:
+    """A handler on the event loop, with work before and after it in the thread of the ORM."""
+
+    async def run(delivery: Delivery) -> Any:
+        if delivery._handler is not None and not delivery._handler.is_async:
+            return await call(delivery)
+        _in_async_handler.set(True)
+        if _shared_thread_connected:
+            await sync_to_async(close_stale_connections)()
+        try:
+            return await call(delivery)
+        finally:
+            if _shared_thread_connected:
+                await sync_to_async(close_old_connections)()
+
+    return run

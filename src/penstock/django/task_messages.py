@@ -1,0 +1,165 @@
+"""A call of one of Django's Tasks as a message, and what became of it as a TaskResult."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from importlib import import_module
+from traceback import format_exception
+from typing import Any, Final
+
+from django.apps import apps
+from django.core.exceptions import SuspiciousOperation
+from django.utils import timezone
+
+from penstock.django.task_api import (
+    AnyResult,
+    AnyTask,
+    InvalidTask,
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+)
+from penstock.model.message import Message
+from penstock.tasks.task import TASK_HEADER
+from penstock.worker.outcomes import MAX_ERROR
+
+HEADER: Final = "django-task"
+"""Present in the messages of Django's Tasks. TASK_HEADER has the path of the function."""
+
+_STATUS: Final = {
+    "scheduled": TaskResultStatus.READY,
+    "ready": TaskResultStatus.READY,
+    "leased": TaskResultStatus.RUNNING,
+    "done": TaskResultStatus.SUCCESSFUL,
+}
+# An error as `error_text` writes it.
+_ERROR: Final = re.compile(r"([^\W\d]\w*(?:\.\w+)+): .*?\n\n(.*)", re.DOTALL)
+_OTHER_ERROR: Final = "penstock.errors.TaskFailedError"
+
+
+def message_priority(priority: int) -> int:
+    """Of Django's -100 to 100, one of the 19 priorities of messages. Only 0 becomes 0."""
+    steps = -(-abs(priority) * 9 // 100)
+    return steps if priority >= 0 else -steps
+
+
+def headers(task: AnyTask) -> dict[str, Any]:
+    """What the payload does not say."""
+    run_after = task.run_after
+    return {
+        TASK_HEADER: task.module_path,
+        HEADER: {
+            "backend": task.backend,
+            "priority": task.priority,
+            "run_after": None if run_after is None else run_after.isoformat(),
+        },
+    }
+
+
+def find_task(path: object) -> AnyTask | None:
+    """The task at a path; None if there is none here. SuspiciousOperation if it is something else.
+
+    Paths come from the database. Only modules of installed apps are imported for them.
+    """
+    module, _, name = str(path).rpartition(".")
+    if module not in sys.modules:
+        if apps.get_containing_app_config(module) is None:
+            return None
+        try:
+            import_module(module)
+        except ImportError:
+            return None
+    found = getattr(sys.modules[module], name, None)
+    if found is not None and not isinstance(found, Task):
+        raise SuspiciousOperation(f"{path} is not a Task")
+    return found
+
+
+def result_of(message: Message, value: Any) -> AnyResult | None:
+    """The TaskResult of a message; None if it is no call of a task that this process knows."""
+    sent = message.headers.get(HEADER)
+    if not isinstance(sent, Mapping) or not isinstance(message.payload, Mapping):
+        return None
+    path = message.headers.get(TASK_HEADER)
+    try:
+        task = find_task(path)
+    except SuspiciousOperation:
+        raise SuspiciousOperation(f"Task {message.id} does not point to a Task ({path})") from None
+    if task is None:
+        return None
+    result = TaskResult(
+        task=_as_enqueued(task, message, sent),
+        id=str(message.id),
+        status=_STATUS.get(message.state, TaskResultStatus.FAILED),
+        enqueued_at=local(message.enqueued_at),
+        started_at=local(message.first_claimed_at),
+        finished_at=local(message.finished_at or message.dead_at),
+        last_attempted_at=local(message.claimed_at),
+        args=list(message.payload.get("args", ())),
+        kwargs=dict(message.payload.get("kwargs", {})),
+        backend=str(sent.get("backend")),
+        errors=_errors(message),
+        worker_ids=_worker_ids(message),
+    )
+    object.__setattr__(result, "_return_value", value)
+    return result
+
+
+def local(moment: datetime | None) -> datetime | None:
+    """A time as the project has them: without a zone unless USE_TZ is true."""
+    from django.conf import settings
+
+    if moment is None or settings.USE_TZ:
+        return moment
+    return timezone.make_naive(moment)
+
+
+def error_text(error: BaseException) -> str:
+    """The path of its class, its text and its traceback, cut to what a message keeps."""
+    kind = type(error)
+    head = f"{kind.__module__}.{kind.__qualname__}: {error}"[:1000].replace("\n\n", "\n")
+    lines = "".join(format_exception(error))
+    room = MAX_ERROR - len(head) - len("\n\n")
+    return f"{head}\n\n{lines[-room:]}"
+
+
+def _as_enqueued(task: AnyTask, message: Message, sent: Mapping[str, Any]) -> AnyTask:
+    """The task as it was when it was enqueued. As it is now, if that is no longer valid."""
+    run_after = sent.get("run_after")
+    try:
+        return task.using(
+            priority=sent.get("priority"),
+            queue_name=(message.original_queue or message.queue).removesuffix(".dlq"),
+            run_after=None if run_after is None else datetime.fromisoformat(run_after),
+            backend=sent.get("backend"),
+        )
+    except (InvalidTask, TypeError, ValueError):
+        return task
+
+
+def _errors(message: Message) -> list[TaskError]:
+    texts = [each.error for each in message.attempts if each.error is not None]
+    ended = _STATUS.get(message.state) is None
+    if ended and message.last_error is not None and message.last_error not in texts[-1:]:
+        texts.append(message.last_error)
+    if ended and not texts:
+        texts.append(f"the message is {message.state}")
+    return [_task_error(text) for text in texts]
+
+
+def _task_error(text: str) -> TaskError:
+    match = _ERROR.fullmatch(text)
+    if match is None:
+        return TaskError(exception_class_path=_OTHER_ERROR, traceback=text)
+    return TaskError(exception_class_path=match[1], traceback=match[2])
+
+
+def _worker_ids(message: Message) -> list[str]:
+    """One for each attempt that counts."""
+    names = [each.worker or "" for each in message.attempts if each.attempt <= message.attempt]
+    names = names[-message.attempt :] if message.attempt else []
+    return names + [message.worker or ""] * (message.attempt - len(names))

@@ -1,0 +1,79 @@
+"""A gold table that a project declares: what it reads, how it grows, and where it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, get_args
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from penstock.errors import InvalidValueError
+from penstock.lake.layout import LakeTable, own_gold_table
+
+KIND: Final = "gold"
+By = Literal["day", "row"]
+Transform = Callable[..., DataFrame]
+_COMBINE: Final[dict[str, Callable[[str], Column]]] = {
+    "sum": sf.sum,
+    "min": sf.min,
+    "max": sf.max,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnGold:
+    """`schema` is Spark's JSON, and `source` the checksum of the transform's text."""
+
+    name: str
+    reads: tuple[str, ...]
+    by: By
+    combine: Mapping[str, str]
+    publish: str | None
+    schema: str
+    source: str
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(By):
+            raise self._refused(f"by={self.by!r}", "Allowed are: day, row.")
+        for column, how in self.combine.items():
+            if how not in _COMBINE:
+                raise self._refused(
+                    f"combine={{{column!r}: {how!r}}}", f"Allowed are: {', '.join(_COMBINE)}."
+                )
+        if (self.combine or self.by == "row") and len(self.reads) > 1:
+            raise self._refused(
+                "several tables to read",
+                "A table that grows by new rows reads one table. Use by='day' without combine.",
+            )
+
+    def _refused(self, what: str, hint: str) -> InvalidValueError:
+        return InvalidValueError(f"gold table {self.name} has {what}", hint=hint, field="gold")
+
+    @property
+    def table(self) -> LakeTable:
+        return own_gold_table(self.name, self.schema)
+
+    @property
+    def grows(self) -> bool:
+        """Whether new rows of its input are enough to bring it up to date."""
+        return self.by == "row" or bool(self.combine)
+
+    def combined(self, rows: DataFrame) -> DataFrame:
+        """Rows with the same values in the other columns, added up."""
+        if not self.combine:
+            return rows
+        key = [name for name in rows.columns if name not in self.combine]
+        parts = [_COMBINE[how](name).alias(name) for name, how in self.combine.items()]
+        kinds = {field.name: field.dataType for field in rows.schema}
+        summed = rows.groupBy(*key).agg(*parts)
+        return summed.select(*(sf.col(name).cast(kinds[name]).alias(name) for name in rows.columns))
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": KIND, **asdict(self), "combine": dict(self.combine)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> OwnGold:
+        fields = {name: found[name] for name in cls.__slots__}
+        return cls(**{**fields, "reads": tuple(found["reads"])})

@@ -1,0 +1,103 @@
+"""The steps of a run as its observers see them: counted, logged, and sent as lineage events."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID, uuid4
+
+from penstock.errors import PenstockError
+
+_log = logging.getLogger("penstock.lake")
+# What each step reads and writes: tables of the lake, or `postgresql`.
+STEPS: Final = ("land", "recompute", "refresh", "publish", "compact", "retain", "repair")
+
+
+@dataclass(slots=True)
+class RunStep:
+    """One step. Its `rows` and its `inputs` and `outputs` are filled in while it runs.
+
+    Inputs and outputs are names of tables. Outputs have the rows that they got.
+    """
+
+    name: str
+    id: UUID = field(default_factory=uuid4)
+    rows: int = 0
+    files: int = 0
+    inputs: set[str] = field(default_factory=set)
+    outputs: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    error: Exception | None = None
+
+    def wrote(self, table: str, rows: int) -> None:
+        self.outputs[table] = self.outputs.get(table, 0) + rows
+
+
+@dataclass(slots=True)
+class StepTotals:
+    done: int = 0
+    failed: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+
+# Called when a step begins, and when it has ended (then `seconds` is set).
+Observer = Callable[[RunStep, bool], None]
+
+
+@dataclass(slots=True)
+class RunSteps:
+    """Runs steps, and tells the observers of each."""
+
+    observers: Sequence[Observer] = ()
+    totals: dict[str, StepTotals] = field(
+        default_factory=lambda: {name: StepTotals() for name in STEPS}
+    )
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[RunStep]:
+        work, started = RunStep(name), time.monotonic()
+        self._tell(work, ended=False)
+        try:
+            yield work
+        except Exception as error:
+            work.error = error
+            raise
+        finally:
+            work.seconds = time.monotonic() - started
+            self._count(work)
+            self._tell(work, ended=True)
+
+    def _count(self, work: RunStep) -> None:
+        totals = self.totals[work.name]
+        totals.done += work.error is None
+        totals.failed += work.error is not None
+        totals.rows += work.rows
+        totals.seconds += work.seconds
+
+    def _tell(self, work: RunStep, *, ended: bool) -> None:
+        for observer in self.observers:
+            observer(work, ended)
+
+
+def log_step(work: RunStep, ended: bool) -> None:
+    """An observer that logs the steps that did something, and those that failed."""
+    if not ended:
+        return
+    fields = {
+        "step": work.name,
+        "rows": work.rows,
+        "files": work.files,
+        "seconds": round(work.seconds, 3),
+        "tables": work.outputs,
+    }
+    if work.error is not None:
+        known = isinstance(work.error, PenstockError)
+        reason = str(work.error) if known else f"{type(work.error).__name__}: {work.error}"
+        _log.error("%s failed: %s", work.name, reason.splitlines()[0], extra=fields)
+    elif work.outputs or work.rows:
+        _log.info("%s: %s rows", work.name, f"{work.rows:,}", extra=fields)

@@ -1,0 +1,1 @@
+"""Messages about findings to a webhook and to Slack, for operators without Alertmanager."""

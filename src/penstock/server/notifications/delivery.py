@@ -1,0 +1,110 @@
+"""POST to a configured URL, and to no other: redirects are not followed, proxies are not used."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import http.client
+import logging
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final
+from urllib.parse import urlsplit
+
+log: Final = logging.getLogger("penstock.server")
+TIMEOUT_SECONDS: Final = 10.0
+# After a failure, the pause before the next try doubles between these.
+FIRST_PAUSE_SECONDS: Final = 15.0
+LONGEST_PAUSE_SECONDS: Final = 600.0
+SIGNATURE: Final = "Penstock-Signature"
+
+
+class DeliveryError(Exception):
+    """The receiver did not take the message. `retry_after` is what it asked for, in seconds."""
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A URL that takes messages. Its host stands for it in logs, because the URL may be secret."""
+
+    name: str
+    url: str = field(repr=False)
+    secret: str | None = field(default=None, repr=False)
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or "?"
+
+    async def post(self, body: bytes) -> None:
+        """Send it once; DeliveryError unless the answer is a 2xx."""
+        headers = {"Content-Type": "application/json", "User-Agent": "penstock"}
+        if self.secret is not None:
+            headers[SIGNATURE] = sign(self.secret, body)
+        await asyncio.to_thread(_post, self.url, body, headers)
+
+
+class Channel:
+    """A destination, and when it may be tried again after it has failed."""
+
+    def __init__(self, destination: Destination) -> None:
+        self.destination = destination
+        self._pause = 0.0
+        self._not_before = float("-inf")
+
+    @property
+    def is_ready(self) -> bool:
+        return monotonic() >= self._not_before
+
+    async def send(self, body: bytes) -> bool:
+        """Whether the destination has taken it."""
+        try:
+            await self.destination.post(body)
+        except DeliveryError as error:
+            self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
+            wait = max(self._pause, min(error.retry_after, LONGEST_PAUSE_SECONDS))
+            self._not_before = monotonic() + wait
+            log.warning("the %s at %s did not take a notification: %s; the next try is in %.0f s",
+                        self.destination.name, self.destination.host, error, wait)  # fmt: skip
+            return False
+        self._pause, self._not_before = 0.0, float("-inf")
+        return True
+
+
+def sign(secret: str, body: bytes) -> str:
+    """The receiver computes the same from the body as it came, and compares."""
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+def _post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection = _connection(parts.scheme, parts.hostname or "", parts.port)
+    try:
+        connection.request("POST", target, body, dict(headers))
+        answer = connection.getresponse()
+        answer.read(65536)
+    except (OSError, http.client.HTTPException) as error:
+        raise DeliveryError(str(error) or type(error).__name__) from error
+    finally:
+        connection.close()
+    if not 200 <= answer.status < 300:
+        raise DeliveryError(f"status {answer.status}", _seconds(answer.getheader("Retry-After")))
+
+
+def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=context)
+    return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+
+
+def _seconds(retry_after: str | None) -> float:
+    text = (retry_after or "").strip()
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0

@@ -1,0 +1,165 @@
+-- Requests an act on all messages in a state that match a filter: cancel, redrive, replay, move or set_priority.
+-- Messages that were enqueued after the request are left out, so the act ends. With in_background a server carries it
+-- out; otherwise the caller calls step_bulk_act until it has ended. dry_run only counts. Returns the id of the act.
+-- Locks: the new rows. Uses queue_name_key.
+create or replace function penstock.request_bulk_act(act text, state text, queues text[] default null,
+  key text default null, error text default null, worker text default null, enqueued_before timestamptz default null,
+  enqueued_after timestamptz default null, to_queue text default null, priority integer default null,
+  per_second numeric default null, max_count bigint default null, dry_run boolean default false,
+  in_background boolean default true, created_by text default null)
+returns uuid language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  now_at  timestamptz := clock_timestamp();
+  allowed text[] := case request_bulk_act.act
+    when 'cancel' then array['ready', 'scheduled', 'leased', 'dead']
+    when 'redrive' then array['dead']
+    when 'replay' then array['finished', 'done', 'expired', 'cancelled', 'superseded']
+    when 'move' then array['ready', 'scheduled', 'dead']
+    when 'set_priority' then array['ready', 'scheduled'] end;
+  made    uuid;
+  missing text;
+begin
+  if allowed is null then
+    perform penstock._fail_value('act', request_bulk_act.act, 'cancel, redrive, replay, move or set_priority');
+  elsif request_bulk_act.state <> all (allowed) or request_bulk_act.state is null then
+    perform penstock._fail_value('state', request_bulk_act.state, array_to_string(allowed, ', '));
+  elsif request_bulk_act.act = 'move' and request_bulk_act.to_queue is null then
+    perform penstock._fail_value('to_queue', null, 'the name of a queue');
+  elsif request_bulk_act.act = 'set_priority' and (request_bulk_act.priority is null
+    or request_bulk_act.priority not between -9 and 9) then
+    perform penstock._fail_value('priority', request_bulk_act.priority::text, '-9 to 9');
+  elsif request_bulk_act.per_second <= 0 then
+    perform penstock._fail_value('per_second', request_bulk_act.per_second::text, 'more than 0');
+  elsif request_bulk_act.max_count <= 0 then
+    perform penstock._fail_value('max_count', request_bulk_act.max_count::text, '1 or more');
+  end if;
+  missing := (select n from unnest(request_bulk_act.queues || request_bulk_act.to_queue) n
+    where n is not null and not exists (select from penstock.queue q where q.name = n) limit 1);
+  if missing is not null then
+    perform penstock._fail_unknown_queue(missing);
+  end if;
+  insert into penstock.bulk_act as b (act, queues, state, key, error, worker, enqueued_before, enqueued_after, to_queue,
+    priority, per_second, max_count, dry_run, created_by, created_at)
+  values (request_bulk_act.act, request_bulk_act.queues, request_bulk_act.state,
+    request_bulk_act.key, request_bulk_act.error, request_bulk_act.worker,
+    least(request_bulk_act.enqueued_before, now_at), request_bulk_act.enqueued_after,
+    request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
+    request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
+  returning b.id into made;
+  if in_background then
+    if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
+      perform penstock.create_queue('penstock.bulk_acts',
+        '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 0}', exist_ok => true);
+    end if;
+    perform penstock.enqueue('penstock.bulk_acts', jsonb_build_object('bulk_act', made));
+  end if;
+  return made;
+end $$;
+
+-- Asks an act to stop. It stops before its next step. True if it had not ended. Locks: the row of the act. Uses
+-- bulk_act_pkey.
+create or replace function penstock.stop_bulk_act(id uuid) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.bulk_act b set stop_asked = true, updated_at = clock_timestamp()
+  where b.id = stop_bulk_act.id and b.status in ('pending', 'running');
+  return found;
+end $$;
+
+-- Ends an act with an error. Locks: the row of the act. Uses bulk_act_pkey.
+create or replace function penstock.fail_bulk_act(id uuid, error_message text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.bulk_act b set status = 'failed', error_message = fail_bulk_act.error_message,
+    updated_at = clock_timestamp(), finished_at = clock_timestamp()
+  where b.id = fail_bulk_act.id and b.status in ('pending', 'running');
+end $$;
+
+-- One step of an act: up to 500 messages, or as many as its rate allows in a second. Its changes, its counts and the
+-- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing
+-- twice.
+-- Returns how the act stands, and the seconds to wait before the next step. Locks: the row of the act until commit, and
+-- as the verb. Uses bulk_act_pkey, and indexes as browse and the verb.
+create or replace function penstock.step_bulk_act(id uuid, out status text, out pause_seconds double precision)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  b       penstock.bulk_act;
+  s       penstock.sighting;
+  most    integer;
+  filter  penstock.sight_filter;
+  ids     bigint[] := '{}';
+  queues  text[] := '{}';
+  did     bigint := 0;
+begin
+  select * into b from penstock.bulk_act t where t.id = step_bulk_act.id for update;
+  if not found or b.status not in ('pending', 'running') then
+    status := coalesce(b.status, 'done');
+    return;
+  end if;
+  most := least(500, ceil(b.per_second), b.max_count - b.matched);
+  if not b.stop_asked then
+    filter := (b.key, b.error, b.worker, b.enqueued_before, b.enqueued_after)::penstock.sight_filter;
+    for s in select * from penstock.browse(b.state, b.queues, filter, b.place, most, 10000) loop
+      continue when s.id is null or not penstock._is_meant(b, s);
+      ids := ids || s.id;
+      queues := queues || regexp_replace(s.queue, '\.dlq$', '');
+    end loop;
+    -- At this point s is the last row.
+    if not b.dry_run and cardinality(ids) > 0 then
+      did := penstock._bulk_change(b, ids, queues);
+    end if;
+    b.looked := b.looked + s.looked;
+  end if;
+  b.matched := b.matched + cardinality(ids);
+  b.status := case when b.stop_asked then 'stopped'
+    when s.place is null or b.matched >= b.max_count then 'done' else 'running' end;
+  update penstock.bulk_act t
+  set status = b.status, place = s.place, looked = b.looked, matched = b.matched,
+      changed = t.changed + did, updated_at = clock_timestamp(), error_message = null,
+      finished_at = case when b.status <> 'running' then clock_timestamp() end
+  where t.id = b.id;
+  status := b.status;
+  pause_seconds := case when b.status = 'running' and not b.dry_run then cardinality(ids) / b.per_second end;
+end $$;
+
+-- Whether a message that a step has found is one of the act. Internal queues are, only if they are named. Messages that
+-- died or finished after the request are not, and messages that the act has changed are not found again.
+create or replace function penstock._is_meant(b penstock.bulk_act, s penstock.sighting) returns boolean
+language plpgsql immutable as $$
+begin
+  return (b.queues is not null or not s.queue ^@ 'penstock.')
+    and (b.state not in ('dead', 'finished', 'done', 'expired', 'cancelled', 'superseded') or s.at <= b.created_at)
+    and (b.act <> 'move' or regexp_replace(s.queue, '\.dlq$', '') <> b.to_queue)
+    and (b.act <> 'set_priority' or s.priority <> b.priority);
+end $$;
+
+-- Does what the act is about to some messages. Returns how many were changed.
+create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
+language plpgsql as $$
+declare
+  n    bigint := 0;
+  each bigint;
+begin
+  case b.act
+    when 'cancel' then return penstock.cancel_many(ids);
+    when 'move' then return penstock.move(ids, b.to_queue);
+    when 'set_priority' then return penstock.set_priority(ids, b.priority);
+    when 'redrive' then
+      return (select sum(penstock.redrive(g.queue, g.ids)) from (
+        select u.queue, array_agg(u.id) as ids from unnest(ids, queues) u (id, queue) group by u.queue) g);
+    else
+      foreach each in array ids loop
+        begin
+          perform penstock.replay(each, b.to_queue);
+          n := n + 1;
+        exception when sqlstate 'PS010' or sqlstate 'PS012' then
+          null;   -- its history was dropped meanwhile, or its queue
+        end;
+      end loop;
+      return n;
+  end case;
+end $$;

@@ -1,0 +1,60 @@
+"""Finishes batches whose members have ended. Every worker does; each batch finishes once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from time import monotonic
+from typing import Final
+
+import psycopg
+
+from penstock.commands.write.batches import finish_batches
+from penstock.db.reconnecting import ReconnectingConnections
+from penstock.errors import PenstockError
+
+logger = logging.getLogger("penstock.worker")
+
+# A batch may end without this worker: its members expire, or another worker is killed.
+LOOK_SECONDS: Final = 5.0
+# While members end, so long between two looks; more if a look takes long.
+_PAUSE: Final = 0.05
+_SHARE: Final = 10
+
+
+class BatchFinisher:
+    """Looks soon after members were settled here, and now and then in any case."""
+
+    def __init__(self, connection: ReconnectingConnections) -> None:
+        self._connection = connection
+        self._wanted = asyncio.Event()
+
+    def look_soon(self) -> None:
+        self._wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS * random.uniform(0.5, 1)):
+                    await self._wanted.wait()
+            started = monotonic()
+            await self._look()
+            await asyncio.sleep(max(_PAUSE, _SHARE * (monotonic() - started)))
+
+    async def finish(self) -> None:
+        """The last look of a worker that ends, if members were settled since the previous one."""
+        if self._wanted.is_set():
+            await self._look()
+
+    async def _look(self) -> None:
+        self._wanted.clear()
+        try:
+            finished = await self._connection.run(finish_batches())
+        except (PenstockError, psycopg.Error) as error:
+            # The next look is soon enough.
+            logger.debug("batches could not be finished, trying again: %s", error)
+        else:
+            if finished:
+                logger.info("batches finished: %d", finished)

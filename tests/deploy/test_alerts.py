@@ -1,0 +1,66 @@
+"""The alerts for Prometheus: they fire when they should, and each leads to a runbook."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.server.ui import diagnosis
+from penstock.server.ui.runbooks import RUNBOOKS
+
+PROMETHEUS = Path(__file__).parents[2] / "deploy" / "prometheus"
+# Each place that makes a finding names its kind.
+FINDING_KINDS = set(re.findall(r'kind="([a-z-]+)"', inspect.getsource(diagnosis)))
+MONITOR = Path(__file__).parents[2] / "docs" / "how-to" / "monitor.md"
+
+
+def rules() -> list[dict[str, Any]]:
+    text = (PROMETHEUS / "penstock-rules.yml").read_text("utf-8")
+    return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+
+
+def runbook(rule: dict[str, Any]) -> str:
+    address: str = rule["annotations"]["runbook_url"]
+    base, _, kind = address.partition("#")
+    assert base == "https://penstock.example.com/runbooks"
+    return kind
+
+
+def test_each_alert_has_a_severity_and_a_runbook() -> None:
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("critical", "warning", "info"), rule["alert"]
+        assert runbook(rule) in RUNBOOKS, rule["alert"]
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+
+
+def test_each_finding_has_a_runbook_and_an_alert_and_each_runbook_is_used() -> None:
+    alerts = {runbook(rule) for rule in rules()}
+    assert len(FINDING_KINDS) >= 10
+    assert alerts >= FINDING_KINDS
+    assert set(RUNBOOKS) == FINDING_KINDS | alerts
+
+
+def test_the_guide_lists_each_alert_with_its_severity() -> None:
+    text = MONITOR.read_text("utf-8")
+    for rule in rules():
+        assert f"| {rule['alert']} | {rule['labels']['severity']} | " in text
+    assert text.count("\n| Penstock") == len(rules())
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs apt-get install prometheus")
+@pytest.mark.parametrize(
+    "command",
+    [["check", "rules", "penstock-rules.yml"], ["test", "rules", "penstock-rules-test.yml"]],
+)
+def test_promtool_accepts_the_alerts(command: list[str]) -> None:
+    done = subprocess.run(
+        ["promtool", *command], cwd=PROMETHEUS, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

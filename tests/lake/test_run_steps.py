@@ -1,0 +1,98 @@
+"""What a run says about its steps: metrics, logs and lineage events over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from tests.lake.lineage_server import LineageServer
+
+from penstock.cli.logs import JsonLines
+from penstock.errors import LakeError
+from penstock.lake import lineage, metrics
+from penstock.lake.run import RunTotals
+from penstock.lake.run_steps import RunSteps, log_step
+
+
+def some_steps(steps: RunSteps) -> None:
+    with steps.step("land") as step:
+        step.rows, step.files = 5, 1
+        step.wrote("bronze/history", 5)
+        step.inputs.add("postgresql:app.penstock.history")
+    with steps.step("publish"):
+        pass  # it found nothing to do
+    with pytest.raises(LakeError), steps.step("refresh"):
+        raise LakeError("the disk is gone", hint="Buy another one.")
+
+
+def test_every_step_is_counted_in_the_metrics() -> None:
+    steps, totals = RunSteps(), RunTotals(quarantined_rows=2)
+    totals.failed_rules = {"orders": {"model": 2}}
+    some_steps(steps)
+    text = metrics.text("shop", totals, None, steps.totals)
+    for line in (
+        'penstock_lake_steps_total{lake="shop",step="land",outcome="done"} 1',
+        'penstock_lake_steps_total{lake="shop",step="refresh",outcome="failed"} 1',
+        'penstock_lake_steps_total{lake="shop",step="compact",outcome="done"} 0',
+        'penstock_lake_step_rows_total{lake="shop",step="land"} 5',
+        'penstock_lake_quarantined_rows_total{lake="shop"} 2',
+        'penstock_lake_failed_rule_rows_total{lake="shop",queue="orders",rule="model"} 2',
+    ):
+        assert f"{line}\n" in text
+    assert 'penstock_lake_step_seconds_total{lake="shop",step="land"} 0' in text
+
+
+def test_steps_that_did_something_are_logged_as_json(caplog: Any) -> None:
+    with caplog.at_level(logging.INFO, "penstock.lake"):
+        some_steps(RunSteps([log_step]))
+    landed, failed = (json.loads(JsonLines().format(record)) for record in caplog.records)
+    assert (landed["step"], landed["rows"], landed["tables"]) == ("land", 5, {"bronze/history": 5})
+    assert landed["seconds"] >= 0
+    assert (failed["level"], failed["step"]) == ("error", "refresh")
+    assert failed["message"].startswith("refresh failed: the disk is gone")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with LineageServer() as server:
+        monkeypatch.setenv("OPENLINEAGE_URL", server.url)
+        yield server
+
+
+def test_steps_become_lineage_events(server: LineageServer) -> None:
+    assert lineage.is_configured()
+    client = lineage.lineage_client()
+    some_steps(RunSteps([lineage.Lineage(client, "shop", "/lake", "postgres://db:5432")]))
+    assert [(e["eventType"], e["job"]["name"]) for e in server.events] == [
+        ("START", "lake.shop.land"),
+        ("COMPLETE", "lake.shop.land"),
+        ("START", "lake.shop.refresh"),
+        ("FAIL", "lake.shop.refresh"),
+    ]
+    _, landed, _, failed = server.events
+    (source,), (target,) = landed["inputs"], landed["outputs"]
+    assert (source["namespace"], source["name"]) == (
+        "postgres://db:5432",
+        "app.penstock.history",
+    )
+    assert (target["namespace"], target["name"]) == ("file:///lake", "bronze/history")
+    assert target["outputFacets"]["outputStatistics"]["rowCount"] == 5
+    assert "the disk is gone" in failed["run"]["facets"]["errorMessage"]["message"]
+
+
+def test_a_lineage_server_that_fails_does_not_stop_the_lake(
+    server: LineageServer, caplog: Any
+) -> None:
+    server.status = 400
+    client = lineage.lineage_client()
+    some_steps(RunSteps([lineage.Lineage(client, "shop", "/lake", "postgres://db:5432")]))
+    assert "a lineage event was not sent" in caplog.text
+
+
+def test_without_settings_there_is_no_lineage(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not lineage.is_configured()
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
+    assert not lineage.is_configured()

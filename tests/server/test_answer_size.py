@@ -1,0 +1,101 @@
+"""An answer has a size at which it stops: fewer messages are handed out, and none is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from penstock.http import Client
+
+Db = psycopg.Connection[Any]
+BUDGET = 1_000_000
+MANY = {"topic": "orders", "count": 1000}
+
+
+@pytest.fixture
+def web(start_server: Callable[..., Any]) -> Any:
+    return start_server(answer_bytes=BUDGET)
+
+
+def fill(db: Db, count: int, size: int, queue: str = "orders") -> None:
+    db.execute("select penstock.create_queue(%s, exist_ok => true)", (queue,))
+    db.execute(
+        "select count(*) from penstock.enqueue_many(%s, array_fill(to_jsonb(repeat('x', %s)),"
+        " array[%s]))",
+        (queue, size, count),
+    )
+
+
+@pytest.mark.parametrize("wait", [0, 5])
+@pytest.mark.parametrize("size", [100_000, 400])
+def test_a_dequeue_hands_out_what_fits_and_leaves_the_rest(
+    http: httpx.Client, db: Db, size: int, wait: int
+) -> None:
+    count = min(30, 3_000_000 // size) if size > 1000 else 2500
+    fill(db, count, size)
+    seen: list[str] = []
+    while True:
+        answer = http.post("/api/messages/dequeue", json={**MANY, "wait_seconds": wait})
+        assert len(answer.content) < BUDGET * 1.5
+        messages = answer.json()["messages"]
+        seen += [each["id"] for each in messages]
+        assert {each["attempt"] for each in messages} == {1}
+        if len(seen) == count:
+            break
+    assert seen == sorted(seen, key=int), "in the order of the queue, with nothing left out"
+
+
+def test_messages_that_did_not_fit_were_not_claimed(http: httpx.Client, db: Db) -> None:
+    fill(db, 30, 100_000)
+    taken = len(http.post("/api/messages/dequeue", json=MANY).json()["messages"])
+    assert 1 < taken < 15
+    states = db.execute("select state, attempt, count(*) from penstock.messages group by 1, 2")
+    assert sorted(states) == [("leased", 1, taken), ("ready", 0, 30 - taken)]
+
+
+def test_a_message_larger_than_an_answer_is_handed_out_alone(http: httpx.Client, db: Db) -> None:
+    http.put("/api/topic-configs/orders", json={"max_payload_bytes": 2_000_000})
+    fill(db, 3, 1_500_000)
+    for _ in range(3):
+        [message] = http.post("/api/messages/dequeue", json=MANY).json()["messages"]
+        assert len(message["json"]) == 1_500_000
+
+
+def test_large_answers_to_others_leave_no_caller_empty_handed(http: httpx.Client, db: Db) -> None:
+    fill(db, 60, 250_000)
+
+    def dequeue(_: int) -> int:
+        body = {"topic": "orders", "count": 100}
+        return len(http.post("/api/messages/dequeue", json=body).json()["messages"])
+
+    with ThreadPoolExecutor(8) as callers:
+        counts = list(callers.map(dequeue, range(8)))
+    assert all(counts)
+
+
+def test_a_list_ends_where_it_is_full_and_goes_on_at_its_cursor(http: httpx.Client, db: Db) -> None:
+    fill(db, 35, 100_000)
+    ids: list[str] = []
+    query: dict[str, Any] = {"topic": "orders", "limit": 30}
+    while True:
+        answer = http.get("/api/messages", params=query)
+        assert len(answer.content) < BUDGET * 1.5
+        page = answer.json()
+        ids += [each["id"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+    assert len(ids) == len(set(ids)) == 35
+
+
+def test_the_python_client_gets_fewer_messages_too(
+    web: Any, db: Db, make_key: Callable[..., str]
+) -> None:
+    fill(db, 30, 100_000)
+    with Client(web.url, make_key("worker", "consume")) as client:
+        assert 1 < len(client.claim("orders", 30)) < 15

@@ -1,0 +1,475 @@
+"""Batches: members are counted where they end, and what follows is enqueued once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock import App, AsyncClient, Reject, Worker, batch, chain, current
+from penstock.errors import (
+    BatchNotFoundError,
+    BatchSealedError,
+    ConfigurationError,
+    InvalidValueError,
+    QueueFullError,
+    TaskArgumentsError,
+    translated,
+)
+from penstock.tasks.call import Call
+from penstock.testing import drain_async
+
+from .conftest import until
+
+Connect = Callable[..., psycopg.Connection[Any]]
+Db = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def db(connect: Connect) -> Db:
+    """A database with queue work for members and queue after for what follows."""
+    db = connect()
+    db.execute("select penstock.create_queue('work', exist_ok => true)")
+    db.execute("select penstock.create_queue('after', exist_ok => true)")
+    return db
+
+
+def make(db: Db, count: int, *, queue: str = "work", seal: bool = True) -> tuple[int, list[int]]:
+    """A batch of plain messages, in SQL: its id, and the ids of its members."""
+    follow = "jsonb_build_array(jsonb_build_object('queue', 'after', 'payload', %s::text))"
+    id = value(
+        db,
+        f"select penstock.create_batch('test', {follow}, {follow}, {follow})",
+        "success",
+        "failure",
+        "finish",
+    )
+    members = db.execute(
+        "select penstock.add_to_batch(%s, %s, "
+        "array(select to_jsonb(n) from generate_series(1, %s) n))",
+        [id, queue, count],
+    ).fetchall()
+    if seal:
+        db.execute("select penstock.seal_batch(%s)", [id])
+    return id, [row[0] for row in members]
+
+
+def value(db: Db, sql: str, *params: Any) -> Any:
+    row = db.execute(sql, params).fetchone()  # type: ignore[arg-type]
+    assert row is not None
+    return row[0]
+
+
+def claim(db: Db, count: int = 100, queue: str = "work") -> list[tuple[int, int]]:
+    found = db.execute("select id, token from penstock.claim(%s, %s)", [queue, count])
+    return [(row[0], row[1]) for row in found]
+
+
+def follows(db: Db) -> list[str]:
+    """What was enqueued by finished batches."""
+    db.execute("select penstock.finish_batches()")
+    rows = db.execute(
+        "select payload #>> '{}' from penstock.messages where queue = 'after' order by id"
+    )
+    return [row[0] for row in rows]
+
+
+def counts(db: Db, id: int) -> dict[str, int]:
+    row = db.execute(
+        "select total, pending, done, dead, expired, cancelled from penstock.get_batch(%s)", [id]
+    ).fetchone()
+    assert row is not None
+    names = ("total", "pending", "done", "dead", "expired", "cancelled")
+    return {name: n for name, n in zip(names, row, strict=True) if n or name == "pending"}
+
+
+def ack_many(db: Db, leases: list[tuple[int, int]]) -> None:
+    ids, tokens = zip(*leases, strict=True)
+    found = db.execute("select penstock.ack_many(%s, %s)", [list(ids), list(tokens)]).fetchall()
+    assert {row[0] for row in found} == set(ids)
+
+
+@pytest.mark.parametrize("history", [0, 7])
+@pytest.mark.parametrize("size", [1, 5, 40])
+def test_a_batch_finishes_once_whatever_way_its_members_are_acked(
+    size: int, history: int, db: Db
+) -> None:
+    db.execute("select penstock.set_queue('work', %s::jsonb)", [f'{{"keep_history": {history}}}'])
+    id, _ = make(db, 60)
+    assert follows(db) == []
+    acked = 0
+    while leases := claim(db, size):
+        if size == 1:
+            db.execute("select penstock.ack(%s, %s)", leases[0])
+        else:
+            ack_many(db, leases)
+        acked += len(leases)
+        assert counts(db, id)["pending"] == 60 - acked
+    assert counts(db, id) == {"total": 60, "pending": 0, "done": 60}
+    assert follows(db) == ["success", "finish"]
+    assert follows(db) == ["success", "finish"]
+    assert value(db, "select state from penstock.batches where id = %s", id) == "finished"
+    assert value(db, "select count(*) from penstock.batch_member") == 0
+
+
+def test_plain_messages_in_the_same_acks_are_not_counted(db: Db) -> None:
+    id, members = make(db, 5)
+    plain = value(db, "select penstock.enqueue('work', '1')")
+    leases = claim(db)
+    assert {lease[0] for lease in leases} == {*members, plain}
+    ack_many(db, leases)
+    assert counts(db, id) == {"total": 5, "pending": 0, "done": 5}
+    assert value(db, "select count(*) from penstock.history where queue = 'work'") == 6
+
+
+def test_the_last_two_members_may_end_in_concurrent_transactions(db: Db, connect: Connect) -> None:
+    id, _ = make(db, 2)
+    first, second = claim(db)
+    one, two = connect(), connect()
+    with one.transaction():
+        one.execute("select penstock.ack(%s, %s)", first)
+        with two.transaction():
+            two.execute("select penstock.ack(%s, %s)", second)
+            assert follows(db) == []
+        assert follows(db) == []
+    assert follows(db) == ["success", "finish"]
+    assert counts(db, id) == {"total": 2, "pending": 0, "done": 2}
+
+
+def test_many_callers_finish_a_batch_once(db: Db, connect: Connect) -> None:
+    make(db, 20)
+    ack_many(db, claim(db))
+    others = [connect() for _ in range(4)]
+    finished = 0
+    for other in others:
+        other.autocommit = False
+        finished += value(other, "select penstock.finish_batches()")
+    for other in others:
+        other.commit()
+    assert finished == 1
+    assert follows(db) == ["success", "finish"]
+
+
+def test_a_rolled_back_ack_does_not_count(db: Db, connect: Connect) -> None:
+    id, _ = make(db, 1)
+    [lease] = claim(db)
+    other = connect()
+    with other.transaction(force_rollback=True):
+        other.execute("select penstock.ack(%s, %s)", lease)
+    assert follows(db) == []
+    assert counts(db, id)["pending"] == 1
+    db.execute("select penstock.ack(%s, %s)", lease)
+    assert follows(db) == ["success", "finish"]
+
+
+def ends(db: Db) -> Iterator[tuple[str, str]]:
+    """Ways to end a member other than by an ack, each with the count that it adds to."""
+    yield "select penstock.reject(id, token) from penstock.claim('work')", "dead"
+    yield "select penstock.cancel(min(id)) from penstock.messages where queue = 'work'", "cancelled"
+    yield "select penstock.purge('work', max_count => 1)", "cancelled"
+    yield (
+        "select penstock.reject_many(array_agg(id), array_agg(token)) from penstock.claim('work')",
+        "dead",
+    )
+
+
+def test_members_that_end_without_an_ack_are_counted_too(db: Db) -> None:
+    ways = list(ends(db))
+    id, _ = make(db, len(ways) + 1)
+    expected = {"total": len(ways) + 1}
+    for sql, name in ways:
+        db.execute(sql)  # type: ignore[call-overload]
+        expected[name] = expected.get(name, 0) + 1
+        pending = expected["total"] - sum(n for key, n in expected.items() if key != "total")
+        assert counts(db, id) == {**expected, "pending": pending}
+    ack_many(db, claim(db))
+    assert follows(db) == ["failure", "finish"]
+
+
+def test_expired_members_and_lost_workers_are_counted(db: Db) -> None:
+    db.execute("select penstock.set_queue('work', '{\"max_attempts\": 1, \"dlq_enabled\": false}')")
+    id = value(db, "select penstock.create_batch()")
+    add = "select penstock.add_to_batch(%s, 'work', array['1'::jsonb, '2'], ttls => %s::interval[])"
+    members = [row[0] for row in db.execute(add, [id, ["1 microsecond", None]])]
+    db.execute("select penstock.seal_batch(%s)", [id])
+    db.execute("select penstock.maintain(true)")
+    assert counts(db, id) == {"total": 2, "pending": 1, "expired": 1}
+    [(last, token)] = claim(db)
+    assert last == members[1]
+    # Its worker dies in the last attempt, and its lease expires.
+    assert value(db, "select penstock.extend(%s, %s, 1)", last, token) is not None
+    for table in range(9):
+        db.execute(
+            f"update penstock.leased_{table} set lease_until = now() - interval '1 hour'".encode()
+        )
+    db.execute("select penstock.maintain(true)")
+    assert counts(db, id) == {"total": 2, "pending": 0, "expired": 1, "dead": 1}
+
+
+def test_a_redriven_member_counts_again_until_the_batch_has_finished(db: Db) -> None:
+    id, _ = make(db, 2)
+    first, second = claim(db)
+    db.execute("select penstock.reject(%s, %s)", first)
+    assert counts(db, id) == {"total": 2, "pending": 1, "dead": 1}
+    assert value(db, "select penstock.redrive('work')") == 1
+    assert counts(db, id) == {"total": 2, "pending": 2}
+    db.execute("select penstock.ack(%s, %s)", second)
+    assert follows(db) == []
+    [again] = claim(db)
+    db.execute("select penstock.reject(%s, %s)", again)
+    assert follows(db) == ["failure", "finish"]
+    # From now on its counts change, and nothing more follows.
+    assert value(db, "select penstock.redrive('work')") == 1
+    [again] = claim(db)
+    db.execute("select penstock.ack(%s, %s)", again)
+    assert follows(db) == ["failure", "finish"]
+    assert counts(db, id) == {"total": 2, "pending": 0, "done": 2}
+
+
+def test_a_dead_letter_that_is_claimed_or_purged_is_not_counted_twice(db: Db) -> None:
+    id, _ = make(db, 2)
+    for lease in claim(db):
+        db.execute("select penstock.reject(%s, %s)", lease)
+    [dead] = claim(db, 1, "work.dlq")
+    db.execute("select penstock.ack(%s, %s)", dead)
+    db.execute("select penstock.purge('work.dlq')")
+    assert counts(db, id) == {"total": 2, "pending": 0, "dead": 2}
+    assert value(db, "select count(*) from penstock.batch_member") == 0
+
+
+def test_a_dropped_queue_ends_its_members(db: Db) -> None:
+    id, _ = make(db, 3)
+    claim(db, 1)
+    assert value(db, "select penstock.drop_queue('work', true)") == 3
+    assert counts(db, id) == {"total": 3, "pending": 0, "cancelled": 3}
+
+
+def test_members_of_all_kinds_can_be_cancelled_together(db: Db) -> None:
+    id = value(db, "select penstock.create_batch()")
+    for arrays in (
+        "delays => array['1 hour'::interval]",
+        "group_keys => array['g']",
+        "priorities => array[3]",
+    ):
+        add = f"select penstock.add_to_batch(%s, 'work', array['1'::jsonb], {arrays})"
+        db.execute(add, [id])  # type: ignore[call-overload]
+    add = "select penstock.add_to_batch(%s, 'work', array_fill('1'::jsonb, array[50]))"
+    db.execute(add, [id])
+    for id_, token in claim(db, 5):
+        db.execute("select penstock.snooze(%s, %s)", [id_, token])
+    held = claim(db, 20)
+    db.execute("select penstock.reject(%s, %s)", held.pop())
+    assert value(db, "select more from penstock.cancel_batch(%s, 10)", id) is True
+    assert value(db, "select more from penstock.cancel_batch(%s)", id) is False
+    assert counts(db, id) == {"total": 53, "pending": 0, "cancelled": 52, "dead": 1}
+    assert value(db, "select state from penstock.batches where id = %s", id) == "finished"
+    with pytest.raises(psycopg.Error, match="lost"):
+        db.execute("select penstock.ack(%s, %s)", held[0])
+    assert value(db, "select (penstock.stats('work')).ready") == 0
+
+
+def test_a_batch_takes_members_until_it_is_sealed(db: Db, connect: Connect) -> None:
+    id, _ = make(db, 1, seal=False)
+    ack_many(db, claim(db))
+    assert follows(db) == []
+    assert value(db, "select state from penstock.batches where id = %s", id) == "open"
+    other = connect()
+    with other.transaction():
+        other.execute("select penstock.add_to_batch(%s, 'work', array['1'::jsonb])", [id])
+        db.execute("set lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            db.execute("select penstock.seal_batch(%s)", [id])
+    db.execute("select penstock.seal_batch(%s)", [id])
+    assert follows(db) == []
+    with pytest.raises(BatchSealedError) as caught, translated():
+        db.execute("select penstock.add_to_batch(%s, 'work', array['1'::jsonb])", [id])
+    assert caught.value.batch == id
+    ack_many(db, claim(db))
+    assert follows(db) == ["success", "finish"]
+    with pytest.raises(BatchNotFoundError), translated():
+        db.execute("select penstock.seal_batch(-1)")
+
+
+def test_a_batch_without_members_finishes_when_it_is_sealed(db: Db) -> None:
+    id = value(
+        db, 'select penstock.create_batch(on_success => \'[{"queue": "after", "payload": "s"}]\')'
+    )
+    db.execute("select penstock.seal_batch(%s)", [id])
+    assert follows(db) == ["s"]
+
+
+def test_what_follows_waits_while_its_queue_is_full(db: Db) -> None:
+    db.execute("select penstock.set_queue('after', '{\"max_depth\": 1}')")
+    id, _ = make(db, 1)
+    ack_many(db, claim(db))
+    assert follows(db) == []
+    error = value(db, "select last_error from penstock.batches where id = %s", id)
+    assert "is full" in error
+    db.execute("select penstock.set_queue('after', '{\"max_depth\": null}')")
+    db.execute("select penstock.maintain()")
+    assert follows(db) == ["success", "finish"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        ("{}", "an array of up to 10 objects"),
+        ("[1]", "objects with queue"),
+        ('[{"queue": "after", "token": 1}]', "objects with queue"),
+        ('[{"queue": "missing"}]', "does not exist"),
+        ('[{"queue": "penstock.tasks"}]', "does not begin with"),
+        ('[{"queue": "after", "payload": 1, "priority": 99}]', "priority"),
+    ],
+)
+def test_what_follows_is_checked_when_the_batch_is_created(
+    messages: str, says: str, db: Db
+) -> None:
+    with pytest.raises(psycopg.Error, match=says):
+        db.execute("select penstock.create_batch(on_finish => %s::jsonb)", [messages])
+
+
+def test_only_producers_make_batches(db: Db) -> None:
+    with db.transaction(force_rollback=True):
+        db.execute("set local role penstock_consumer")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            db.execute("select penstock.create_batch()")
+    with db.transaction(force_rollback=True):
+        db.execute("set local role penstock_producer")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            db.execute("select penstock.cancel_batch(1)")
+
+
+def test_finished_batches_are_deleted_after_a_week(db: Db) -> None:
+    id, _ = make(db, 1)
+    db.execute("select penstock.reject(id, token) from penstock.claim('work')")
+    assert follows(db) == ["failure", "finish"]
+    db.execute("update penstock.batch set finished_at = now() - interval '8 days'")
+    db.execute("select penstock.maintain(true)")
+    assert value(db, "select count(*) from penstock.batch") == 0
+    assert value(db, "select count(*) from penstock.batch_member") == 0
+    # The dead letter stays, and can be redriven.
+    assert value(db, "select penstock.redrive('work')") == 1
+    ack_many(db, claim(db))
+    with pytest.raises(psycopg.Error, match="does not exist"):
+        counts(db, id)
+
+
+# Tasks
+
+
+async def test_tasks_follow_a_batch_of_calls_and_chains(
+    dsn: str, client: AsyncClient, app: App
+) -> None:
+    await client.create_queue("after")
+    seen: list[tuple[str, int | None]] = []
+
+    @app.task(queue="work")
+    async def resize(n: int) -> int:
+        return n
+
+    @app.task(queue="after")
+    async def tell(what: str) -> None:
+        seen.append((what, current().batch_id))
+
+    calls = [resize.s(n) for n in range(30)]
+    calls_and_chains = [*calls, chain(resize.s(1), resize.s(), resize.s())]
+    async with Worker(app, dsn):
+        made = await batch(
+            iter(calls_and_chains),
+            name="thumbnails",
+            on_success=tell.s("success"),
+            on_failure=tell.s("failure"),
+            on_finish=chain(tell.s("finish"), tell.si("after that")),
+        ).enqueue()
+        found = await made.wait(60)
+        await until(lambda: len(seen) == 3, "what follows")
+    assert (found.name, found.total, found.done, found.pending) == ("thumbnails", 31, 31, 0)
+    assert found.fraction == 1.0
+    assert sorted(seen) == [("after that", made.id), ("finish", made.id), ("success", made.id)]
+    assert await app.batch(made.id).progress() == found
+
+
+async def test_a_chain_counts_as_one_member_that_fails_where_it_fails(
+    dsn: str, client: AsyncClient, app: App
+) -> None:
+    @app.task(queue="work")
+    async def first() -> int:
+        return 1
+
+    @app.task(queue="work")
+    async def second(n: int) -> None:
+        raise Reject("no")
+
+    made = await asyncio.to_thread(batch([chain(first.s(), second.s()), first.s()]).enqueue_sync)
+    await drain_async(app, client)
+    found = await asyncio.to_thread(made.progress_sync)
+    assert (found.total, found.done, found.dead, found.pending) == (2, 1, 1, 0)
+    assert (await asyncio.to_thread(made.wait_sync, 30)).state == "finished"
+
+
+async def test_a_batch_is_cancelled_with_all_that_runs(
+    dsn: str, client: AsyncClient, app: App
+) -> None:
+    running = asyncio.Event()
+
+    @app.task(queue="work", lease_seconds=2)
+    async def forever(n: int) -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    async with Worker(app, dsn, concurrency=1):
+        made = await batch(forever.s(n) for n in range(5)).enqueue()
+        await asyncio.wait_for(running.wait(), 30)
+        assert await made.cancel() == 5
+        found = await made.wait(30)
+        assert (found.state, found.cancelled) == ("finished", 5)
+        with pytest.raises(TimeoutError):
+            await (await batch([forever.options(delay=60).s(1)]).enqueue()).wait(0.05)
+
+
+async def test_a_batch_that_is_refused_is_cancelled(
+    dsn: str, client: AsyncClient, app: App, connect: Connect
+) -> None:
+    await client.create_queue("small", max_depth=3)
+
+    @app.task(queue="work")
+    async def fine(n: int) -> None: ...
+
+    @app.task(queue="small")
+    async def small(n: int) -> None: ...
+
+    def calls() -> Iterator[Call[None]]:
+        yield from (fine.s(n) for n in range(1000))
+        yield from (small.s(n) for n in range(1000))
+
+    for refused, error in (
+        (batch(calls()), QueueFullError),
+        (batch([*(fine.s(n) for n in range(1000)), fine.s("x")]), TaskArgumentsError),
+        (batch([*(fine.s(n) for n in range(1000)), "x"]), InvalidValueError),  # type: ignore[list-item]
+        (batch([fine.options(key="k").s(1)]), InvalidValueError),
+    ):
+        with pytest.raises(error):
+            await refused.enqueue()
+        db = connect()
+        assert value(db, "select count(*) from penstock.batches where state <> 'finished'") == 0
+        assert value(db, "select (penstock.stats('work')).ready") == 0
+    with pytest.raises(ConfigurationError):
+        await batch([]).enqueue()
+    with pytest.raises(BatchNotFoundError):
+        await app.batch(10**9).progress()
+
+
+async def test_a_batch_can_be_part_of_a_transaction(
+    dsn: str, client: AsyncClient, app: App
+) -> None:
+    @app.task(queue="work")
+    async def fine(n: int) -> None: ...
+
+    with psycopg.connect(dsn) as db:
+        made = batch([fine.s(1)]).enqueue_sync(connection=db)
+        db.rollback()
+    with pytest.raises(BatchNotFoundError):
+        await made.progress()

@@ -1,0 +1,33 @@
+"""Batches and the progress of tasks, on their pages."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+from tests.ui.conftest import MakeSite, Visit, twin
+
+from penstock.commands.write.progress import Report, report_progress
+
+
+def test_a_batch_and_the_progress_of_its_members_are_shown(
+    make_site: MakeSite, visit: Visit
+) -> None:
+    with make_site() as site:
+        site.client.create_queue("emails")
+        site.db.execute("select penstock.create_batch('import')")
+        add = "select penstock.add_to_batch(1, 'emails', array['1'::jsonb, '2'])"
+        id = site.db.execute(add).fetchall()[0][0]
+        line = "<script>window.pwned = 1</script>"
+        site.client.run(report_progress([Report(id, 1, 0.4, "page 40 of 100", [line])]))
+        page = visit(site, f"/messages/{id}")
+        expect(page.get_by_text("page 40 of 100")).to_be_visible()
+        expect(page.get_by_label("progress of the task")).to_have_attribute("value", "0.400")
+        expect(page.get_by_label("log of the task")).to_have_text(line)
+        assert page.evaluate("window.pwned") is None
+        page.get_by_role("link", name="1", exact=True).click()
+        row = page.locator("#batch-1")
+        expect(row).to_contain_text("import")
+        assert twin(site, "/batches")["batches"][0]["pending"] == 2
+        page.goto("/batches/1/cancel")
+        page.get_by_role("button", name="Cancel the batch").click()
+        expect(page.locator("#batch-1")).to_contain_text("finished")
+        assert twin(site, "/batches")["batches"][0]["cancelled"] == 2
