@@ -25,11 +25,11 @@ DJANGO6       = $(VENV)/django6
 DJANGO6_STAMP = $(DJANGO6)/django6-$(call key,requirements/django6.txt)
 JARS       = $(VENV)/spark-jars
 JARS_STAMP = $(JARS)/jars-$(call key,tools/spark_jars.xml)
-# The programs that read a lake, in the versions that their users have, and Iceberg's own jars for their Spark.
+# The programs that read a lake, in the versions that their users have, and the jars of Iceberg and Delta for their Spark.
 READERS       = $(VENV)/readers
 READERS_STAMP = $(READERS)/readers-$(call key,requirements/readers.txt)
-ICEBERG_JARS       = $(VENV)/iceberg-jars
-ICEBERG_JARS_STAMP = $(ICEBERG_JARS)/jars-$(call key,tools/iceberg_jars.xml)
+READER_JARS       = $(VENV)/reader-jars
+READER_JARS_STAMP = $(READER_JARS)/jars-$(call key,tools/reader_jars.xml)
 # The example for Dagster runs in an environment of its own.
 DAGSTER       = $(VENV)/dagster
 DAGSTER_STAMP = $(DAGSTER)/dagster-$(call key,requirements/dagster.txt)
@@ -40,7 +40,7 @@ HELM         = helm.sh/helm/v3/cmd/helm@v3.14.4
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy mutants chaos bench lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-typescript test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,8 +107,12 @@ spark-jars: $(JARS_STAMP) ## fetch the jars of Spark's S3 connector with Maven (
 test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the lake, the source and the sink on a local S3, with kills
 	PENSTOCK_TEST_S3=1 $(BIN)/pytest -s --timeout 3600 tests/lake/pipeline/object_store $(ARGS)
 
-test-readers: $(DEV_STAMP) $(READERS_STAMP) $(ICEBERG_JARS_STAMP) ## read a lake with Spark's catalog, PyIceberg, delta-rs, DuckDB and Polars
+test-readers: $(DEV_STAMP) $(READERS_STAMP) $(READER_JARS_STAMP) ## read a lake with Spark's catalog, PyIceberg, delta-rs, DuckDB and Polars
 	PENSTOCK_TEST_READERS=1 $(BIN)/pytest tests/lake/pipeline/test_readers.py $(ARGS)
+
+test-typescript: $(DEV_STAMP) ## build the client for TypeScript, and run it against a server (needs Node.js and npm)
+	cd clients/typescript && npm ci --silent --no-audit --no-fund && npm run --silent build
+	PENSTOCK_TEST_TYPESCRIPT=1 $(BIN)/pytest tests/clients $(ARGS)
 
 test-dagster: $(DEV_STAMP) $(DAGSTER_STAMP) ## the example for Dagster, in its own environment
 	PENSTOCK_TEST_DAGSTER=$(abspath $(DAGSTER)) $(BIN)/pytest tests/lake/test_dagster_example.py $(ARGS)
@@ -252,7 +256,7 @@ $(JARS_STAMP):
 	$(call fetch_jars,tools/spark_jars.xml,$(JARS))
 	touch $@
 
-$(ICEBERG_JARS_STAMP):
-	rm -rf $(ICEBERG_JARS)
-	$(call fetch_jars,tools/iceberg_jars.xml,$(ICEBERG_JARS))
+$(READER_JARS_STAMP):
+	rm -rf $(READER_JARS)
+	$(call fetch_jars,tools/reader_jars.xml,$(READER_JARS))
 	touch $@

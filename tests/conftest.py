@@ -41,6 +41,9 @@ FAST = {
     "autovacuum_naptime": "5s",
 }
 TEMPLATE = "penstock_template"
+# Services of the tests are reached by sockets, and have passwords.
+os.environ["PENSTOCK_SERVICE_PATHS"] = f"/dev/shm:{tempfile.gettempdir()}"
+os.environ["PENSTOCK_SECRET_KEY"] = "zkGa6wXeyM5sLZp2lY4lq3oB1n2Yt1cV1Z5VqJ0t0xM="
 
 # How long an example takes says something about the machine, not about what is tested.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,11 +1,14 @@
-"""Breaks the engine on purpose, one way at a time, and sees that a test notices: `make mutants`.
+"""Break the engine on purpose, one way at a time, and check that a test notices: `make mutants`.
 
 A test that cannot fail proves nothing. Each mutant is a copy of the package with one replacement in
-the source of its SQL, generated again; the tests named with it must fail on the copy, and pass on
-the original. A mutant that does not apply any more fails the run. Part of a name runs the mutants
-whose names contain it: `make mutants ARGS="cut short"`.
+the source of its SQL, generated again. The tests named with it must fail on the copy and pass on
+the original. A mutant that no longer applies fails the run, and `tests/test_mutants.py`.
+
+`make mutants ARGS="cut short"` runs the mutants whose names contain this text. `ARGS="--part 2/6"`
+runs the second of six parts, with the mutants of one test file together.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -214,11 +217,90 @@ MUTANTS = [
         "if true then",
         ("tests/engine/test_late.py",),
     ),
+    Mutant(
+        "an ack deletes a member without counting it",
+        "settle/ack.sql",
+        "(l.key, l.group_key, l.body_slot) is null and {is_no_member(l)}",
+        "(l.key, l.group_key, l.body_slot) is null",
+        ("tests/tasks/test_first_members.py",),
+    ),
+    Mutant(
+        "an ack of many deletes members leased in place without counting them",
+        "settle/ack_many.sql",
+        "(l.key, l.body_slot) is null and {is_no_member(l)}",
+        "(l.key, l.body_slot) is null",
+        ("tests/tasks/test_first_members.py",),
+    ),
+    Mutant(
+        "an expired grant gives back messages that a later claim holds",
+        "claim/pull_expired.sql",
+        "and g.last_position and r.hold = g.hold and (r.key is null",
+        "and g.last_position and r.hold <> 0 and (r.key is null",
+        ("tests/engine/test_held.py",),
+    ),
+    Mutant(
+        "a grant is deleted before all its messages came back",
+        "claim/pull_expired.sql",
+        "and r.position between g.first_position and g.last_position and r.hold = g.hold"
+        " limit 1) s) = 0",
+        "and r.position between g.first_position and g.last_position and r.hold = g.hold"
+        " limit 1) s) >= 0",
+        ("tests/engine/test_held.py",),
+    ),
+    Mutant(
+        "a segment is closed while a transaction writes to it",
+        "storage/close_segments.sql",
+        "and not penstock._has_writers(slot)",
+        "",
+        ("tests/engine/test_ring.py",),
+    ),
+    Mutant(
+        "a segment is truncated without a look under the lock",
+        "storage/free_segment.sql",
+        "if penstock._holds_rows(slot) then",
+        "if false then",
+        ("tests/engine/test_ring.py",),
+    ),
+    Mutant(
+        "a run of a stream that was taken over is not fenced off",
+        "spark/attach.sql",
+        "where c.name = consumer and c.generation = _spark_check.generation for share",
+        "where c.name = consumer for share",
+        ("tests/lake/test_consumer_sql.py",),
+    ),
+    Mutant(
+        "producers of one key do not lock it",
+        "enqueue/key.sql",
+        "begin perform penstock._lock_key(q.id, m.key);",
+        "begin",
+        ("tests/engine/test_keys.py",),
+    ),
+    Mutant(
+        "the newer message with a key yields to the older one",
+        "enqueue/key.sql",
+        "elsif waiting > m.id then",
+        "elsif waiting < m.id then",
+        ("tests/engine/test_keys.py",),
+    ),
+    Mutant(
+        "a claim hands out a message whose key another transaction has locked",
+        "claim/pull_expired.sql",
+        "and (l.key is null or penstock._try_key(l.queue_id, l.key, l.id))",
+        "",
+        ("tests/engine/test_keys.py",),
+    ),
+    Mutant(
+        "a group is delivered from its newest message",
+        "claim/resolve.sql",
+        "and g.position > after order by g.position limit 1",
+        "and g.position > after order by g.position desc limit 1",
+        ("tests/engine/test_leases.py",),
+    ),
 ]
 
 
 def is_stale(mutant: Mutant) -> bool:
-    """The source does not contain any more what the mutant replaces."""
+    """Whether the source no longer contains the text that the mutant replaces."""
     return not mutant.pattern.search((SQL / mutant.file).read_text("utf-8"))
 
 
@@ -244,13 +326,31 @@ def ran(tests: tuple[str, ...], environment: dict[str, str]) -> subprocess.Compl
     return done
 
 
+def part_of(text: str) -> tuple[int, int]:
+    """The argument of --part, such as 2/6."""
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part such as 2/6")
+    return int(number), int(count)
+
+
+def choose(name: str, part: tuple[int, int]) -> list[Mutant]:
+    """The mutants with this text in their names, of one part. Those of one test stay together."""
+    named = sorted((m for m in MUTANTS if name in m.name), key=lambda mutant: mutant.tests)
+    number, count = part
+    return named[len(named) * (number - 1) // count : len(named) * number // count]
+
+
 def main() -> None:
-    named = " ".join(sys.argv[1:])
-    chosen = [mutant for mutant in MUTANTS if named in mutant.name]
+    parser = argparse.ArgumentParser(description="Break the engine, and check that a test notices.")
+    parser.add_argument("name", nargs="*", help="run mutants whose names contain this text")
+    parser.add_argument("--part", type=part_of, default=(1, 1), help="run one part, such as 2/6")
+    arguments = parser.parse_args()
+    chosen = choose(" ".join(arguments.name), arguments.part)
     if not chosen:
-        sys.exit(f"no mutant has {named!r} in its name")
+        sys.exit("no mutant was chosen: run it with --part 1/1 and without a name to see all")
     if stale := [mutant.name for mutant in MUTANTS if is_stale(mutant)]:
-        sys.exit(f"these do not apply any more: {', '.join(stale)}")
+        sys.exit(f"these mutants no longer apply: {', '.join(stale)}")
     tests = tuple(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
     if (done := ran(tests, {})).returncode != 0:
         sys.exit(f"{done.stdout[-3000:]}\nthe tests fail on the original")

@@ -15,7 +15,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PLAIN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-APPS = ("asyncpg_app", "fastapi_app", "sqlalchemy_app")
+# One of them is a part of `make test`. The others, and the one for Django, run in `make test-long`.
+APPS = (
+    "fastapi_app",
+    pytest.param("asyncpg_app", marks=pytest.mark.slow),
+    pytest.param("sqlalchemy_app", marks=pytest.mark.slow),
+)
 
 
 def run(directory: Path, dsn: str, *command: str) -> None:
@@ -40,6 +45,7 @@ def test_an_example_passes_its_tests(app: str, dsn: str) -> None:
     run(EXAMPLES / app, dsn, "-m", "pytest", *options, str(EXAMPLES / app))
 
 
+@pytest.mark.slow
 def test_the_django_example_passes_its_tests(empty_dsn: str) -> None:
     name = f"test_{conninfo_to_dict(empty_dsn)['dbname']}"
     try:

@@ -12,7 +12,6 @@ import pytest
 from tests.catalog import describe, differences
 
 import penstock.sql
-from penstock.commands.lease_row import LeaseRow
 from penstock.db.migrations import Migrator
 from penstock.sql.expand import Expander
 
@@ -115,13 +114,3 @@ def test_nothing_in_the_database_executes_text_to_create_ours() -> None:
                 named = re.match(r"function \w+\.(\w+)", function)
                 assert named, function[:200]
                 assert named[1] in allowed
-
-
-def test_clients_decode_the_columns_that_claims_return(
-    by_migrations: psycopg.Connection[Any],
-) -> None:
-    columns = by_migrations.execute(
-        "select array_agg(attname::text order by attnum) from pg_attribute"
-        " where attrelid = 'penstock.lease'::regclass"
-    )
-    assert columns.fetchone() == ([*LeaseRow._fields[:-2]],)

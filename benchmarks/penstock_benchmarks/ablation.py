@@ -88,7 +88,7 @@ MECHANISMS = (
             Change(
                 "functions/background/commit_put.sql",
                 "case when {register.value(t.floor)} > at_position"
-                " then setval(t.floor, below + 1) end,",
+                " then setval(t.floor, below + bigint '1') end,",
                 "",
             ),
         ),
@@ -124,6 +124,49 @@ MECHANISMS = (
         "large payloads in body_N",
         ("wal of a cycle, 64 KiB payload",),
         (Change("functions/storage/body.sql", "> 1000", "> 100000000"),),
+    ),
+    Mechanism(
+        "overflow segment",
+        ("disk after 400,000 messages next to long leases",),
+        (
+            Change(
+                "functions/storage/tend_ring.sql",
+                "if length(closing || replace(live, '0', '')) >= {ring.crowded} then",
+                "if false then",
+            ),
+        ),
+    ),
+    Mechanism(
+        "early turn of the ring",
+        ("disk after a burst of 30,000 messages",),
+        (Change("functions/storage/close_segments.sql", "not between 0 and 10000000", "is null"),),
+    ),
+    Mechanism(
+        "first row of a queue",
+        ("cpu of stats after 20,000 messages, horizon pinned",),
+        (Change("functions/read/first_row.sql", "return first;", "return 0;"),),
+    ),
+    Mechanism(
+        "floors of timers",
+        ("cpu of an empty poll after 20,000 delayed messages, horizon pinned",),
+        (
+            Change(
+                "functions/claim/timers.sql",
+                "then setval(floor, to_us) + pg_advisory_unlock",
+                "then 0 + pg_advisory_unlock",
+            ),
+        ),
+    ),
+    Mechanism(
+        "upper bound of the depth",
+        ("cpu of an enqueue under max_depth, 5,000 waiting",),
+        (
+            Change(
+                "functions/enqueue/depth.sql",
+                "answer text := penstock._reserve_below_bound(q, n);",
+                "answer text := 'unknown';",
+            ),
+        ),
     ),
 )
 

@@ -4,7 +4,8 @@ import base64
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ _POLLS = 200
 _BLOCKS = 40
 _PINNED_MESSAGES = 20_000
 _DISK_MESSAGES = 200_000
+_BURST = 30_000
 _DAMAGED_SECONDS = 3.0
 
 
@@ -119,9 +121,7 @@ def _xids_of_polls(connection: Connection, dsn: str) -> float:
 
 
 def _pinned_claim(connection: Connection, dsn: str) -> float:
-    with psycopg.connect(dsn) as pin:
-        pin.execute("set transaction isolation level repeatable read")
-        pin.execute("select count(*) from pg_class")
+    with _pinned(dsn):
         connection.execute("set synchronous_commit = off")
         for _ in range(_PINNED_MESSAGES // 10):
             _cycle(connection, 10)
@@ -132,19 +132,120 @@ def _pinned_claim(connection: Connection, dsn: str) -> float:
 
 
 def _pinned_disk(connection: Connection, dsn: str) -> float:
-    with psycopg.connect(dsn) as pin:
-        pin.execute("set transaction isolation level repeatable read")
-        pin.execute("select count(*) from pg_class")
+    with _pinned(dsn):
         connection.execute("set synchronous_commit = off")
         for _ in range(_DISK_MESSAGES // 100):
             _cycle(connection, 100)
-        return float(
+        return _megabytes(connection)
+
+
+def _megabytes(connection: Connection) -> float:
+    """The size of all tables on disk."""
+    return float(
+        _value(
+            connection,
+            "select sum(pg_total_relation_size(oid)) / 1048576 from pg_class"
+            " where relnamespace = 'penstock'::regnamespace and relkind = 'r'",
+        )
+    )
+
+
+def _disk_beside_leases(connection: Connection, dsn: str) -> float:
+    """Every 20,000 messages, one is leased for an hour, so each segment has such a lease."""
+    connection.execute("set synchronous_commit = off")
+    held = []
+    with _pinned(dsn):
+        for turn in range(2 * _DISK_MESSAGES // 200):
+            if turn % 100 == 0:
+                _value(connection, "select penstock.enqueue('work', '1')")
+                claim = "select id, token from penstock.claim('work', 1, 3600)"
+                held += connection.execute(claim).fetchall()
+            _cycle(connection, 200)
+        used = _megabytes(connection)
+    for lease in held:
+        connection.execute("select penstock.ack(%s, %s)", lease)
+    return used
+
+
+def _disk_after_burst(connection: Connection, dsn: str) -> float:
+    """A burst that does not fill its segment, and polls once it is drained."""
+    connection.execute("set synchronous_commit = off")
+    for _ in range(_BURST // 10_000):
+        _value(
+            connection,
+            "select count(*) from penstock.enqueue_many('work',"
+            " array_fill(%s::jsonb, array[10000]))",
+            _PAYLOAD,
+        )
+    while _settle(connection, 1000):
+        pass
+    for _ in range(6):
+        time.sleep(0.5)
+        _settle(connection, 1)
+    return _megabytes(connection)
+
+
+def _cpu_of_stats(connection: Connection, dsn: str) -> float:
+    with _pinned(dsn):
+        connection.execute("set synchronous_commit = off")
+        for _ in range(_PINNED_MESSAGES // 100):
+            _cycle(connection, 100)
+        time.sleep(1.1)  # the first row is noted once a second
+        _settle(connection, 1)
+        return _cpu_of_calls(connection, "select ready from penstock.stats('work')")
+
+
+def _cpu_of_late_poll(connection: Connection, dsn: str) -> float:
+    """Delayed messages leave dead entries in the index of the schedule."""
+    with _pinned(dsn):
+        connection.execute("set synchronous_commit = off")
+        for _ in range(_PINNED_MESSAGES // 1000):
             _value(
                 connection,
-                "select sum(pg_total_relation_size(oid)) / 1048576 from pg_class"
-                " where relnamespace = 'penstock'::regnamespace and relkind = 'r'",
+                "select count(*) from penstock.enqueue_many('work', array_fill(%s::jsonb,"
+                " array[1000]), delays => array_fill(interval '1 millisecond', array[1000]))",
+                _PAYLOAD,
             )
-        )
+        until = time.monotonic() + 30
+        drained = 0
+        while drained < _PINNED_MESSAGES and time.monotonic() < until:
+            drained += _settle(connection, 1000)
+        for _ in range(40):
+            time.sleep(0.05)
+            _settle(connection, 1)
+        return _cpu_of_calls(connection, "select id from penstock.claim('work')")
+
+
+def _cpu_of_bounded_enqueue(connection: Connection, dsn: str) -> float:
+    connection.execute("set synchronous_commit = off")
+    create = "select penstock.create_queue('bounded', '{\"max_depth\": 1000000}', exist_ok => true)"
+    _value(connection, create)
+    _value(
+        connection,
+        "select count(*) from penstock.enqueue_many('bounded',"
+        " array_fill('1'::jsonb, array[5000]))",
+    )
+    spent = _cpu_of_calls(connection, "select penstock.enqueue('bounded', '1')")
+    _value(connection, "select penstock.drop_queue('bounded', force => true)")
+    return spent
+
+
+def _cpu_of_calls(connection: Connection, query: str) -> float:
+    for _ in range(20):
+        _value(connection, query)
+    began = _cpu_us(connection)
+    for _ in range(_POLLS):
+        _value(connection, query)
+    return (_cpu_us(connection) - began) / _POLLS
+
+
+@contextmanager
+def _pinned(dsn: str) -> Iterator[None]:
+    """While a report runs, PostgreSQL removes no dead rows."""
+    with psycopg.connect(dsn) as pin:
+        pin.execute("set transaction isolation level repeatable read")
+        pin.execute("select count(*) from pg_class")
+        yield
 
 
 def _missed_blocks(connection: Connection, dsn: str) -> float:
@@ -194,6 +295,17 @@ SCENARIOS = {
     "cpu of a claim, horizon pinned": Scenario(_pinned_claim, "us", rounds=2),
     "disk after 200,000 messages, horizon pinned": Scenario(_pinned_disk, "MB", rounds=1),
     "blocks missed by the first claim": Scenario(_missed_blocks, f"of {_BLOCKS}", rounds=1),
+    "disk after 400,000 messages next to long leases": Scenario(
+        _disk_beside_leases, "MB", rounds=1
+    ),
+    "disk after a burst of 30,000 messages": Scenario(_disk_after_burst, "MB", 1, rounds=1),
+    "cpu of stats after 20,000 messages, horizon pinned": Scenario(_cpu_of_stats, "us", rounds=2),
+    "cpu of an empty poll after 20,000 delayed messages, horizon pinned": Scenario(
+        _cpu_of_late_poll, "us", rounds=1
+    ),
+    "cpu of an enqueue under max_depth, 5,000 waiting": Scenario(
+        _cpu_of_bounded_enqueue, "us", rounds=2
+    ),
     "messages not found within 3 s of damaged floors": Scenario(
         _lost_below_floors, "of 5", rounds=1
     ),

@@ -1,7 +1,7 @@
 """`penstock bench`: the commands.
 
-Only what a command line needs is imported here. The rest waits until a benchmark is run, since
-every start of the program reads this file.
+This module imports only what the command line needs, because every start of the program reads it.
+The other modules are imported when a benchmark runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _json = click.option(
     "json_file",
     type=click.File("w", encoding="utf-8", lazy=True),
     metavar="FILE",
-    help="Write everything that was measured to FILE; - is stdout.",
+    help="Write all results to FILE. - is stdout.",
 )
 
 
@@ -29,13 +29,13 @@ def _shared(command: Command) -> Command:
         click.option(
             "--seconds",
             type=click.FloatRange(min=0, min_open=True),
-            help="About how long to measure; loading and cleaning up come on top.",
+            help="Measure for about this long. Loading and cleaning up take additional time.",
         ),
         _json,
         click.option(
             "--dsn",
             metavar="DSN",
-            help="The PostgreSQL to measure; else PENSTOCK_DSN, DATABASE_URL, the embedded one.",
+            help="Measure this PostgreSQL. Default: PENSTOCK_DSN, DATABASE_URL, the embedded one.",
         ),
     ]
     for option in reversed(options):
@@ -48,14 +48,14 @@ _clients = click.option(
     type=click.IntRange(1, 200),
     default=8,
     show_default=True,
-    help="How many, each a process.",
+    help="Run this many client processes.",
 )
 _batch = click.option(
     "--batch",
     type=click.IntRange(1, 1000),
     default=10,
     show_default=True,
-    help="Messages in each call.",
+    help="Pass this many messages in each call.",
 )
 
 
@@ -70,7 +70,7 @@ def _only(figures: tuple[str, ...]) -> Callable[[Command], Command]:
         multiple=True,
         type=click.Choice(figures),
         metavar="FIGURE",
-        help=f"Measure only this: {', '.join(figures)}; may be given several times.",
+        help=f"Measure only one of {', '.join(figures)}. Repeatable.",
     )
 
 
@@ -78,7 +78,7 @@ def _only(figures: tuple[str, ...]) -> Callable[[Command], Command]:
 def bench() -> None:
     """Compare Penstock with a plain SKIP LOCKED table, on your own database.
 
-    Makes the schema penstock_bench and queues named bench-..., and removes them again.
+    It creates the schema penstock_bench and queues named bench-..., and removes them afterwards.
     """
 
 
@@ -89,23 +89,23 @@ def bench() -> None:
     "--only",
     multiple=True,
     metavar="FIGURE",
-    help="Measure only this, such as cycle_10_sync or enqueue_1; may be given several times.",
+    help="Measure only this figure, such as cycle_10_sync or enqueue_1. Repeatable.",
 )
 @click.option(
     "--vacuum-plain",
     is_flag=True,
-    help="Vacuum the plain table before each of its windows: its best case.",
+    help="Vacuum the plain table before each of its windows, which is its best case.",
 )
 @click.option(
     "--plain-order",
     type=click.Choice(("visible_at", "id")),
     default="visible_at",
     show_default=True,
-    help="What the plain table is claimed in the order of, and indexed by after the queue's name: "
-    "id is faster at batch 1 and 100, visible_at at 10.",
+    help="Order claims from the plain table by this column, and index it. id is faster at batch 1 "
+    "and 100, visible_at at batch 10.",
 )
 def engine(only: tuple[str, ...], **chosen: Any) -> None:
-    """Enqueue, and enqueue-claim-ack cycles, at batch 1, 10 and 100."""
+    """Measure enqueue, and cycles of enqueue, claim and ack, at batch 1, 10 and 100."""
     from penstock_benchmarks.engine import contests
 
     known = [contest.figure for contest in contests()]
@@ -119,27 +119,27 @@ def engine(only: tuple[str, ...], **chosen: Any) -> None:
 @_shared
 @_clients
 @_batch
-@_messages(500_000, "How many have to pass through Penstock in each pinned phase.")
+@_messages(500_000, "Pass this many messages through Penstock in each pinned phase.")
 def steady(**chosen: Any) -> None:
-    """The cycle while another transaction pins the horizon, against the same unpinned."""
+    """Compare cycles while a transaction pins the horizon with cycles without it."""
     _run("steady", **chosen)
 
 
 @bench.command()
 @_shared
 @_batch
-@_messages(1_000_000, "How many are ready, or scheduled; a hundredth of it is leased.")
+@_messages(1_000_000, "Load this many ready or scheduled messages, and lease a hundredth of them.")
 def depth(**chosen: Any) -> None:
-    """How long a claim takes in a deep queue, against a nearly empty one."""
+    """Compare claims from a deep queue with claims from a nearly empty one."""
     _run("depth", **chosen)
 
 
 @bench.command()
 @_shared
 @_batch
-@_messages(100_000, "How many are stored, to weigh heap and index.")
+@_messages(100_000, "Store this many messages to measure heap and index.")
 def wal(**chosen: Any) -> None:
-    """WAL bytes of a cycle, heap and index bytes of a message."""
+    """Measure the WAL bytes of a cycle, and the heap and index bytes of a message."""
     _run("wal", **chosen)
 
 
@@ -147,14 +147,14 @@ def wal(**chosen: Any) -> None:
 @_shared
 @_clients
 def worker(**chosen: Any) -> None:
-    """Completions a second, pickup latency, idle queries, the cost of wake-ups."""
+    """Measure the rate and latency of workers, idle queries, and the cost of wake-ups."""
     _run("worker", **chosen)
 
 
 @bench.command()
 @_shared
 def limits(**chosen: Any) -> None:
-    """How close one and four workers come to a throughput limit."""
+    """Measure how close one and four workers come to a throughput limit."""
     _run("limits", **chosen)
 
 
@@ -177,7 +177,7 @@ CONTRACT_FIGURES = (
 @bench.command()
 @_shared
 @_clients
-@_messages(500_000, "How many have to pass pinned; twice as many are delayed.")
+@_messages(500_000, "Pass this many messages while the horizon is pinned, and delay twice as many.")
 @_only(CONTRACT_FIGURES)
 def contracts(**chosen: Any) -> None:
     """Compare PGMQ's functions on Penstock with a table of PGMQ's shape."""
@@ -203,10 +203,10 @@ COMMIT_EXTRAS = (
 @click.option(
     "--long",
     is_flag=True,
-    help="Also hold transactions for 60 seconds, and look for deadlocks for 5 minutes.",
+    help="Hold transactions for 60 seconds too, and look for deadlocks for 5 minutes.",
 )
 def commit(**chosen: Any) -> None:
-    """How soon messages are delivered after commit; reads, new sessions, limits."""
+    """Measure delivery after commit, reads, new sessions and limits."""
     _run("commit", **chosen)
 
 
@@ -218,7 +218,7 @@ def commit(**chosen: Any) -> None:
     type=click.IntRange(1, 10_000),
     default=500,
     show_default=True,
-    help="How many wait at once, for the long polls.",
+    help="Run this many long polls at once.",
 )
 def http(**chosen: Any) -> None:
     """Compare the HTTP server with a static response of its framework, and with SQL."""
@@ -233,29 +233,29 @@ LAKE_FIGURES = (
 
 @bench.command()
 @_json
-@_messages(2_000_000, "Rows of history to land; a fifth of it is claimed, followed and enqueued.")
+@_messages(2_000_000, "Land this many rows of history, and enqueue and claim a fifth of them.")
 @_only(LAKE_FIGURES)
 @click.option(
     "--jdbc-jar",
     metavar="FILE",
     default="/usr/share/java/postgresql.jar",
     show_default=True,
-    help="PostgreSQL's JDBC driver, for the other side.",
+    help="Use this JDBC driver of PostgreSQL for the comparison.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
     default=4,
     show_default=True,
-    help="How often the two sides of a figure take turns.",
+    help="Let the two sides of a figure take turns this often.",
 )
 @click.option(
     "--conf",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of Spark for the figures with two sides, such as spark.master=...",
+    help="Set a setting of Spark for the figures with two sides. Repeatable.",
 )
-@click.option("--short", is_flag=True, help="A minute to see that it runs; its figures say little.")
+@click.option("--short", is_flag=True, help="Run for a minute, as a test. The figures mean little.")
 def lake(json_file: TextIO | None, **chosen: Any) -> None:
     """Compare Spark on Penstock with Spark's JDBC source, and measure the cost of landing.
 
@@ -269,17 +269,20 @@ def lake(json_file: TextIO | None, **chosen: Any) -> None:
 
 @bench.command()
 @_json
-@_messages(10_000_000, "The size of the largest lake; the others are a tenth and a hundredth.")
+@_messages(
+    10_000_000,
+    "Fill the largest lake with this many. The others get 1/10 and 1/100.",
+)
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
     default=7,
     show_default=True,
-    help="How many refreshes are measured at each size.",
+    help="Measure this many refreshes at each size.",
 )
-@click.option("--short", is_flag=True, help="A minute to see that it runs; its figures say little.")
+@click.option("--short", is_flag=True, help="Run for a minute, as a test. The figures mean little.")
 def refresh(json_file: TextIO | None, **chosen: Any) -> None:
-    """The time to refresh silver and gold for 10,000 new messages, by size of the lake.
+    """Measure the time to refresh silver and gold for 10,000 new messages, by size of the lake.
 
     It uses a separate PostgreSQL, which is deleted afterwards.
     """
@@ -294,7 +297,7 @@ def _run(name: str, *, dsn: str | None, json_file: TextIO | None, **chosen: Any)
     from penstock.settings import Settings
     from penstock_benchmarks import runner
 
-    # `penstock --dsn X bench engine` has left it with the program's own options.
+    # `penstock --dsn X bench engine` stores it with the options of the program.
     named = dsn or getattr(click.get_current_context().obj, "dsn", None)
     target = connect_dsn(Settings.from_environment(named))
     to_stderr = json_file is not None and json_file.name == "-"
@@ -302,19 +305,25 @@ def _run(name: str, *, dsn: str | None, json_file: TextIO | None, **chosen: Any)
 
 
 @bench.command("ablation")
-@click.option("--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Turns.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="Measure this many rounds.",
+)
 @click.option("--only", metavar="TEXT", help="Measure mechanisms whose names contain TEXT.")
 @_json
 @click.option(
     "--dsn",
     metavar="DSN",
     required=True,
-    help="A PostgreSQL on this machine whose user may create databases.",
+    help="Measure this PostgreSQL on this machine. Its user must be allowed to create databases.",
 )
 def ablation(rounds: int, only: str | None, json_file: TextIO | None, dsn: str) -> None:
     """Measure what each mechanism of the engine is worth, by leaving it out.
 
-    Creates two databases, penstock_ablation_with and penstock_ablation_without, and drops them.
+    It creates two databases, penstock_ablation_with and penstock_ablation_without, and drops them.
     Processor time is read from /proc, so the server must run on this machine.
     """
     from penstock_benchmarks.ablation import run

@@ -1,8 +1,9 @@
 """`bench refresh`: a refresh of silver and gold for 10,000 new messages, over lakes of any size."""
 
+import shutil
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -13,118 +14,139 @@ from penstock.lake.lake import Lake
 from penstock.lake.refresh import refresh
 from penstock.spark.java import find_java
 from penstock.spark.session import spark_session
+from penstock_benchmarks.lake_copies import copy_files
+from penstock_benchmarks.lake_copies import size as lake_size
 from penstock_benchmarks.lake_history import in_pieces
 from penstock_benchmarks.options import Options
+from penstock_benchmarks.processor_time import processor_seconds
 from penstock_benchmarks.progress import Progress
-from penstock_benchmarks.report import Findings, Row
+from penstock_benchmarks.report import Findings, Row, ratio_text
 from penstock_benchmarks.scratch import Scratch
 
 NEW_MESSAGES = 10_000
-WARM_UPS = 5
+# Rounds until the compilers of Java have settled.
+WARM_UPS = 3
+NAMES = ("smallest", "middle", "largest")
+RATIOS = ("largest_over_smallest", "largest_over_smallest_processor")
 ROWS_AT_ONCE = 500_000
-HEADINGS = ("refresh", "land", "")
+HEADINGS = ("refresh", "processor", "land")
 _METHOD = (
-    "One lake on a local disk grows to a hundredth, a tenth and all of --messages, with a "
-    "temporary PostgreSQL and Spark in this process. At each size, some turns: "
-    "10,000 messages finish, they are landed, and silver and gold are refreshed. The figures are "
-    "the medians of the seconds from the call of the refresh until its step is in the ledger. "
-    "Five turns before the first size, and one before each, do not count."
+    "Three lakes on a local disk, of a hundredth, a tenth and all of --messages, with a temporary "
+    "PostgreSQL and Spark in this process. The smallest is landed from PostgreSQL. The others have "
+    "copies of its files with other ids, in the same day and queue. In each round 10,000 messages "
+    "finish; each lake lands them and refreshes silver and gold, in turns A B C, C B A. The "
+    "figures are the medians of the seconds from the call of the refresh until its step is in the "
+    "ledger, and of the processor time that Python and Spark use for it. The first rounds do not "
+    "count."
 )
 
 
 @dataclass
 class _Turns:
     refreshes: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
     landings: list[float] = field(default_factory=list)
 
 
 def run(place: Scratch, options: Options, progress: Progress) -> Findings:
     most = min(options.messages, 30_000) if options.short else options.messages
-    rounds = 2 if options.short else options.rounds
+    rounds, warm_ups = (2, 1) if options.short else (options.rounds, WARM_UPS)
     sizes = [most // 100, most // 10, most]
-    found: dict[int, _Turns] = {}
-    progress.plan(len(sizes) * (rounds + 1) + 1)
+    progress.plan(len(sizes) * (1 + warm_ups + rounds))
     progress.say("starting Spark")
     spark = spark_session(
         "penstock bench refresh", {"spark.driver.memory": "3g", "spark.log.level": "ERROR"}
     )
     try:
         with TemporaryDirectory(prefix="penstock-bench-") as home:
-            bench = _Bench(place, progress, Lake.open_or_create(str(Path(home) / "lake"), spark))
-            for _ in range(1 if options.short else WARM_UPS):
-                bench.turn(_Turns())
-            for size in sizes:
-                bench.grow(size)
-                bench.turn(_Turns())
-                found[size] = _Turns()
-                for _ in range(rounds):
-                    bench.turn(found[size])
-                    progress.step()
+            bench = _Bench(place, progress, Path(home), spark)
+            lakes = bench.lakes(sizes)
+            bench.rounds(lakes, warm_ups)
+            return _findings(bench.rounds(lakes, rounds))
     finally:
         spark.stop()
-    return _findings(found)
 
 
 @dataclass
 class _Bench:
     place: Scratch
     progress: Progress
-    lake: Lake
+    home: Path
+    spark: Any
 
-    def grow(self, size: int) -> None:
-        """Until the lake has so many messages."""
-        while (missing := size - self.lake.state().landed_rows) > 0:
-            rows = min(missing, ROWS_AT_ONCE)
-            self.progress.say(f"a lake of {size:,}: {missing:,} to go")
-            self._finish(rows)
-            self._land()
-            while refresh(self.lake):
-                pass
-        self.progress.step()
+    def lakes(self, sizes: list[int]) -> dict[int, Lake]:
+        """By their sizes. Each is made from the next smaller one."""
+        found: dict[int, Lake] = {}
+        for size in sizes:
+            self.progress.say(f"a lake of {size:,}")
+            root = self.home / str(size)
+            if found:
+                shutil.copytree(list(found.values())[-1].storage.root, root)
+                found[size] = Lake.open(str(root), self.spark)
+                copy_files(found[size], size - lake_size(found[size]))
+            else:
+                found[size] = Lake.open_or_create(str(root), self.spark)
+                self._finish(size)
+                self._land(found[size])
+                while refresh(found[size]):
+                    pass
+            self.progress.step()
+        return found
 
-    def turn(self, turns: _Turns) -> None:
-        self.progress.say(f"{NEW_MESSAGES:,} new over {self.lake.state().landed_rows:,}")
-        self._finish(NEW_MESSAGES)
+    def rounds(self, lakes: dict[int, Lake], count: int) -> dict[int, _Turns]:
+        turns = {size: _Turns() for size in lakes}
+        for number in range(count):
+            self._finish(NEW_MESSAGES)
+            for size in sorted(lakes, reverse=number % 2 == 1):
+                self.progress.say(f"{NEW_MESSAGES:,} new over {size:,}")
+                self._turn(lakes[size], turns[size])
+                self.progress.step()
+        return turns
+
+    def _turn(self, lake: Lake, turns: _Turns) -> None:
         started = time.monotonic()
-        self._land()
-        landed = time.monotonic()
-        if refresh(self.lake) is None:
+        self._land(lake)
+        landed, used = time.monotonic(), processor_seconds()
+        if refresh(lake) is None:
             raise AssertionError("there was nothing to refresh")
         turns.landings.append(landed - started)
         turns.refreshes.append(time.monotonic() - landed)
+        turns.processor.append((processor_seconds() or 0) - (used or 0))
 
     def _finish(self, rows: int) -> None:
-        """Drop the landed history, because the next messages need the disk."""
+        """Drops the history that all lakes have, because the next messages need the disk."""
         self.place.run("lake.forget")
         in_pieces(self.place, "lake.finished", rows)
 
-    def _land(self) -> None:
-        with closing(Landing(self.lake, {"dsn": self.place.dsn}, ROWS_AT_ONCE)) as landing:
-            while batch := landing.next_batch(self.lake.state()):
+    def _land(self, lake: Lake) -> None:
+        with closing(Landing(lake, {"dsn": self.place.dsn}, ROWS_AT_ONCE)) as landing:
+            while batch := landing.next_batch(lake.state()):
                 landing.land(batch)
 
 
 def _findings(found: dict[int, _Turns]) -> Findings:
-    medians = {size: median(turns.refreshes) for size, turns in found.items()}
-    names = ("smallest", "middle", "largest")
-    figures: dict[str, float | None] = {
-        f"{name}_refresh_seconds": seconds
-        for name, seconds in zip(names, medians.values(), strict=True)
-    }
-    smallest, *_, largest = medians.values()
-    figures["largest_over_smallest"] = largest / smallest
+    seconds = [median(turns.refreshes) for turns in found.values()]
+    processor = [median(turns.processor) for turns in found.values()]
+    figures: dict[str, float | None] = {}
+    for name, refreshed, used in zip(NAMES, seconds, processor, strict=True):
+        figures[f"{name}_refresh_seconds"] = refreshed
+        figures[f"{name}_processor_seconds"] = used
+    figures["largest_over_smallest"] = seconds[-1] / seconds[0]
+    # Zero where there is no /proc.
+    figures["largest_over_smallest_processor"] = (
+        processor[-1] / processor[0] if all(processor) else None
+    )
     rows = [
         Row(
             f"{NEW_MESSAGES:,} new over {size:,}",
             f"{median(turns.refreshes):.2f} s",
+            f"{median(turns.processor):.2f} s",
             f"{median(turns.landings):.2f} s",
         )
         for size, turns in found.items()
     ]
-    rows.append(Row("largest / smallest", f"{largest / smallest:.2f}", ""))
-    samples: dict[str, Any] = {
-        str(size): {"refresh": turns.refreshes, "land": turns.landings}
-        for size, turns in found.items()
-    }
+    time_ratio, processor_ratio = (ratio_text(figures[name]) for name in RATIOS)
+    rows.append(Row("largest / smallest", time_ratio, processor_ratio))
+    samples: dict[str, Any] = {str(size): asdict(turns) for size, turns in found.items()}
     notes = [f"Spark ran on Java {find_java().version}"]
     return Findings(_METHOD, figures, rows, notes, samples, HEADINGS)

@@ -89,6 +89,7 @@ async def _run(dsn: str, seconds: float, progress: Progress) -> Findings:
             progress.step()
         progress.say("latency of results")
         await bench.latency(seconds * _LATENCY_SHARE)
+        await bench.app.close()
         progress.step()
     return _findings(found)
 
@@ -122,7 +123,6 @@ class _Bench:
             while worker.settled < count:  # noqa: ASYNC110 - the worker has no event for it
                 await asyncio.sleep(0.005)
             used = time.process_time() - started
-        await self.app.close()
         self._found.cpu[queue].append(used * 1e6 / count)
 
     def _message(self, queue: str, number: int) -> Any:
@@ -142,7 +142,6 @@ class _Bench:
             while worker.settled < count:  # noqa: ASYNC110 - the worker has no event for it
                 await asyncio.sleep(0.005)
             self._found.alone.append((time.perf_counter() - started) * 1e6 / count)
-        await self.app.close()
 
     async def members(self, count: int) -> None:
         """The same calls as a batch, until a task that follows it runs."""
@@ -153,7 +152,6 @@ class _Bench:
             await batch(calls, on_success=self._after.s()).enqueue()
             await asyncio.wait_for(self._is_finished.wait(), 600)
             self._found.members.append((time.perf_counter() - started) * 1e6 / count)
-        await self.app.close()
 
     async def _finished(self) -> None:
         self._is_finished.set()

@@ -214,6 +214,22 @@ class TaskNotFoundError(PenstockError):
     """No task of the control plane has this id."""
 
 
+class TaskStatusError(PenstockError):
+    """The status of a task of the control plane does not allow this."""
+
+
+class ServiceUnreachableError(PenstockError):
+    """A service did not answer the test of its connection."""
+
+
+class SubscriptionNotFoundError(PenstockError):
+    """No subscription has this name."""
+
+
+class SubscriptionExistsError(PenstockError):
+    """A subscription with this name, or of this queue, exists."""
+
+
 class _WorkerError(PenstockError):
     @property
     def worker(self) -> str | None:
@@ -405,6 +421,10 @@ ERRORS: Final = (
     ErrorRow("PS026", WorkerNotFoundError, 404, 3),
     ErrorRow("PS027", WorkerTooOldError, 409, 4),
     ErrorRow("PS028", NothingToUndoError, 409, 4),
+    ErrorRow("PS040", TaskStatusError, 409, 4),
+    ErrorRow("PS041", SubscriptionNotFoundError, 404, 3),
+    ErrorRow("PS042", SubscriptionExistsError, 409, 4),
+    ErrorRow(None, ServiceUnreachableError, 409, 6),
     ErrorRow(None, AuthenticationError, 401, 8),
     ErrorRow(None, ServerUnavailableError, 503, 6, True),
     ErrorRow(None, ServerRefusedError, 500, 1),

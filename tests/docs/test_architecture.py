@@ -46,3 +46,9 @@ def test_every_path_in_contributing_exists() -> None:
     paths = named_paths((ROOT / "CONTRIBUTING.md").read_text("utf-8"))
     assert paths
     assert sorted(path for path in paths if not (ROOT / path).exists()) == []
+
+
+def test_contributing_says_what_each_lock_file_is_for() -> None:
+    locks = {f"requirements/{path.name}" for path in (ROOT / "requirements").iterdir()}
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `(requirements/[\w.]+)` \|", text, re.M)) == locks

@@ -174,6 +174,7 @@ def test_a_claim_takes_over_no_more_than_it_wants(engine: Any, held: list[Any]) 
         assert len(engine.claim("work", 3)) == 3
         lapsed = "select count(*) from penstock.held_1 where lease_until < now()"
         assert engine.value(lapsed) == 17
+    assert len(engine.claim("work", 20)) == 17
 
 
 def test_who_has_some_does_not_look_each_time_for_what_ran_out(
@@ -259,3 +260,25 @@ def test_each_token_settles_its_own_message_where_those_of_several_claims_come_t
     assert rows(engine, "held") == 39
     assert engine.ack([*one[1:], *two]) == {lease[0] for lease in [*one[1:], *two]}
     assert rows(engine, "lane") == 0
+
+
+def test_an_expired_claim_gives_back_only_its_own_messages(
+    engine: Any, other: Any, wait_for: Any
+) -> None:
+    """The range of positions of one claim may include messages that another claim holds."""
+    engine.create("work")
+    ids = engine.enqueue_many("work", 6)
+    other.claim("work", 2)
+    kept = engine.claim("work", 2, 600)
+    other.connection.rollback()
+    expiring = [ids[0], ids[1], ids[4], ids[5]]
+    assert [id for id, _ in engine.claim("work", 4, 1)] == expiring
+    came: set[int] = set()
+
+    def all_came() -> bool:
+        came.update(id for id, _ in engine.claim("work", 10, 600))
+        return came >= set(expiring)
+
+    wait_for(all_came, "the messages of the expired claim come back")
+    assert came == set(expiring)
+    assert engine.ack(kept) == {ids[2], ids[3]}

@@ -151,6 +151,26 @@ def test_a_slow_enqueuer_keeps_its_segment(busy_ring: Any, other: Any) -> None:
     assert slot not in busy_ring.tend()
 
 
+def test_a_segment_with_an_open_enqueue_is_not_closed(busy_ring: Any, other: Any) -> None:
+    late = other.enqueue("kept", BODY)
+    slot = busy_ring.ring()[1]
+    busy_ring.rotate()
+    busy_ring.tend()
+    assert slot in busy_ring.ring()[1]  # claims look only there
+    other.connection.commit()
+    assert [lease[0] for lease in busy_ring.claim("kept")] == [late]
+    assert busy_ring.value("select penstock.rescans_that_found()") == 0
+
+
+def test_a_segment_with_messages_is_not_truncated(busy_ring: Any) -> None:
+    kept = busy_ring.enqueue("kept", BODY)
+    slot = busy_ring.ring()[1]
+    busy_ring.rotate()
+    # A late commit may fill a segment after it was found drained.
+    assert busy_ring.value("select penstock._free_segment(%s)", slot) is False
+    assert busy_ring.drain("kept", {kept}) == [kept]
+
+
 def test_a_reader_only_delays_that_a_segment_is_freed(busy_ring: Any, other: Any) -> None:
     slot = busy_ring.ring()[1]
     other.value(f"select count(*) from penstock.ready_{slot}")

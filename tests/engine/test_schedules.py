@@ -85,13 +85,7 @@ def database(connect: Callable[..., Any]) -> Iterator[psycopg.Connection[Any]]:
     return connection
 
 
-@settings(
-    max_examples=80,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
-@given(
+rules = given(
     parts=st.tuples(
         field(0, 59), field(0, 23), field(1, 31), st.just("*"), st.one_of(st.just("*"), field(0, 7))
     ),
@@ -99,7 +93,31 @@ def database(connect: Callable[..., Any]) -> Iterator[psycopg.Connection[Any]]:
     which=st.integers(0, 1),
     before=st.integers(0, 30 * 60),
 )
+shared = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture],
+    "derandomize": True,
+}
+
+
+@settings(max_examples=20, **shared)
+@rules
 def test_rules_fire_when_an_oracle_says_around_the_nights_when_clocks_move(
+    database: Any, parts: tuple[str, ...], name: str, which: int, before: int
+) -> None:
+    compare_with_oracle(database, parts, name, which, before)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, **shared)
+@rules
+def test_many_rules_fire_when_an_oracle_says_around_the_nights_when_clocks_move(
+    database: Any, parts: tuple[str, ...], name: str, which: int, before: int
+) -> None:
+    compare_with_oracle(database, parts, name, which, before)
+
+
+def compare_with_oracle(
     database: Any, parts: tuple[str, ...], name: str, which: int, before: int
 ) -> None:
     zone, cron = ZoneInfo(name), " ".join(parts)

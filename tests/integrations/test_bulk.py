@@ -39,6 +39,7 @@ def test_a_hundred_thousand_messages_take_the_memory_of_a_chunk(queue, ready, me
     assert first[0].id == done.first_id
 
 
+@pytest.mark.slow
 async def test_an_async_stream_of_a_hundred_thousand_as_well(queue, ready, dsn, memory):
     async def stream():
         for message in messages():

@@ -59,6 +59,7 @@ def check(db: Any, directory: Path) -> None:
     assert db.execute("select count(*) from penstock.messages").fetchone() == (COUNT,)
 
 
+@pytest.mark.slow
 def test_a_job_over_spark_connect_runs_on_both_workers(
     cluster: Cluster, db: Any, dsn: str, tmp_path: Path
 ) -> None:

@@ -213,10 +213,67 @@ class Scene:
         body = {"messages": [{"payload": {}}]} if kind == "messages" else None
         return str(self._ask(f"/managed-services/local/queues/{self.queue}/{kind}", body))
 
+    def _old_task(self, status: str, waiting: bool) -> str:
+        """A task of this queue that no server carries out."""
+        queue = self._value(
+            "insert into penstock.service_queue (service_id, name, database_name, status,"
+            " visibility_timeout_seconds, max_attempts, dlq_enabled)"
+            " select id, %s, 'x', 'Active', 30, 5, true from penstock.service where name = 'local'"
+            " on conflict (service_id, name) where deleted_at is null"
+            " do update set dlq_enabled = true returning id::text",
+            self.queue,
+        )
+        return str(
+            self._value(
+                "insert into penstock.service_task (kind, queue_id, status, waiting_since)"
+                " values ('stats', %s::uuid, %s, case when %s then now() end) returning id::text",
+                *(queue, status, waiting),
+            )
+        )
+
+    def _subscription(self) -> str:
+        name = f"{self.queue}-subscription"
+        # A queue has at most one, and an example may have created it.
+        self._value(
+            "select count(penstock.drop_subscription(name)) from penstock.subscription"
+            " where queue = %s",
+            self.queue,
+        )
+        self._value(
+            "select penstock.create_subscription(%s, %s, 'https://example.com/x',"
+            " '{\"enabled\": false}')::text",
+            name,
+            self.queue,
+        )
+        return name
+
+    @property
+    def subscription(self) -> str:
+        return str(self._part("subscription", self._subscription))
+
+    @property
+    def waiting_task(self) -> str:
+        return self._old_task("pending", True)
+
+    @property
+    def failed_task(self) -> str:
+        return self._old_task("failed", False)
+
+    @property
+    def failed_queue(self) -> str:
+        """This queue, after its creation on the service failed."""
+        self._old_task("failed", False)
+        self._value(
+            "update penstock.service_queue set status = 'Failed', error_message = 'x'"
+            " where name = %s and deleted_at is null returning name",
+            self.queue,
+        )
+        return self.queue
+
     def everything(self) -> Scene:
         """Make all parts, so that there is something to change."""
         _ = self.ready, self.lease, self.dead, self.done, self.schedule, self.service, self.key
-        _ = self.worker, self.bulk_act, self.batch
+        _ = self.worker, self.bulk_act, self.batch, self.subscription
         return self
 
 
@@ -236,9 +293,14 @@ def _schedule(rest: str = "", **body: Any) -> Build:
     return lambda s: Example(f"/api/schedules/{s.schedule}{rest}", body or None)
 
 
+def _subscription(rest: str = "", **body: Any) -> Build:
+    return lambda s: Example(f"/api/subscriptions/{s.subscription}{rest}", body or None)
+
+
 _PARTS = (
     *("queue", "ready", "dead", "done", "schedule", "worker", "bulk_act", "purged", "purged_dead"),
-    *("key", "batch", "pid", "begun"),
+    *("key", "batch", "pid", "begun", "service", "subscription", "failed_queue"),
+    *("failed_task", "waiting_task"),
 )
 
 
@@ -293,6 +355,29 @@ ROUTES: dict[str, Build] = {
     "POST /api/schedules/{schedule}/pause": _schedule("/pause"),
     "POST /api/schedules/{schedule}/resume": _schedule("/resume"),
     "POST /api/schedules/{schedule}/fire": _schedule("/fire"),
+    "POST /api/messages/cancel": lambda s: Example("/api/messages/cancel", {"ids": [str(s.ready)]}),
+    "POST /api/messages/move": lambda s: Example(
+        "/api/messages/move", {"ids": [str(s.ready)], "topic": s.queue}
+    ),
+    "POST /api/messages/set-priority": lambda s: Example(
+        "/api/messages/set-priority", {"ids": [str(s.ready)], "priority": 3}
+    ),
+    "GET /api/messages/{id}/result": lambda s: Example(f"/api/messages/{s.done}/result"),
+    "GET /api/messages/stream": lambda s: Example(
+        "/api/messages/stream", query={"topic": s.queue, "duration_seconds": 0}
+    ),
+    "GET /api/cron/next": lambda s: Example("/api/cron/next", query={"cron": "@daily"}),
+    "GET /api/batches/{id}": lambda s: Example(f"/api/batches/{s.batch}"),
+    "POST /api/batches/{id}/cancel": lambda s: Example(f"/api/batches/{s.batch}/cancel"),
+    "POST /api/admin/maintain": lambda s: Example("/api/admin/maintain", {}),
+    "POST /api/subscriptions": lambda s: Example(
+        "/api/subscriptions",
+        {"name": f"{s.queue}-new", "topic": s.queue, "url": "https://example.com/hook"},
+    ),
+    "GET /api/subscriptions/{subscription}": _subscription(),
+    "PATCH /api/subscriptions/{subscription}": _subscription(concurrency=2),
+    "DELETE /api/subscriptions/{subscription}": _subscription(),
+    "GET /api/subscriptions/{subscription}/secret": _subscription("/secret"),
     "POST /api/topics/{topic}/undo-purge": lambda s: Example(f"/api/topics/{s.purged}/undo-purge"),
     "POST /api/bulk-acts": lambda s: Example(
         "/api/bulk-acts", {"act": "cancel", "state": "ready", "topics": [s.queue]}
@@ -310,7 +395,22 @@ ROUTES: dict[str, Build] = {
         "/managed-services",
         {"name": f"{s.queue}-new".replace(".", "-"), "dsn": "postgresql://u:p@localhost:1/x"},
     ),
+    "PATCH /managed-services/{service}": lambda s: Example(
+        f"/managed-services/{s.service}", {"password": "other", "check": False}
+    ),
     "DELETE /managed-services/{service}": lambda s: Example(f"/managed-services/{s.service}"),
+    "GET /managed-services/{service}/tasks/{task}": lambda s: Example(
+        f"/managed-services/local/tasks/{s.task('stats')}"
+    ),
+    "POST /managed-services/{service}/tasks/{task}/cancel": lambda s: Example(
+        f"/managed-services/local/tasks/{s.waiting_task}/cancel"
+    ),
+    "POST /managed-services/{service}/tasks/{task}/retry": lambda s: Example(
+        f"/managed-services/local/tasks/{s.failed_task}/retry"
+    ),
+    "POST /managed-services/{service}/queues/{queue}/retry": lambda s: Example(
+        f"{_QUEUES}/{s.failed_queue}/retry"
+    ),
     "POST /managed-services/{service}/queues": lambda s: Example(
         _QUEUES, {"name": f"{s.queue}-new"}
     ),
@@ -328,6 +428,8 @@ ROUTES: dict[str, Build] = {
     ),
     "GET /api/keys/{key}": lambda s: Example(f"/api/keys/{s.key}"),
     "DELETE /api/keys/{key}": lambda s: Example(f"/api/keys/{s.key}"),
+    "GET /services/{service}": lambda s: Example("/services/local"),
+    "GET /services/{service}.json": lambda s: Example("/services/local.json"),
     "GET /find": lambda s: Example("/find", query={"q": "ord"}),
     "GET /find.json": lambda s: Example("/find.json", query={"q": "ord"}),
     "GET /messages/{id}": lambda s: Example(f"/messages/{s.ready}"),
@@ -365,6 +467,23 @@ ACTS: dict[str, Build] = {
     "/schedules/{name}/resume": _form("/schedules/{schedule}/resume"),
     "/schedules/{name}/fire": _form("/schedules/{schedule}/fire"),
     "/schedules/{name}/drop": _form("/schedules/{schedule}/drop"),
+    "/services/add": _form("/services/add", name="{queue}-new", dsn="host=127.0.0.1 user=u port=1"),
+    "/services/{service}/change": _form("/services/{service}/change", password="other"),
+    "/services/{service}/remove": _form("/services/{service}/remove"),
+    "/services/{service}/queues/{queue}/retry": _form(
+        "/services/local/queues/{failed_queue}/retry"
+    ),
+    "/services/{service}/queues/{queue}/forget": _form(
+        "/services/local/queues/{failed_queue}/forget"
+    ),
+    "/services/{service}/tasks/{task}/cancel": _form("/services/local/tasks/{waiting_task}/cancel"),
+    "/services/{service}/tasks/{task}/retry": _form("/services/local/tasks/{failed_task}/retry"),
+    "/subscriptions/create": _form(
+        "/subscriptions/create", name="{queue}-new", queue="{queue}", url="https://example.com/x"
+    ),
+    "/subscriptions/{subscription}/pause": _form("/subscriptions/{subscription}/pause"),
+    "/subscriptions/{subscription}/resume": _form("/subscriptions/{subscription}/resume"),
+    "/subscriptions/{subscription}/drop": _form("/subscriptions/{subscription}/drop"),
     "/keys/create": _form("/keys/create", name="{queue}-new", scopes="read:{queue}"),
     "/keys/{key}/revoke": _form("/keys/{key}/revoke"),
     "/findings/acknowledge": _form(

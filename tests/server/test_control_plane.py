@@ -219,6 +219,8 @@ def test_a_service_is_added_over_http(http: httpx.Client) -> None:
     assert made.status_code == 201
     assert "s3cret" not in made.text
     assert (made.json()["host"], made.json()["database_name"]) == ("db.example", "app")
+    assert made.json()["status"]["reachable"] is False
+    assert made.json()["status"]["error_message"]
     assert http.post("/managed-services", json={"name": "far", "dsn": dsn}).status_code == 409
     bad = http.post("/managed-services", json={"name": "x", "dsn": "mysql://a@b/c"})
     assert bad.status_code == 422

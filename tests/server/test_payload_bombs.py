@@ -75,7 +75,7 @@ def test_deep_nesting_is_refused_or_comes_back(http: httpx.Client, body: str) ->
 
 
 def test_a_compressed_body_counts_with_its_size(http: httpx.Client, db: Db) -> None:
-    body = gzip.compress(b'{"topic": "orders", "json": "' + b"x" * 20_000_000 + b'"}')
+    body = gzip.compress(b'{"topic": "orders", "json": "' + b"x" * 40_000_000 + b'"}')
     answer = http.post("/api/messages", content=body, headers={**JSON, "Content-Encoding": "gzip"})
     assert (answer.status_code, answer.json()["code"]) == (413, "BodyTooLarge")
     assert db.execute("select count(*) from penstock.messages").fetchone() == (0,)

@@ -47,7 +47,9 @@ select md5(coalesce(string_agg(line, '|' order by line), '')) from (
   union all select 'message' || m::text from penstock.messages m where queue !~ %(mine)s
   union all select 'history' || h::text from penstock.history h where queue !~ %(mine)s
   union all select 'schedule' || s::text from penstock.schedules s where queue !~ %(mine)s
-  union all select 'service' || s::text from penstock.service s where name !~ %(mine)s
+  union all select 'subscription' || s::text from penstock.subscription s where queue !~ %(mine)s
+  union all select 'service' || concat_ws(' ', s.name, s.removed_at)
+    from penstock.service s where name !~ %(mine)s
   union all select 'key' || k::text from penstock.api_key k where name !~ %(mine)s
   union all select 'act' || b.stop_asked from penstock.bulk_act b where b.queues[1] !~ %(mine)s
   union all select 'finding' || f::text from penstock.finding_note f where subject !~ %(mine)s
@@ -252,7 +254,7 @@ def test_a_scope_for_all_queues_is_enough(world: World, route: str) -> None:
         assert INTERNAL not in text
 
 
-BY_QUEUE = ("path", "body", "message", "schedule", "worker", "bulk")
+BY_QUEUE = ("path", "body", "message", "schedule", "subscription", "worker", "bulk")
 
 
 @pytest.mark.parametrize("route", [r for r in PROTECTED if need_of(r).target in BY_QUEUE])
@@ -283,14 +285,19 @@ def test_an_admin_sees_internal_queues_by_name(world: World, route: str) -> None
     assert world.send(route, example, ("read", "operate")).status_code == 403
 
 
-OWN_PAGES = [path for path in PAGES if "{" not in path and path not in ("/system", "/batches")]
+ADMIN_PAGES = ("/system", "/batches", "/services")  # they show all queues
+OWN_PAGES = [path for path in PAGES if "{" not in path and path not in ADMIN_PAGES]
 # They may be called with a scope for one queue and name none. All of them only read, and the tests
 # above see that nothing of other queues is in their answers.
 READS_WITHOUT_A_QUEUE = {
     *(
         f"GET /api/{name}"
-        for name in ("messages", "topic-configs", "stats", "schedules", "keys", "workers")
+        for name in (
+            *("messages", "topic-configs", "stats", "schedules", "subscriptions", "keys"),
+            "workers",
+        )
     ),
+    *("GET /api/dead-letters/errors", "GET /api/cron/next"),
     *("GET /api/admin/activity", "GET /metrics", "GET /managed-services/{service}/queues"),
     *(f"GET {path}" for path in OWN_PAGES),
     *(f"GET {json_path(path)}" for path in OWN_PAGES),

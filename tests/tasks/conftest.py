@@ -11,6 +11,8 @@ import pytest
 
 from penstock import App, AsyncClient
 
+from .batches_in_sql import Connect, Db
+
 LIMIT = 90.0  # how long anything is waited for: a test that gets there has failed
 
 
@@ -27,6 +29,15 @@ async def app(dsn: str, client: AsyncClient) -> AsyncIterator[App]:
     app = App(dsn)
     yield app
     await app.close()
+
+
+@pytest.fixture
+def db(connect: Connect) -> Db:
+    """A database with queue work for members and queue after for what follows."""
+    db = connect()
+    db.execute("select penstock.create_queue('work', exist_ok => true)")
+    db.execute("select penstock.create_queue('after', exist_ok => true)")
+    return db
 
 
 async def until(condition: Callable[[], Any], what: str) -> Any:

@@ -40,7 +40,7 @@ async def main() -> None:
     assert DSN is not None
     async with AsyncConnectionPool(DSN, min_size=0, max_size=8, open=False) as opened:
         pool = opened
-        await Worker(app, concurrency=64).run()
+        await Worker(app, DSN, concurrency=64).run()
 
 
 if __name__ == "__main__":

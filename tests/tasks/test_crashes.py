@@ -1,17 +1,20 @@
 """Workers and the database are killed while chains and batches run: each effect comes once.
 
-`PENSTOCK_CRASH_CHAINS` and `PENSTOCK_CRASH_MEMBERS` say how many there are in the long form.
+The long form has as many chains and members as `PENSTOCK_CRASH_CHAINS` and
+`PENSTOCK_CRASH_MEMBERS` say, 100,000 and 1,000,000 by default:
+
+    PENSTOCK_CRASH_CHAINS=20000 make pytest ARGS="-m slow tests/tasks/test_crashes.py -k chains"
 """
 
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,17 @@ from tests.chaos.server import Server
 
 from penstock import Client, batch, chain
 from penstock.errors import PenstockError
+from penstock.model.batch import BatchProgress
 
 from . import crash_worker as tasks
 
 WORKER = Path(tasks.__file__)
 WORKERS = 2
 LIMIT = 7000.0
+# How often a worker is killed. Every third time the database is, too.
+KILLS = 4
+KILLS_IN_LONG_FORM = 90
+LOOK_SECONDS = 0.1
 
 
 class Crew:
@@ -49,6 +57,14 @@ class Crew:
         self._kill(self._running.pop(0))
         self._start()
 
+    def restart_ended(self) -> None:
+        """As a supervisor does: a worker that starts while the database is away ends."""
+        for worker in self._running:
+            if worker.poll() is not None:
+                self._running.remove(worker)
+                self._start()
+                return
+
     def _kill(self, worker: subprocess.Popen[bytes]) -> None:
         worker.kill()
         worker.wait()
@@ -70,84 +86,133 @@ def cluster() -> Iterator[Server]:
             server.stop()
 
 
-def run(cluster: Server, place: Path, calls: Iterator[Any], pause: float) -> tuple[Any, int, int]:
-    """Enqueue a batch and kill until it has finished: its end, and how often was killed what."""
+@dataclass
+class Faults:
+    """Kills after each of a number of steps, so that the load of the machine changes nothing."""
+
+    cluster: Server
+    crew: Crew
+    steps_between: int
+    at_most: int
+    kills: int = 0
+    restarts: int = 0
+
+    def after(self, steps: int) -> None:
+        if self.kills < min(self.at_most, steps // self.steps_between):
+            self.kills += 1
+            self.crew.replace_one()
+            if self.kills % 3 == 1:
+                self.cluster.restart("immediate")
+                self.restarts += 1
+
+    def __str__(self) -> str:
+        return f"{self.kills} workers killed, {self.restarts} crashes of the database"
+
+
+Steps = Callable[[psycopg.Connection[Any], BatchProgress], int]
+
+
+def run(
+    cluster: Server, place: Path, calls: Iterator[Any], steps: Steps, count: int, kills: int
+) -> BatchProgress:
+    """Enqueue a batch of `count` steps and kill until it has finished."""
     dsn = cluster.dsn()
     with Client(dsn) as client:
-        client.create_queue("crash", lease_seconds=2, keep_history=0)
+        client.create_queue("crash", lease_seconds=3, keep_history=0)
     with cluster.connect() as db:
-        db.execute("create table effect (chain bigint, number integer)")
+        db.execute("create table effect (chain bigint, number integer, step bigserial)")
         db.execute("create table fired (event text)")
     tasks.app._tasks.clients.dsn = dsn
     follow = tasks.follow.s
+    started = time.monotonic()
     made = batch(
         calls, on_success=follow("success"), on_failure=follow("failure"), on_finish=follow("end")
     ).enqueue_sync()
+    enqueued = time.monotonic()
     crew = Crew(dsn, place)
-    restarts = 0
-    deadline = time.monotonic() + LIMIT
+    faults = Faults(cluster, crew, count // (kills + 1), kills)
     try:
         while True:
-            time.sleep(pause * random.uniform(0.5, 1.5))  # as long as the workers may live
+            time.sleep(LOOK_SECONDS)
+            crew.restart_ended()
             try:
                 found = made.progress_sync()
                 with cluster.connect() as db:
                     fired = db.execute("select count(*) from fired").fetchone()
+                    taken = steps(db, found)
             except (PenstockError, psycopg.Error):
                 continue
             if found.state == "finished" and fired == (2,):
-                return found, crew.killed, restarts
-            assert time.monotonic() < deadline, found
-            crew.replace_one()
-            if crew.killed % 3 == 1:
-                cluster.restart("immediate")
-                restarts += 1
+                break
+            assert time.monotonic() < started + LIMIT, found
+            faults.after(taken)
+        ended = time.monotonic()
+        print(f"\n{count} steps: {faults}; enqueued in {enqueued - started:.0f} s,", end=" ")
+        print(f"ended {ended - enqueued:.0f} s later")
+        assert faults.kills == kills
+        return found
     finally:
         crew.end()
         tasks.app.close_sync()
         tasks.app._tasks.clients.dsn = None
 
 
-def check_chains(cluster: Server, place: Path, count: int, pause: float) -> None:
+def steps_of_chains(db: psycopg.Connection[Any], found: BatchProgress) -> int:
+    row = db.execute("select last_value from effect_step_seq").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def ended_members(db: psycopg.Connection[Any], found: BatchProgress) -> int:
+    return found.total - found.pending
+
+
+def check_chains(cluster: Server, place: Path, count: int, kills: int) -> None:
     calls = (
         chain(tasks.step.s(n, 0), tasks.step.s(number=1), tasks.step.s(number=2))
         for n in range(count)
     )
-    found, killed, restarts = run(cluster, place, calls, pause)
-    print(f"\n{count} chains: {killed} workers killed, {restarts} crashes of the database")
-    assert (found.total, found.done, found.pending) == (count, count, 0)
-    assert restarts > 0
+    found = run(cluster, place, calls, steps_of_chains, 3 * count, kills)
+    check_end(cluster, found, count)
     with cluster.connect() as db:
         effects = "select count(*), count(distinct (chain, number)) from effect"
         assert db.execute(effects).fetchone() == (3 * count, 3 * count)
-        fired = db.execute("select event from fired order by 1").fetchall()
-        assert fired == [("end",), ("success",)]
-        assert db.execute("select (penstock.stats('crash')).ready").fetchone() == (0,)
 
 
-def check_members(cluster: Server, place: Path, count: int, pause: float) -> None:
+def check_members(cluster: Server, place: Path, count: int, kills: int) -> None:
     calls = (tasks.member.s(n) for n in range(count))
-    found, killed, restarts = run(cluster, place, calls, pause)
-    print(f"\n{count} members: {killed} workers killed, {restarts} crashes of the database")
+    check_end(cluster, run(cluster, place, calls, ended_members, count, kills), count)
+
+
+def check_end(cluster: Server, found: BatchProgress, count: int) -> None:
+    """All members were done, and what follows them was enqueued once."""
     assert (found.total, found.done, found.pending) == (count, count, 0)
     with cluster.connect() as db:
         fired = db.execute("select event from fired order by 1").fetchall()
         assert fired == [("end",), ("success",)]
-        members = db.execute("select count(*) from penstock.batch_member").fetchone()
-        assert members == (0,)
+        left = "select count(*) from penstock.messages where queue = 'crash'"
+        assert db.execute(left).fetchone() == (0,)
+        assert db.execute("select count(*) from penstock.batch_member").fetchone() == (0,)
 
 
 def test_a_few_chains_survive_crashes(cluster: Server, tmp_path: Path) -> None:
-    check_chains(cluster, tmp_path, 2000, 1.0)
+    check_chains(cluster, tmp_path, 300, KILLS)
+
+
+@pytest.mark.slow
+def test_a_small_batch_survives_crashes(cluster: Server, tmp_path: Path) -> None:
+    check_members(cluster, tmp_path, 20_000, KILLS)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_chains_survive_crashes(cluster: Server, tmp_path: Path) -> None:
-    check_chains(cluster, tmp_path, int(os.environ.get("PENSTOCK_CRASH_CHAINS", "100000")), 8.0)
+    count = int(os.environ.get("PENSTOCK_CRASH_CHAINS", "100000"))
+    check_chains(cluster, tmp_path, count, KILLS_IN_LONG_FORM)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_a_batch_of_a_million_survives_crashes(cluster: Server, tmp_path: Path) -> None:
-    check_members(cluster, tmp_path, int(os.environ.get("PENSTOCK_CRASH_MEMBERS", "1000000")), 8.0)
+    count = int(os.environ.get("PENSTOCK_CRASH_MEMBERS", "1000000"))
+    check_members(cluster, tmp_path, count, KILLS_IN_LONG_FORM)

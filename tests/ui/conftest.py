@@ -111,6 +111,7 @@ def sick(make_site: MakeSite) -> Iterator[Site]:
     with make_site() as made:
         stages.sick(made.client, made.db)
         stages.gold(made.db)
+        stages.charts(made.db)
         made.fresh()
         yield made
 

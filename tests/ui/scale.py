@@ -47,6 +47,18 @@ from generate_series(0, %(queues)s - 1) q, generate_series(1, %(minutes)s::integ
      lateral (select 0.5 + abs(sin(m / 200.0 + q)) as w) t
 """
 
+# A day of charts by the minute and three months by the hour.
+CHARTS = """
+insert into penstock.chart_point (slot, queue_id, is_hour, at, ready, leased, scheduled, dead, done,
+    failed, died, waits, runs)
+select penstock._chart_slot(h, t.at), q.id, h, t.at, 60 + n %% 50, 4, 12, n %% 20, 400, n %% 9, 0,
+    array[[30, 20], [31, 50], [36 + n %% 7, 40], [56, 1]], array[[22, 30], [25, 60], [38, 9]]
+from (select id from penstock.queue union all select 0) q, (values (false), (true)) k (h),
+    generate_series(1, case when h then 2160 else 1440 end * %(share)s) n,
+    lateral (select date_trunc('hour', now()) - interval '1 h' * n where h union all
+             select date_trunc('minute', now()) - interval '1 min' * n where not h) t (at)
+"""
+
 GOLD_DAY = """
 insert into penstock.queue_day (queue, day, finished, done, dead, expired, cancelled, superseded,
     retried, failed_attempts, wait_seconds_p50, wait_seconds_p95, wait_seconds_p99,
@@ -94,7 +106,8 @@ def build(dsn: str, share: float = 1.0, say: Any = lambda text: None) -> None:
         db.execute(GOLD, {"queues": QUEUES, "minutes": max(60, int(1440 * share))})
         for text in (GOLD_DAY, GOLD_ERRORS, GOLD_WORKERS):
             db.execute(text, {"queues": QUEUES})
-        for table in ("queue_minute", "queue_quarter", "queue_day", "history_log"):
+        db.execute(CHARTS, {"share": share})
+        for table in ("chart_point", "queue_minute", "queue_quarter", "queue_day", "history_log"):
             db.execute(f"vacuum analyze penstock.{table}")
         say(f"all after {time.monotonic() - started:.0f} s")
 

@@ -1,4 +1,4 @@
-"""Takes pictures of the UI: the two of the README, or of every page, to look at.
+"""Takes pictures of the UI: the three of the README and docs, or of every page, to look at.
 
     python tests/ui/screens.py DSN             # of an empty database: docs/images
     python tests/ui/screens.py DSN FOLDER      # every page: empty, healthy and sick,
@@ -70,13 +70,14 @@ def main(dsn: str, folder: Path | None) -> None:
 
 def for_the_readme(dsn: str, browser: Browser) -> None:
     IMAGES.mkdir(exist_ok=True)
-    with site(dsn, stages.sick) as (url, key, client, db):
+    with site(dsn, sick) as (url, key, client, db):
         traffic(client)
         (dead,) = db.execute("select min(id) from penstock.dead").fetchone() or (0,)
         tall = {"width": 1180, "height": 1120}
         take(browser, url, key, "/", "light", tall, IMAGES / "overview.png")
         wide = {"width": 1180, "height": 820}
         take(browser, url, key, f"/messages/{dead}", "dark", wide, IMAGES / "message.png")
+        take(browser, url, key, "/queues/emails/", "light", wide, IMAGES / "queue.png")
 
 
 def of_every_page(dsn: str, browser: Browser, folder: Path) -> None:
@@ -106,11 +107,13 @@ def nothing(client: Client, db: Database) -> None:
 def healthy(client: Client, db: Database) -> None:
     stages.healthy(client, db)
     stages.gold(db)
+    stages.charts(db)
 
 
 def sick(client: Client, db: Database) -> None:
     stages.sick(client, db)
     stages.gold(db)
+    stages.charts(db)
 
 
 @contextmanager
@@ -136,7 +139,6 @@ def site(
         settings = ServerSettings(port=0, access_log="off", upkeep="off")
         listening, ready = listen(settings), threading.Event()
         server = make_server(dsn, settings, ready.set)
-        server.context.rate_history._seconds = 1.0  # an hour of beats in minutes
         thread = threading.Thread(target=lambda: uvloop.run(server.serve([listening])))
         thread.start()
         ready.wait(60)

@@ -125,6 +125,24 @@ def gold(db: psycopg.Connection[Any]) -> None:
     )
 
 
+def charts(db: psycopg.Connection[Any]) -> None:
+    """A day of charts by the minute and a month by the hour, as the server records them."""
+    db.execute(
+        "insert into penstock.chart_point (slot, queue_id, is_hour, at, ready, leased, scheduled, "
+        "dead, done, failed, died, waits, runs) "
+        "select penstock._chart_slot(h, t.at), q.id, h, t.at, "
+        "60 + (50 * sin(n / 19.0 + q.id))::bigint, 4 + n % 5, 12, 20 - n % 20, "
+        "(400 + 300 * sin(n / 31.0 + q.id)) * case when h then 60 else 1 end, n % 9, n % 17 / 16, "
+        "array[[30 + n % 4, 50], [36 + n % 7, 40], [48, 9], [56, 1]], "
+        "array[[22, 30], [24 + n % 3, 60], [38 + n % 5, 10]] "
+        "from (select id from penstock.queue union all select 0) q, "
+        "(values (false), (true)) k (h), "
+        "generate_series(1, case when h then 720 else 1440 end) n, lateral (select "
+        "date_trunc('hour', now()) - interval '1 h' * n where h union all "
+        "select date_trunc('minute', now()) - interval '1 min' * n where not h) t (at)"
+    )
+
+
 def beat(
     db: psycopg.Connection[Any],
     worker: str,

@@ -26,8 +26,8 @@ def test_a_batch_and_the_progress_of_its_members_are_shown(
         page.get_by_role("link", name="1", exact=True).click()
         row = page.locator("#batch-1")
         expect(row).to_contain_text("import")
-        assert twin(site, "/batches")["batches"][0]["pending"] == 2
+        assert twin(site, "/batches.json")["batches"][0]["pending"] == 2
         page.goto("/batches/1/cancel")
         page.get_by_role("button", name="Cancel the batch").click()
         expect(page.locator("#batch-1")).to_contain_text("finished")
-        assert twin(site, "/batches")["batches"][0]["cancelled"] == 2
+        assert twin(site, "/batches.json")["batches"][0]["cancelled"] == 2

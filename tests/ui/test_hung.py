@@ -48,7 +48,12 @@ def site(database: Stoppable, serve: Callable[..., Any]) -> Iterator[Site]:
     ("path", "shown"),
     [
         pytest.param("/queues", "emails", id="a page that follows"),
-        pytest.param("/messages?queue=emails", "emails", id="a page that does not"),
+        pytest.param(
+            "/messages?queue=emails",
+            "emails",
+            id="a page that does not",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_an_open_page_says_so_keeps_what_it_shows_and_goes_on_afterwards(

@@ -76,6 +76,7 @@ def test_a_requeued_message_has_its_page_and_can_be_chosen(large: Site, visit: V
     assert twin(large, f"/messages/{lease.id}.json")["message"]["state"] == "ready"
 
 
+@pytest.mark.slow
 def test_a_search_shows_its_progress_and_is_continued_to_the_end(
     large: Site, visit: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,8 @@ from tests.ui.conftest import Site, Visit
 from tests.ui.test_pages import PAGES
 from tests.ui.test_quality import FORMS
 
-WIDTHS = (390, 768, 1024, 1440, 1920)
+# The narrowest, and one in the middle. The others run in `make test-long`.
+WIDTHS = (390, 1024, *(pytest.param(width, marks=pytest.mark.slow) for width in (768, 1440, 1920)))
 # Elements beyond the window, and containers whose content is wider than they are. The strip of
 # pages and code may be scrolled.
 STICKING_OUT = """() => {

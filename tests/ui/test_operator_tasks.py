@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import httpx
+import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 from psycopg.types.json import Jsonb
@@ -18,6 +21,7 @@ from tests.ui.test_actions import told
 
 from penstock.model.monitoring import FindingNote
 from penstock.model.queue import Queue, QueueSettings, QueueStats
+from penstock.server.auth.api_keys import new_key
 from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.ui.diagnosis import diagnose
 
@@ -188,6 +192,101 @@ def test_a_note_does_not_count_for_a_finding_that_got_worse_or_after_its_end() -
     assert finding.note is None
 
 
+@pytest.mark.parametrize("by", ["id", "key", "payload"])
+def test_find_a_dead_letter_and_retry_it(sick: Site, visit: Visit, by: str) -> None:
+    word = f"w{uuid4().hex[:12]}"
+    sick.client.create_queue(f"q-{word}", max_attempts=1)
+    id = sick.client.enqueue(f"q-{word}", {"note": f"p{word}"}, key=f"k{word}")
+    (lease,) = sick.client.claim(f"q-{word}", 1)
+    sick.client.reject(lease, "no good")
+    page = visit(sick, "/", "operator")
+    page.get_by_role("searchbox").fill({"id": str(id), "key": f"k{word}"}.get(by, f"p{word}"))
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    link = page.get_by_role("link", name=str(id), exact=True)
+    further = page.get_by_role("link", name="Search further")
+    while by != "id" and not link.count() and further.count():  # on a slow machine
+        with page.expect_navigation():
+            further.click()
+    with at_most(page, 3):
+        if by != "id":
+            link.first.click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text(f"Message {id}")
+        page.get_by_role("link", name="Requeue", exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name="Requeue").click()
+        expect(page.get_by_role("status").first).to_be_visible()
+    assert sick.client.stats(f"q-{word}").ready == 1
+
+
+def test_redrive_a_class_of_errors(sick: Site, visit: Visit, queue: str) -> None:
+    for n, lease in enumerate(sick.client.claim(queue, 5)):
+        sick.client.reject(lease, f"Timeout after {n} s" if n < 3 else "KeyError: 'address'")
+    sick.fresh()
+    page = visit(sick, f"/queues/{queue}/", "operator")
+    with at_most(page, 3):
+        page.locator(".tile", has_text="Dead letters").click()
+        row = page.get_by_role("row", name=re.compile("Timeout"))
+        row.get_by_role("link", name="Redrive").click()
+        page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
+        expect(page.get_by_role("status").first).to_contain_text("Redrove 3 dead letters")
+    assert (sick.client.stats(queue).ready, sick.client.stats(queue).dead) == (8, 2)
+
+
+def test_pause_a_queue(sick: Site, visit: Visit, queue: str) -> None:
+    page = visit(sick, f"/queues/{queue}/", "operator")
+    with at_most(page, 3):
+        page.get_by_role("link", name="Pause", exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("paused")
+    assert sick.client.claim(queue, 1) == []
+    sick.client.resume(queue)  # other tests list the paused queues
+
+
+def test_change_a_limit(sick: Site, visit: Visit, queue: str) -> None:
+    page = visit(sick, f"/queues/{queue}/", "operator")
+    with at_most(page, 3):
+        page.get_by_role("link", name="Edit", exact=True).click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Most leased at once").fill("3")
+        dialog.get_by_role("button").first.click()
+        expect(page.get_by_role("status").first).to_contain_text(queue)
+    assert len(sick.client.claim(queue, 10)) == 3
+
+
+def test_find_who_pins_the_horizon_and_end_the_session(sick: Site, visit: Visit) -> None:
+    with psycopg.connect(sick.dsn, application_name="month end report") as forgotten:
+        forgotten.execute("select pg_current_xact_id()")
+        page = visit(sick)
+        with at_most(page, 3):
+            page.get_by_role("navigation").get_by_role("link", name="System").click()
+            row = page.get_by_role("row", name=re.compile("month end report"))
+            row.get_by_role("link", name="End session").click()
+            page.get_by_role("dialog").get_by_role("button", name="End the session").click()
+            expect(page.get_by_role("status").first).to_contain_text("of month end report")
+        with pytest.raises(psycopg.OperationalError):
+            forgotten.execute("select 1")
+
+
+def test_revoke_a_key_and_see_who_did_it(sick: Site, visit: Visit) -> None:
+    name = f"leaked-{uuid4().hex[:6]}"
+    key = new_key(name, ["read"])
+    sick.client.run(key.command)
+    page = visit(sick)
+    with at_most(page, 3):
+        page.get_by_role("navigation").get_by_role("link", name="Keys").click()
+        row = page.get_by_role("row", name=name)
+        row.get_by_role("link", name="Revoke").click()
+        page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+        expect(page.get_by_role("row", name=name)).to_have_count(0)
+    bearer = {"Authorization": f"Bearer {key.token}"}
+    assert httpx.get(f"{sick.url}/api/stats", headers=bearer).status_code == 401
+    with page.expect_navigation():
+        page.get_by_role("navigation").get_by_role("link", name="Activity").click()
+    first = page.locator("tbody tr").first
+    expect(first).to_contain_text(name)
+    expect(first).to_contain_text("admin")
+
+
 def test_purge_a_queue_by_its_name_and_undo_it(sick: Site, visit: Visit, queue: str) -> None:
     page = visit(sick, f"/queues/{queue}/", "operator")
     with at_most(page, 3):
@@ -198,7 +297,7 @@ def test_purge_a_queue_by_its_name_and_undo_it(sick: Site, visit: Visit, queue: 
         dialog.get_by_role("button", name="Purge").click()
         expect(page.get_by_text("10 messages were purged")).to_be_visible()
     assert sick.client.stats(queue).ready == 0
-    page.get_by_role("link", name="Undo").click()
+    page.get_by_role("link", name="Undo").click()  # two more clicks take it back
     page.get_by_role("dialog").get_by_role("button", name="Undo the purge").click()
     expect(page.get_by_text("messages were purged")).to_have_count(0)
     told(page, "Undid a purge: enqueued 10 copies")

@@ -139,10 +139,55 @@ def test_the_address_of_a_queue_works_without_its_slash(sick: Site, visit: Visit
     assert page.url.endswith("/queues/invoices/")
 
 
-def test_charts_say_that_a_rate_is_an_average(sick: Site, visit: Visit) -> None:
+def test_each_chart_has_its_own_axis_and_shows_values(sick: Site, visit: Visit) -> None:
     page = visit(sick, "/queues/emails/")
-    captions = page.locator(".chart figcaption").all_inner_texts()
-    assert any("Finished per minute, average of 5 minutes" in text for text in captions)
+    captions = [text.split("\n")[0] for text in page.locator(".chart figcaption").all_inner_texts()]
+    for number, name in enumerate(
+        ("Rate per minute", "Wait", "Run time", "Ready", "Leased", "Dead letters")
+    ):
+        assert captions[number].startswith(name)
+    chart = page.locator(".chart", has_text="Wait")
+    chart.locator("svg[data-points]").hover()
+    expect(chart.locator(".values")).to_have_text(
+        re.compile(r"\d\d:\d\d: p50 [\d.]+ m?s, p95 [\d.]+ m?s, p99 [\d.]+ m?s")
+    )
+    page.mouse.move(0, 0)
+    expect(chart.locator(".values")).to_be_hidden()
+    chart.locator("svg[data-points]").focus()
+    page.keyboard.press("ArrowLeft")
+    last = chart.locator(".values").inner_text()
+    page.keyboard.press("ArrowLeft")
+    expect(chart.locator(".values")).not_to_have_text(last)
+
+
+@pytest.mark.parametrize("range_", ["1 h", "6 h", "24 h", "7 d", "30 d", "90 d"])
+def test_charts_cover_the_range_that_was_asked_for(sick: Site, range_: str) -> None:
+    for path in ("/overview.json", "/queues/emails.json"):
+        charts = twin(sick, f"{path}?range={range_}")["charts"]
+        lengths = {len(charts[name]) for name in ("at", "ready", "dead", "done_per_minute")}
+        lengths |= {len(line) for line in charts["wait_seconds"].values()}
+        assert len(lengths) == 1
+        assert min(lengths) >= 30
+        assert max(filter(None, charts["done_per_minute"])) > 100
+        assert max(filter(None, charts["wait_seconds"]["p99"])) > 1
+
+
+def test_charts_survive_a_restart_of_the_server(make_site: MakeSite) -> None:
+    """A server that starts shows what another has recorded."""
+    with make_site() as site:
+        site.client.create_queue("emails")
+        for _ in range(5):
+            site.client.enqueue("emails", 1)
+        for lease in site.client.claim("emails", 3):
+            site.client.ack(lease)
+        site.db.execute("select penstock.record_charts()")
+        site.db.execute(
+            "update penstock.chart_point set at = at - interval '2 minutes' where not is_hour"
+        )
+        charts = twin(site, "/queues/emails.json")["charts"]
+        assert sum(filter(None, charts["done_per_minute"])) == 3
+        assert 2 in charts["ready"][:-1]
+        assert 2 in twin(site, "/queues.json")["queues"][0]["trend"]
 
 
 def test_queues_are_found_sorted_and_filtered_by_the_address(sick: Site, visit: Visit) -> None:

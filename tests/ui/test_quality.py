@@ -20,7 +20,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_axe_finds_nothing_serious(sick: Site, visit: Visit, scheme: str) -> None:
     page = visit(sick, color_scheme=scheme, bypass_csp=True)
     (dead,) = sick.db.execute("select min(id) from penstock.dead").fetchone() or (0,)

@@ -215,7 +215,7 @@ def test_the_view_shows_a_worker_while_it_runs(
         True,
         process.popen.pid,
     )
-    assert beat.queues["slow"]["concurrency"] == 4
+    assert beat.queues["slow"].concurrency == 4
     # In one transaction: its next beat waits.
     with psycopg.connect(dsn) as connection:
         connection.execute("update penstock.heartbeat set seen_at = now() - interval '1 hour'")

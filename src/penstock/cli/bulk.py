@@ -25,14 +25,17 @@ from penstock.model.message_page import BrowseState, MessageFilter
     "--queue", "queues", multiple=True, help="Take only messages of this queue. Repeatable."
 )
 @click.option(
-    "--state", type=click.Choice(get_args(BrowseState)), required=True, help="Take this state."
+    "--state",
+    type=click.Choice(get_args(BrowseState)),
+    required=True,
+    help="Take messages in this state.",
 )
 @click.option("--key", help="Take only messages with this key.")
 @click.option("--error", help="Take only messages whose last error contains this text.")
 @click.option("--worker", help="Take only messages of this worker.")
-@click.option("--older-than", type=duration, help="Take those enqueued longer ago.")
-@click.option("--younger-than", type=duration, help="Take those enqueued more recently.")
-@click.option("--to-queue", help="Move, or replay, into this queue.")
+@click.option("--older-than", type=duration, help="Take only messages older than this.")
+@click.option("--younger-than", type=duration, help="Take only messages younger than this.")
+@click.option("--to-queue", help="Move or replay into this queue.")
 @click.option("--priority", type=click.IntRange(-9, 9), help="Set this priority.")
 @click.option("--per-second", type=float, help="Change at most this many each second.")
 @click.option("--max-count", type=int, help="Change at most this many.")
@@ -40,7 +43,7 @@ from penstock.model.message_page import BrowseState, MessageFilter
 @yes_option
 @pass_session
 def bulk(session: Session, /, act: Any, yes: bool, dry_run: bool, **given: Any) -> None:
-    """Do ACT to all messages that match.
+    """Apply ACT to all messages that match the options.
 
     This process does it in steps and shows the progress. Ctrl-C stops it
     between two steps. Messages enqueued after the start are left out.

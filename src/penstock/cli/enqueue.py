@@ -23,14 +23,14 @@ ONE_ONLY = {"key": "--key", "on_conflict": "--on-conflict", "unique": "--unique"
 @click.command(cls=Verb)
 @click.argument("queue")
 @click.argument("payload", required=False)
-@click.option("--file", type=click.File("rb"), help="Enqueue each line. - is stdin.")
+@click.option("--file", type=click.File("rb"), help="Enqueue each line of a file. - is stdin.")
 @click.option("--bytes", "as_bytes", is_flag=True, help="Take the payload as bytes, not as JSON.")
 @click.option("--key", help="Allow one waiting message with this key.")
-@click.option("--priority", type=int, default=0, show_default=True, help="Set it, -9 to 9.")
+@click.option("--priority", type=int, default=0, show_default=True, help="Set it, from -9 to 9.")
 @click.option("--group", help="Deliver messages of this group in order, one at a time.")
-@click.option("--delay", type=duration, help="Deliver it after this duration.")
-@click.option("--visible-at", type=time, help="Deliver it after this time.")
-@click.option("--ttl", type=duration, help="Let it expire if it is not delivered.")
+@click.option("--delay", type=duration, help="Deliver the message after this duration.")
+@click.option("--visible-at", type=time, help="Deliver the message at this time.")
+@click.option("--ttl", type=duration, help="Expire the message after this duration.")
 @click.option(
     "--header",
     "headers",
@@ -39,7 +39,7 @@ ONE_ONLY = {"key": "--key", "on_conflict": "--on-conflict", "unique": "--unique"
     multiple=True,
     help="Add this header. Repeatable.",
 )
-@click.option("--max-attempts", type=int, help="Override the setting of the queue.")
+@click.option("--max-attempts", type=int, help="Set the limit. Default: the queue's.")
 @click.option(
     "--on-conflict",
     type=click.Choice(["replace", "skip", "error"]),

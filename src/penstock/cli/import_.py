@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Open = Callable[[psycopg.Connection[Any]], "Source"]
 _POLL_SECONDS = 1.0
+_MOVED = "moved {count:,} rows into queue {queue}, and deleted them from the table"
+_COPIED = "copied {count:,} rows into queue {queue}, and kept them in the table"
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -100,11 +102,18 @@ def table(
         batch,
         lambda c: TableSource(c, name, keeps=keep, **columns),
         wait=False,
+        report=_COPIED if keep else _MOVED,
     )
 
 
 def _run(
-    session: Session, queue: str, source_dsn: str | None, batch: int, source: Open, wait: bool
+    session: Session,
+    queue: str,
+    source_dsn: str | None,
+    batch: int,
+    source: Open,
+    wait: bool,
+    report: str = "{count:,} messages are in queue {queue} now",
 ) -> None:
     from penstock.importing import Move, Mover
 
@@ -121,7 +130,7 @@ def _run(
                 if not (wait and move.held):
                     break
                 time.sleep(_POLL_SECONDS)
-    _show(session, Move(queue, moved, move.held))
+    _show(session, Move(queue, moved, move.held), report)
 
 
 @contextmanager
@@ -145,8 +154,8 @@ def _source(session: Session, dsn: str | None) -> Iterator[psycopg.Connection[An
             yield connection
 
 
-def _show(session: Session, move: Move) -> None:
-    text = f"{move.moved:,} messages are in queue {move.queue} now"
+def _show(session: Session, move: Move, report: str) -> None:
+    text = report.format(count=move.moved, queue=move.queue)
     if move.held:
         text += f"; {move.held:,} are being read where they are: run it again later, or with --wait"
     session.show(move, text)

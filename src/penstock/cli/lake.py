@@ -16,6 +16,7 @@ from penstock.cli.lake_project import drop_table, init
 from penstock.cli.lake_screen import (
     Watch,
     counting,
+    in_parts,
     show_repaired,
     show_rows,
     show_status,
@@ -162,7 +163,8 @@ def verify(session: Session, /, place: Place) -> int:
     with opened(session, place) as found:
         from penstock.lake.maintenance.verify import verify as check
 
-        result = check(found.lake, found.registry, found.service)
+        with in_parts(session, "comparing") as begun:
+            result = check(found.lake, found.registry, found.service, begun)
     document = {
         "agrees": result.agrees,
         "damaged": result.damaged,
@@ -179,10 +181,10 @@ def verify(session: Session, /, place: Place) -> int:
     "tables",
     multiple=True,
     metavar="TABLE",
-    help="silver, gold, or a table such as gold/queue_day; may be given often. Else all.",
+    help="Rebuild silver, gold, or a table such as gold/queue_day. Repeatable. Default: all.",
 )
-@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="From this day on (UTC).")
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Up to this day, inclusive.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Start with this day (UTC).")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="End with this day (UTC).")
 @pass_session
 def rebuild(
     session: Session,
@@ -203,7 +205,8 @@ def rebuild(
         from penstock.lake.publish import publish
 
         days = days_between(found.lake.state(), since, until)
-        done = recompute(found.lake, chosen_tables(found.lake, tables), days)
+        with in_parts(session, "rebuilding") as begun:
+            done = recompute(found.lake, chosen_tables(found.lake, tables), days, observer=begun)
         published = publish(found.lake, found.registry)
     session.show(
         {
@@ -231,7 +234,8 @@ def repair(session: Session, /, place: Place) -> int:
         from penstock.lake.maintenance.repair import repair as restore
         from penstock.lake.publish import publish
 
-        done = restore(found.lake, found.dsn)
+        with in_parts(session, "repairing") as begun:
+            done = restore(found.lake, found.dsn, begun)
         if done.damaged:
             publish(found.lake, found.registry)
     session.show(done, lambda screen: show_repaired(screen, done))
@@ -266,7 +270,8 @@ def compact(
     with opened(session, place) as found:
         from penstock.lake.maintenance import compact as work
 
-        joined = work.compact(found.lake, min_files)
+        with in_parts(session, "compacting") as begun:
+            joined = work.compact(found.lake, min_files, begun)
         removed = work.retain(found.lake, keeping(keep))
         cleared = work.clear(found.lake, int(clear_after.total_seconds() // 3600))
     session.show(
@@ -311,7 +316,11 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
 )
 @click.option("--into", metavar="QUEUE", help="Enqueue here. Default: their queue.")
 @click.option("--max-count", type=click.IntRange(1), help="Copy at most this many.")
-@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="Limit the rate.")
+@click.option(
+    "--per-second",
+    type=click.FloatRange(0, min_open=True),
+    help="Copy at most this many each second.",
+)
 @click.option("--dry-run", is_flag=True, help="Count them, and change nothing.")
 @yes_option
 @pass_session
@@ -351,9 +360,12 @@ def replay(
 @lake.command()
 @place_options
 @click.option(
-    "--where", required=True, metavar="SQL", help="A condition over silver_messages: which ones."
+    "--where",
+    required=True,
+    metavar="SQL",
+    help="Erase the messages that match this condition over silver_messages.",
 )
-@click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option("--dry-run", is_flag=True, help="Count the messages, and erase nothing.")
 @yes_option
 @pass_session
 def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bool) -> None:
@@ -379,7 +391,8 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
             session.show({"matched": count, "dry_run": True}, f"{count} messages match")
             return
         session.confirm(f"Erase {count} messages for good?", yes)
-        done = erase(found.lake, found.registry, where)
+        with in_parts(session, "erasing") as begun:
+            done = erase(found.lake, found.registry, where, begun)
     session.show(
         {"matched": done.messages, "dry_run": False, **asdict(done)},
         f"{done.messages} messages erased: {done.lake_rows} rows of the lake, "

@@ -140,6 +140,18 @@ def counting(session: Session, what: str, total: int) -> Iterator[Callable[[int]
         yield lambda count: progress.advance(bar, count)
 
 
+@contextmanager
+def in_parts(session: Session, verb: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar of the parts of a command, such as its tables."""
+    with _progress(session) as progress:
+        bar = progress.add_task(verb, total=None)
+
+        def begin(part: str, done: int, total: int) -> None:
+            progress.update(bar, description=f"{verb}: {part}", completed=done, total=total)
+
+        yield begin
+
+
 def show_summary(screen: Screen, totals: RunTotals) -> None:
     rate = totals.landed_rows / totals.seconds if totals.seconds else 0.0
     screen.line(

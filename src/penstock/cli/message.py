@@ -71,7 +71,7 @@ def cancel(session: Session, message_id: int) -> None:
 @click.argument("queue")
 @click.option("--id", "ids", type=int, multiple=True, help="Redrive this message. Repeatable.")
 @click.option("--error-like", help="Match the last error with LIKE.")
-@click.option("--older-than", type=duration, help="Redrive those dead for longer.")
+@click.option("--older-than", type=duration, help="Redrive letters dead for longer than this.")
 @click.option("--id-from", type=int, help="Redrive this id and higher ones.")
 @click.option("--id-to", type=int, help="Redrive this id and lower ones.")
 @click.option("--max-count", type=int, help="Redrive at most this many.")

@@ -14,7 +14,7 @@ _with = click.option(
     "contracts",
     type=click.Choice(CONTRACTS),
     multiple=True,
-    help="Also install this compatible interface over Penstock's queues. Repeatable.",
+    help="Install this compatible interface over Penstock's queues too. Repeatable.",
 )
 
 

@@ -28,11 +28,11 @@ TOP_COLUMNS = ("queue", "ready", "scheduled", "leased", "dead", "oldest ready", 
     type=click.FloatRange(0.5, 3600),
     default=2.0,
     show_default=True,
-    help="How often to refresh.",
+    help="Refresh after this many seconds.",
 )
 @pass_session
 def top(session: Session, once: bool, seconds: float) -> None:
-    """Show the busiest queues, live; Ctrl-C ends it."""
+    """Show the busiest queues, live until Ctrl-C."""
     with session.client() as client:
         if once or session.json or not session.screen.interactive:
             workers, rows = _look(client)
@@ -89,18 +89,18 @@ def _picture(workers: int, rows: list[list[Any]], height: int) -> Group:
 
 
 @click.command(cls=Verb)
-@click.option("--actor", help="Only what this API key did.")
-@click.option("--target", help="Only what was done to this queue or schedule.")
+@click.option("--actor", help="List only actions of this API key.")
+@click.option("--target", help="List only actions on this queue or schedule.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
     default=50,
     show_default=True,
-    help="How many acts, the latest first.",
+    help="List at most this many.",
 )
 @pass_session
 def activity(session: Session, actor: str | None, target: str | None, limit: int) -> None:
-    """List what operators did, the latest first."""
+    """List the actions of operators, the latest first."""
     with session.client() as client:
         found = client.run(read.activity(actor=actor, target=target, limit=limit))
     session.show({"activity": found}, lambda screen: _show_activity(screen, found))

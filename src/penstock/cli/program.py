@@ -28,6 +28,7 @@ from penstock.cli.lease import ack, claim, extend, nack, reject, snooze
 from penstock.cli.message import message
 from penstock.cli.migrate import migrate
 from penstock.cli.monitor import activity, top
+from penstock.cli.push import push
 from penstock.cli.queue import queue
 from penstock.cli.schedule import schedule
 from penstock.cli.service import service
@@ -46,7 +47,7 @@ def penstock() -> None:
 IN_ORDER_OF_USE: tuple[click.Command, ...] = (
     *(up, demo, migrate, enqueue, claim, ack, nack, extend, snooze, reject),
     *(worker, queue, message, schedule, batch, top, workers, activity),
-    *(lake, key, service, import_, doctor, bench, completion),
+    *(lake, key, service, push, import_, doctor, bench, completion),
 )
 for verb in IN_ORDER_OF_USE:
     penstock.add_command(verb)

@@ -146,7 +146,7 @@ def drop(session: Session, name: str, yes: bool) -> None:
 )
 @pass_session
 def sync(session: Session, app: str, drop_others: bool) -> None:
-    """Bring the schedules that an app declares into the database."""
+    """Create and change the schedules that an application declares."""
     declared = load(app).schedules
 
     async def bring() -> tuple[list[str], list[str]]:

@@ -121,9 +121,9 @@ def worker(
 ) -> None:
     """Run the handlers of an application until SIGTERM or Ctrl-C.
 
-    MODULE:APP is where the App is, such as shop.work:app. Both signals drain:
-    nothing more is claimed, handlers finish, what was not begun is given back.
-    A second one does not wait.
+    MODULE:APP names the App, such as shop.work:app. After one of these signals
+    the worker claims nothing more, waits for its handlers, and gives back the
+    messages that it has not started. After a second signal it does not wait.
     """
     logs.set_up(log_level, as_json=session.json or log_format == "json")
     if reload:

@@ -62,7 +62,7 @@ def _figures(work: QueueWork) -> list[Any]:
 @click.argument("worker")
 @pass_session
 def quiet(session: Session, worker: str) -> None:
-    """Let a worker claim no more, and finish what it runs."""
+    """Stop a worker from claiming. Its running messages finish."""
     _send(session, worker, "quiet", "claims no more messages")
 
 
@@ -79,7 +79,7 @@ def resume(session: Session, worker: str) -> None:
 @yes_option
 @pass_session
 def stop(session: Session, worker: str, yes: bool) -> None:
-    """Let a worker finish what it runs, and end its process.
+    """End a worker after its running messages have finished.
 
     A supervisor such as systemd or Kubernetes may start it again.
     """

@@ -18,39 +18,58 @@ _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
 
 @dataclass(frozen=True, slots=True)
 class Command(Generic[T]):
-    """One statement for psycopg (or any driver with `%(name)s` parameters) and its decoder."""
+    """A statement and the decoder of its rows.
+
+    Attributes:
+        sql: The statement, for psycopg or any driver with `%(name)s` parameters.
+        params: The parameters by name.
+        decode: A function that converts the rows to the result.
+        light: Whether its commit does not have to wait for the disk, because after a crash the call
+            is repeated.
+    """
 
     sql: str
     params: Mapping[str, Any]
     decode: Callable[[Rows], T]
-    # Its commit need not wait for the disk: what a crash takes back will just be done again.
     light: bool = False
 
     @property
     def alone(self) -> str:
-        """The statement for where nothing else is in its transaction."""
+        """The statement for a transaction that contains nothing else."""
         return _lightly(self.sql) if self.light else self.sql
 
     def numbered(self) -> tuple[Any, ...]:
-        """The statement with `$1` parameters, and their values, as asyncpg takes them:
+        """Return the statement with `$1` parameters and their values, as asyncpg takes them.
 
-        `await connection.fetchval(*operations.enqueue("emails", payload).numbered())`
+        await connection.fetchval(*operations.enqueue("emails", payload).numbered())
         """
         return self.numbered_text(self.sql), *(self.params[name] for name in self.names(self.sql))
 
     @staticmethod
     def names(sql: str) -> tuple[str, ...]:
-        """The parameters of a statement, each once."""
+        """Return the names of the parameters of a statement, each once.
+
+        Args:
+            sql: The statement, with `%(name)s` parameters.
+        """
         return tuple(dict.fromkeys(_PLACEHOLDER.findall(sql)))
 
     @staticmethod
     def numbered_text(sql: str) -> str:
-        """The statement with `$1` for the first of its `names`, and so on."""
+        """Return a statement with `$1` for the first of its `names`, and so on.
+
+        Args:
+            sql: The statement, with `%(name)s` parameters.
+        """
         names = Command.names(sql)
         return _PLACEHOLDER.sub(lambda match: f"${names.index(match[1]) + 1}", sql)
 
     def then(self, more: Callable[[T], U]) -> Command[U]:
-        """The same statement, with its answer read further."""
+        """Return the same command with its result passed through a function.
+
+        Args:
+            more: The function.
+        """
         return Command(self.sql, self.params, lambda rows: more(self.decode(rows)), self.light)
 
 
@@ -75,12 +94,12 @@ def nothing(rows: Rows) -> None:
 
 
 def scalar(rows: Rows) -> Any:
-    """The one value of the one row."""
+    """The only value of the only row."""
     return rows[0][0]
 
 
 def utc(value: datetime | None) -> Any:
-    """Times in UTC, whatever the session's time zone. Any: as optional as it came."""
+    """The time in UTC, in any time zone of the session. None stays None, which Any allows."""
     return None if value is None else value.astimezone(UTC)
 
 

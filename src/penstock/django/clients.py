@@ -38,11 +38,11 @@ class DjangoClients(AppClients):
     def sync_client(self) -> Client:
         return database.client(self.using)
 
-    async def wait(self, id: int, timeout: float | None) -> TaskOutcome | None:
+    async def wait(self, id: int, ends_at: float | None) -> TaskOutcome | None:
         found = (await self.async_client.run(get_results([id]))).get(id)
-        return found if found is not None else await super().wait(id, timeout)
+        return found if found is not None else await super().wait(id, ends_at)
 
-    def wait_sync(self, id: int, timeout: float | None) -> TaskOutcome | None:
+    def wait_sync(self, id: int, ends_at: float | None) -> TaskOutcome | None:
         """The transaction that is open here may see a result that others do not see yet."""
         found = self.sync_client.run(get_results([id])).get(id)
-        return found if found is not None else super().wait_sync(id, timeout)
+        return found if found is not None else super().wait_sync(id, ends_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -19,6 +19,7 @@ from penstock.errors import (
     ServerRefusedError,
     ServerUnavailableError,
 )
+from penstock.model.lease_columns import LEASE_COLUMNS, LEASE_FIELDS
 from penstock.model.message import Lease
 
 T = TypeVar("T")
@@ -28,6 +29,13 @@ _BY_STATUS: Final[dict[int, type[PenstockError]]] = {
     401: AuthenticationError,
     403: PermissionDeniedError,
     503: DatabaseUnavailableError,
+}
+
+# The name of the payload's bytes in a document.
+(_BYTES,) = (column.http for column in LEASE_COLUMNS if column.sql_type == "bytea")
+_DECODE: Final[dict[str, Callable[[str], Any]]] = {
+    "bigint": int,
+    "timestamptz": datetime.fromisoformat,
 }
 
 
@@ -74,7 +82,7 @@ def problem(status: int, document: Any) -> PenstockError:
         )
     code = str(document["code"])
     kind = _BY_NAME.get(code) or _BY_STATUS.get(status, ServerRefusedError)
-    fields = dict(document.get("fields") or {})
+    fields = {_FIELDS.get(k, k): _id(k, v) for k, v in (document.get("fields") or {}).items()}
     for name in ("field", "allowed"):
         if name in document:
             fields[name] = document[name]
@@ -83,24 +91,27 @@ def problem(status: int, document: Any) -> PenstockError:
     return kind(str(document.get("detail", code)), hint=document.get("hint"), **fields)
 
 
+# A long poll speaks of topics.
+_FIELDS: Final = {"topic": "queue"}
+
+
+def _id(name: str, value: Any) -> Any:
+    """Ids are strings over HTTP."""
+    is_id = name in ("id", "batch") and isinstance(value, str) and value.isdigit()
+    return int(value) if is_id else value
+
+
 def lease_of(message: dict[str, Any]) -> Lease:
     """A message of the data plane's dequeue, as a lease."""
-    raw = message.get("payload")
-    expires_at = message["expires_at"]
-    return Lease(
-        id=int(message["id"]),
-        token=int(message["lease_token"]),
-        queue=message["topic"],
-        payload=message.get("json") if raw is None else unpack({"bytes": raw}),
-        headers=message["metadata"],
-        key=message["key"],
-        priority=message["priority"],
-        group=message["group"],
-        attempt=message["attempt"],
-        max_attempts=message["max_attempts"],
-        enqueued_at=datetime.fromisoformat(message["created_at"]),
-        lease_until=datetime.fromisoformat(message["visibility_timeout"]),
-        expires_at=None if expires_at is None else datetime.fromisoformat(expires_at),
-        last_error=message["last_error"],
-        original_queue=message["original_topic"],
-    )
+    fields = {field: _value_of(message, place) for field, place in LEASE_FIELDS.items()}
+    if _BYTES in message:
+        fields["payload"] = unpack({"bytes": message[_BYTES]})
+    return Lease(**fields)
+
+
+def _value_of(message: dict[str, Any], place: int) -> Any:
+    """The value of a column. The JSON value is missing if the payload is bytes."""
+    column = LEASE_COLUMNS[place]
+    value = message.get(column.http)
+    decode = _DECODE.get(column.sql_type)
+    return value if decode is None or value is None else decode(value)

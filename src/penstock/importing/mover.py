@@ -24,8 +24,12 @@ MAX_BATCH = 10_000
 
 @dataclass(frozen=True)
 class Move:
-    """The result of an import. `held` messages are still at the source, because a reader has
-    them.
+    """The result of an import.
+
+    Attributes:
+        queue: The queue that was filled.
+        moved: The number of messages that were enqueued.
+        held: The number of messages that are still at the source because a reader holds them.
     """
 
     queue: str
@@ -35,9 +39,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that are in the queue, the number that this batch enqueued, and the error of the
-    next row.
-    """
+    """Rows in the queue, the number that were enqueued now, and the error of the next row."""
 
     keys: list[str]
     enqueued: int
@@ -46,8 +48,14 @@ class Batch:
 
 @dataclass
 class Mover:
-    """Moves messages. `source_connection` belongs to the source; `target` may be another
-    database.
+    """Moves messages from a source into a queue.
+
+    Attributes:
+        target: A connection to the database of the queue.
+        queue: The name of the queue.
+        source: The source.
+        source_connection: The connection of the source, which may be another database.
+        batch: The number of messages in each transaction, up to 10,000.
     """
 
     target: Connection
@@ -66,7 +74,14 @@ class Mover:
                 self._run("clear", source=self.source.name, keys=keys)
 
     def run(self, on_batch: Callable[[int], None] = lambda _: None) -> Move:
-        """Move messages until no more are available."""
+        """Move messages until no more are available.
+
+        Args:
+            on_batch: Called after each batch with the number of its messages.
+
+        Returns:
+            The numbers of moved and held messages.
+        """
         moved = 0
         for count in self._batches():
             moved += count

@@ -36,15 +36,26 @@ class Source(Protocol):
     def keeps(self) -> bool:
         """Whether rows stay at the source after they were copied."""
 
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """Return the number of messages that are available."""
 
     def held(self) -> int:
-        """The number of messages that another reader holds."""
+        """Return the number of messages that another reader holds."""
 
     def rows(self, count: int, after: str | None) -> list[Row]:
-        """The next rows by key. Rows to be removed stay locked until the transaction ends."""
+        """Return the next rows by key. Rows to be removed stay locked until the transaction ends.
 
-    def remove(self, keys: Sequence[str]) -> None: ...
+        Args:
+            count: The largest number of rows.
+            after: The key to start after, or None for the first rows.
+        """
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove rows from the source.
+
+        Args:
+            keys: The keys of the rows.
+        """
 
 
 def _ask(connection: Connection, query: sql.Composed, **parameters: Any) -> list[Any]:
@@ -66,7 +77,14 @@ def _one(connection: Connection, query: sql.Composed, **parameters: Any) -> tupl
 
 @dataclass
 class PgmqSource:
-    """The messages of a PGMQ queue, without those that a reader holds."""
+    """The messages of a PGMQ queue, without those that a reader holds.
+
+    Attributes:
+        connection: A connection to the database of PGMQ.
+        queue: The name of the queue in PGMQ.
+        keeps: Whether the messages stay there after they were copied.
+        name: The name in the ledger.
+    """
 
     connection: Connection
     queue: str
@@ -112,8 +130,17 @@ class PgmqSource:
 class TableSource:
     """The rows of a table as messages.
 
-    The arguments name columns. Without `payload`, the payload is the whole row as JSON. `where` is
-    SQL.
+    Attributes:
+        connection: A connection to the database of the table.
+        table: The name of the table.
+        key: The column that identifies a row. The default is the primary key.
+        payload: The column of the payload. The default is the whole row as JSON.
+        headers: The column of the headers, a JSON object.
+        priority: The column of the priority.
+        visible_at: The column of the time of delivery.
+        where: A condition in SQL. The default is all rows.
+        keeps: Whether the rows stay in the table after they were copied.
+        name: The name in the ledger.
     """
 
     connection: Connection

@@ -11,7 +11,7 @@ from penstock.errors import DamagedFileError
 from penstock.lake.lake import Lake
 from penstock.lake.storage.checksums import file_checksum, spark_checksums
 from penstock.lake.storage.filesystem import LocalStorage
-from penstock.lake.storage.ledger import DataFile
+from penstock.lake.storage.ledger import DataFile, State
 
 REPAIR: Final = (
     "Run `penstock lake repair`: it moves damaged files aside and restores what can be restored."
@@ -42,6 +42,15 @@ def find_damage(lake: Lake, files: Collection[DataFile] | None = None) -> list[D
         if reason := _reason(file, sizes.get(file.path), checksums.get(file.path)):
             found.append(Damage(file.path, file.table, file.day, file.queue, file.rows, reason))
     return sorted(found, key=lambda damage: damage.path)
+
+
+def find_differences(lake: Lake, state: State) -> list[Damage]:
+    """The tables of which other programs read something else than the ledger has."""
+    found = []
+    for table in lake.tables():
+        if reason := lake.format.difference(table, state):
+            found.append(Damage(table.path, table.path, "", None, 0, reason))
+    return found
 
 
 def require_intact(lake: Lake, files: Collection[DataFile]) -> None:

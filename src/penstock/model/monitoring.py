@@ -32,6 +32,27 @@ QUANTILES: Final = (0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """One step of the charts of a queue, or of all queues.
+
+    Depths are the highest ones of the step, and None if none was recorded. `waits` and `runs` are
+    seconds at `QUANTILES`, to within 9 %, and None if nothing ended in the step.
+    """
+
+    at: datetime
+    ready: int | None = None
+    leased: int | None = None
+    scheduled: int | None = None
+    dead: int | None = None
+    estimated: bool = False
+    done: int = 0
+    failed: int = 0
+    died: int = 0
+    waits: list[float] | None = None
+    runs: list[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeadError:
     """An error that dead letters of a queue have in common."""
 

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from penstock.commands.http_verbs import verbs as all_verbs
@@ -21,19 +21,24 @@ from penstock.server import openapi, ui
 from penstock.server.api import (
     admin,
     bulk_acts,
+    dead_letters,
     enqueue,
     keys,
     leases,
+    message_sets,
     messages,
     schedules,
     settle,
+    streams,
+    subscriptions,
+    task_results,
     topics,
     verbs,
     workers,
 )
 from penstock.server.auth.permissions import UndeclaredError, check_declared
 from penstock.server.context import Context
-from penstock.server.control import queues, services
+from penstock.server.control import queues, services, tasks
 from penstock.server.monitoring import health
 from penstock.server.notifications.notifier import Notifier
 from penstock.server.transport.access_log import AccessLog
@@ -41,7 +46,7 @@ from penstock.server.transport.dispatch import EntryApp
 from penstock.server.transport.exchange import Exchange
 from penstock.server.transport.path_tree import Paths
 from penstock.server.transport.problems import HttpError
-from penstock.server.transport.routing import Endpoint, problem_reply
+from penstock.server.transport.routing import Endpoint, address_without_slash, problem_reply
 
 FLUSH_SECONDS = 0.25
 
@@ -52,16 +57,22 @@ def endpoints() -> list[Endpoint]:
         *enqueue.endpoint.all,
         *leases.endpoint.all,
         *settle.endpoint.all,
+        *streams.endpoint.all,
         *verbs.endpoint.all,
         *messages.endpoint.all,
+        *message_sets.endpoint.all,
+        *dead_letters.endpoint.all,
         *topics.endpoint.all,
         *schedules.endpoint.all,
+        *subscriptions.endpoint.all,
         *bulk_acts.endpoint.all,
+        *task_results.endpoint.all,
         *workers.endpoint.all,
         *admin.endpoint.all,
         *keys.endpoint.all,
         *queues.endpoint.all,
         *services.endpoint.all,
+        *tasks.endpoint.all,
         *health.endpoint.all,
         *openapi.endpoint.all,
     ]
@@ -154,10 +165,20 @@ async def _refused(request: Request, error: Exception) -> Response:
     """Errors that Starlette raises, such as an unknown path."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
+        if request.method in ("GET", "HEAD") and (page := _page_without_slash(request)):
+            return Response(status_code=308, headers={"Location": page})
         error = HttpError(404, "NotFound", "there is nothing at this path", hint="See /docs.")
     else:
         error = HttpError(error.status_code, "Refused", error.detail, headers=error.headers)
     return _response(request, error)
+
+
+def _page_without_slash(request: Request) -> str | None:
+    """The address without the slash at its end, if there is a page."""
+    stripped = {**request.scope, "path": request.scope["path"].rstrip("/")}
+    if not any(each.matches(stripped)[0] is Match.FULL for each in request.app.routes):
+        return None
+    return address_without_slash(request.scope)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""The periodic work of a server: expiry, due schedules, upkeep.
+"""The periodic work of a server: expiry, due schedules, charts, upkeep.
 
 Several servers may do it at once. Each step locks the rows that it works on, or skips locked ones.
 Claims do the same work, so nothing depends on this timer. It only makes things happen sooner.
@@ -10,13 +10,14 @@ import asyncio
 import logging
 import random
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, time
 from typing import Final
 
 import psycopg
 
 from penstock.commands.write import fire_schedules, maintain
 from penstock.commands.write.idempotency import tidy_server
+from penstock.commands.write.monitoring import record_charts
 from penstock.errors import DatabaseUnavailableError, PenstockError
 from penstock.server.database import Database
 
@@ -53,9 +54,12 @@ class Background:
         if monotonic() >= self._tidy_at:
             self._tidy_at = monotonic() + TIDY_SECONDS
             await self._database.run(tidy_server())
+        # Soon after each minute ends. All but the first call in a minute return at once.
+        await self._database.run(record_charts())
+        pause = min(SCHEDULE_SECONDS, 60.5 - time() % 60)
         if fired.next_in_seconds is None:
-            return SCHEDULE_SECONDS
-        return min(max(fired.next_in_seconds, 0.1), SCHEDULE_SECONDS)
+            return pause
+        return min(max(fired.next_in_seconds, 0.1), pause)
 
     async def _work(self) -> None:
         pause = 1.0

@@ -12,17 +12,20 @@ from socket import gethostname
 from penstock.commands.command import Command
 from penstock.commands.write.keys import record_activity
 from penstock.db.listener import Listener
+from penstock.push.pusher import Pusher
 from penstock.server.api.batches import Batches
 from penstock.server.api.long_polls import LongPolls
+from penstock.server.api.settles import Settles
 from penstock.server.auth.authentication import Authenticator, Principal
 from penstock.server.auth.sign_on import make_openid_connect
 from penstock.server.background import Background
 from penstock.server.cache import TimedCache
 from penstock.server.control.bulk_runner import BulkRunner
+from penstock.server.control.monitor import ServiceMonitor
 from penstock.server.control.runner import Runner
+from penstock.server.control.targets import Targets
 from penstock.server.database import Database
 from penstock.server.monitoring.metrics import Metrics
-from penstock.server.monitoring.rate_history import RateHistory
 from penstock.server.monitoring.snapshots import SnapshotCache
 from penstock.server.settings import ServerSettings
 from penstock.server.transport.exchange import Exchange
@@ -41,31 +44,48 @@ class Context:
         self.metrics = Metrics(self.database, notes)
         self.draining = asyncio.Event()
         self.snapshots = SnapshotCache(self.database)
-        self.rate_history = RateHistory(self.snapshots)
         self.cache = TimedCache()
         self.listener = Listener(dsn, self.database.run)
         self.batches = Batches(self.database, settings.answer_bytes)
         self.long_polls = LongPolls(self.database, self.listener, settings.answer_bytes)
+        self.settles = Settles()
         self.background = Background(self.database)
         self.name = f"{gethostname()}:{getpid()}"
-        self.runner = Runner(self.database, self.listener, self.name)
-        self.bulk_runner = BulkRunner(self.database, self.listener, self.name)
+        self.targets = Targets(self.database, settings.addresses)
+        self.monitor = ServiceMonitor(self.targets, settings.service_wait_seconds)
+        self.runner = Runner(self.database, self.listener, self.name, self.monitor)
+        self.bulk_runner = BulkRunner(self.database, self.listener, self.name, self.monitor)
+        self.pusher = Pusher(
+            dsn,
+            self.database.run,
+            self.listener,
+            self.name,
+            box=settings.addresses.box,
+            allowed=settings.push_networks,
+        )
 
     async def open(self) -> None:
         await self.database.open()
         await self.listener.start()
         self.long_polls.start()
+        self.monitor.start()
         self.runner.start()
         self.bulk_runner.start()
-        self.rate_history.start()
+        if self.settings.push == "on":
+            self.pusher.start()
         self.metrics.start()
         self.auth.uses.start()
         if self.settings.upkeep == "on":
             self.background.start()
 
+    def count_settled(self, count: int) -> None:
+        self.metrics.moved("settled", count)
+        self.settles.wake()
+
     def drain(self) -> None:
         """Begin to stop: answer waiting consumers, and report not ready."""
         self.draining.set()
+        self.settles.wake()
         self.long_polls.drain()
 
     async def close(self) -> None:
@@ -73,11 +93,13 @@ class Context:
         if self.sign_on is not None:
             await self.sign_on.close()
         await self.metrics.stop()
-        await self.rate_history.stop()
         await self.background.stop()
         await self.long_polls.stop()
+        await self.pusher.stop()
         await self.runner.stop()
         await self.bulk_runner.stop()
+        await self.monitor.stop()
+        await self.targets.close()
         await self.batches.close()
         await self.listener.stop()
         await self.database.close()

@@ -77,6 +77,11 @@ class Database:
         await self._link.close()
         await self._connections.close()
 
+    def sever(self) -> None:
+        """Cut the connections that are in use: the calls on them fail."""
+        for connection in self._connections.lent:
+            sever(connection)
+
     async def probe(self, seconds: float = READY_SECONDS, *, max_age: float = 0) -> None:
         """DatabaseUnavailableError unless the database answers within this time.
 
@@ -165,8 +170,7 @@ class Database:
             pass  # it answers
         except DatabaseUnavailableError as error:
             self._away = error
-            for connection in self._connections.lent:
-                sever(connection)
+            self.sever()
             return
         if self._away is not None:
             await self._connections.renew()

@@ -6,6 +6,7 @@ database checks.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
@@ -64,12 +65,26 @@ Metadata: TypeAlias = Annotated[dict[str, Any], Meta(description="headers of the
 
 Priority: TypeAlias = Annotated[int, _whole(-9, 9, "higher is delivered first")]
 Count: TypeAlias = Annotated[int, _whole(1, 1000, "the largest number of messages")]
-Delay: TypeAlias = Annotated[int, _whole(0, 43_200, "seconds until it is visible")]
+# The same longest delay as in SQL: 100 years of 360 days.
+_LONGEST = 3_110_400_000
+Delay: TypeAlias = Annotated[
+    float,
+    Meta(ge=0, le=_LONGEST, description="seconds until it is visible, such as 0.25 or 86400"),
+]
+VisibleAt: TypeAlias = Annotated[
+    datetime,
+    Meta(
+        tz=True,
+        description="the time from which it is visible, within 100 years; not with delay_seconds",
+    ),
+]
 Wait: TypeAlias = Annotated[int, _whole(0, 20, "seconds to wait for a message")]
 LeaseSeconds: TypeAlias = Annotated[
     int, _whole(1, 43_200, "how long a claimed message is hidden from other consumers, in seconds")
 ]
-Ttl: TypeAlias = Annotated[int, _whole(1, 315_360_000, "seconds until it expires")]
+Ttl: TypeAlias = Annotated[
+    float, Meta(ge=0.001, le=_LONGEST, description="seconds until it expires")
+]
 TopicTtl: TypeAlias = Annotated[
     int, _whole(0, 315_360_000, "seconds until its messages expire; 0 means never")
 ]
@@ -103,7 +118,9 @@ BackoffJitter: TypeAlias = Annotated[
     float, Meta(ge=0, le=1, description="random share of the delay")
 ]
 Ids: TypeAlias = Annotated[list[Id], Meta(min_length=1, max_length=1000)]
+ManyIds: TypeAlias = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
 MaxCount: TypeAlias = Annotated[int, _whole(0, 1_000_000, "how many at most")]
+PurgeCount: TypeAlias = Annotated[int, _whole(1, 1_000_000_000, "how many at most")]
 PerSecond: TypeAlias = Annotated[
     float, Meta(ge=0.001, le=1_000_000, description="messages that become visible in a second")
 ]

@@ -14,11 +14,14 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from penstock.server.api.enqueue_schema import COMPONENTS
+from penstock.server.openapi_schemas import finish, name_of, require_answered
 from penstock.server.transport.problems import MEDIA_TYPE, Problem
 from penstock.server.transport.routing import Call, Endpoint, Endpoints, Reply
 
 endpoint: Final = Endpoints("operations")
 _REFERENCES: Final = "#/components/schemas/{name}"
+_HANDWRITTEN: Final = ("Enqueue", "NewMessage")
 _REASONS: Final = {
     200: "Done",
     201: "Made",
@@ -78,6 +81,7 @@ def document() -> dict[str, Any]:
         [*kinds, Problem], ref_template=_REFERENCES
     )
     by_kind = {id(kind): schema for kind, schema in zip([*kinds, Problem], schemas, strict=True)}
+    require_answered(components, [name_of(by_kind[id(kind)]) for kind in _answered(found)])
     paths: dict[str, Any] = {}
     for each in found:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, by_kind, components)
@@ -92,27 +96,15 @@ def document() -> dict[str, Any]:
         "security": [{"basic": []}, {"bearer": []}],
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": {**_without_bodies(components), **COMPONENTS},
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
             },
         },
     }
-    narrowed: dict[str, Any] = _narrowed(made)
-    return narrowed
-
-
-def _narrowed(part: Any) -> Any:
-    """The schema with stricter patterns than those that msgspec checks."""
-    if isinstance(part, list):
-        return [_narrowed(each) for each in part]
-    if not isinstance(part, dict):
-        return part
-    found = {key: _narrowed(value) for key, value in part.items()}
-    if "x-pattern" in found:
-        found["pattern"] = found.pop("x-pattern")
-    return found
+    finished: dict[str, Any] = finish(made)
+    return finished
 
 
 def _kinds(each: Endpoint) -> list[Any]:
@@ -123,6 +115,17 @@ def _kinds(each: Endpoint) -> list[Any]:
     if each.query is not None:
         found.append(each.query)
     return found
+
+
+def _answered(found: list[Endpoint]) -> list[Any]:
+    """The types of the responses."""
+    return [kind for each in found for answer in each.answers.values()
+            for kind in _alternatives(answer)]  # fmt: skip
+
+
+def _without_bodies(components: dict[str, Any]) -> dict[str, Any]:
+    """Without the types for which there are handwritten schemas."""
+    return {name: part for name, part in components.items() if name not in _HANDWRITTEN}
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
@@ -164,8 +167,16 @@ def _operation(
     if each.body is not None:
         schema = each.body_schema or schemas[id(each.body)]
         content = {"application/json": {"schema": schema}}
-        operation["requestBody"] = {"required": True, "content": content}
+        needs_body = each.body_schema is not None or bool(
+            _required(schemas[id(each.body)], components)
+        )
+        operation["requestBody"] = {"required": needs_body, "content": content}
     return operation
+
+
+def _required(schema: dict[str, Any], components: dict[str, Any]) -> list[str]:
+    found: list[str] = components[name_of(schema) or ""].get("required", [])
+    return found
 
 
 def _responses(each: Endpoint, schemas: dict[int, Any]) -> dict[str, Any]:
@@ -203,10 +214,16 @@ def _usual_problems(each: Endpoint) -> set[int]:
 
 def _path_parameters(each: Endpoint) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": PATH_SCHEMAS[name]}
+        {"name": name, "in": "path", "required": True, "schema": _path_schema(each.path, name)}
         for name in re.findall(r"{(\w+)}", each.path)
     ]
 
+
+def _path_schema(path: str, name: str) -> dict[str, Any]:
+    return _UUID if path.startswith("/api/bulk-acts/") else PATH_SCHEMAS[name]
+
+
+_UUID: Final[dict[str, Any]] = {"type": "string", "format": "uuid"}
 
 PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "key": {"type": "string", "pattern": "^[A-Za-z0-9._@-]{1,64}$"},
@@ -215,6 +232,8 @@ PATH_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "queue": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
     "topic": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
     "schedule": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
+    "subscription": {"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"},
+    "task": _UUID,
 }
 
 
@@ -223,8 +242,7 @@ def _query_parameters(
 ) -> list[dict[str, Any]]:
     if each.query is None:
         return []
-    name = schemas[id(each.query)]["$ref"].rpartition("/")[2]
-    schema = components[name]
+    schema = components[name_of(schemas[id(each.query)]) or ""]
     required = schema.get("required", [])
     return [
         {"name": field, "in": "query", "required": field in required, "schema": _plain(part)}

@@ -6,7 +6,7 @@
 | `PENSTOCK_HTTP_PORT` | the port; 0 takes any free one | 8080 |
 | `PENSTOCK_HTTP_PROCESSES` | server processes on this machine, which share the port | 1 |
 | `PENSTOCK_HTTP_POOL` | connections to the database, for each process | 10 |
-| `PENSTOCK_HTTP_MAX_BODY_BYTES` | the largest body that is read | 16 MiB |
+| `PENSTOCK_HTTP_MAX_BODY_BYTES` | the largest body that is read | 32 MiB |
 | `PENSTOCK_HTTP_BODIES_BYTES` | all bodies in memory together | 64 MiB |
 | `PENSTOCK_HTTP_ANSWER_BYTES` | messages in one answer; a dequeue hands out fewer | 16 MiB |
 | `PENSTOCK_HTTP_BODY_SECONDS` | how long a body may take to arrive | 30 |
@@ -17,6 +17,7 @@
 | `PENSTOCK_HTTP_ACCESS_LOG` | `json` lines on stderr, or `off` | json |
 | `PENSTOCK_HTTP_UPKEEP` | `off` leaves expiry and schedules to workers and claims | on |
 | `PENSTOCK_HTTP_PUBLIC_URL` | the address that browsers use, behind a proxy | none |
+| `PENSTOCK_HTTP_CORS_ORIGINS` | origins whose pages may call the API from a browser | none |
 | `PENSTOCK_HTTP_SECURE_COOKIES` | `on` behind TLS: cookies of the UI are for https only | off |
 | `PENSTOCK_HTTP_TRACE_URL` | where traces are shown; `{trace_id}` stands for the id | none |
 | `PENSTOCK_HTTP_REDACT` | `payloads`: the UI shows neither payloads nor headers | off |
@@ -29,8 +30,13 @@
 | `PENSTOCK_SSO_ROLES` | the scopes of each role | none |
 | `PENSTOCK_SSO_USER_HEADER` | the header in which a trusted proxy names the user | none |
 | `PENSTOCK_SSO_ROLES_HEADER` | the header in which it lists the user's roles | none |
+| `PENSTOCK_PUSH` | `off`: this server sends no messages of subscriptions | on |
+| `PENSTOCK_SERVICE_WAIT_SECONDS` | how long tasks of a service wait for it; or `forever` | 60 |
 
-`notify` has the variables that begin with PENSTOCK_NOTIFY: see server/notifications/settings.py.
+`push_networks` has PENSTOCK_PUSH_NETWORKS: see push/networks.py.
+`addresses` has PENSTOCK_SERVICE_PATHS and PENSTOCK_SECRET_KEY: see server/control/addresses.py and
+secrets.py. `notify` has the variables that begin with PENSTOCK_NOTIFY: see
+server/notifications/settings.py.
 """
 
 from __future__ import annotations
@@ -45,12 +51,16 @@ from urllib.parse import urlsplit
 
 from penstock.errors import ConfigurationError
 from penstock.model.access import Grant, parse_roles
+from penstock.push.networks import AllowedNetworks
+from penstock.server.control.addresses import Addresses
 from penstock.server.notifications.settings import NotificationSettings
 from penstock.server.transport.proxies import Network, parse_networks
 
 _PREFIX: Final = "PENSTOCK_HTTP_"
 _PROXIES: Final = "PENSTOCK_TRUSTED_PROXIES"
 _PUBLIC_URL: Final = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:/[A-Za-z0-9._~-]+)*")
+# A browser sends an origin in lower case, without a path and without the usual port.
+_ORIGIN: Final = re.compile(r"https?://[a-z0-9.\-\[\]:]+")
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _RANGES: Final = {
     "port": (0, 65535),
@@ -70,7 +80,10 @@ _WORDS: Final = {
     "upkeep": ("on", "off"),
     "secure_cookies": ("on", "off"),
     "redact": ("off", "payloads"),
+    "push": ("on", "off"),
 }
+# They have modules that read them.
+_OTHERS: Final = ("notify", "addresses", "push_networks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +94,7 @@ class ServerSettings:
     port: int = 8080
     processes: int = 1
     pool: int = 10
-    max_body_bytes: int = 16 * 2**20
+    max_body_bytes: int = 32 * 2**20
     bodies_bytes: int = 64 * 2**20
     answer_bytes: int = 16 * 2**20
     body_seconds: int = 30
@@ -92,11 +105,16 @@ class ServerSettings:
     access_log: str = "json"
     upkeep: str = "on"
     public_url: str = ""
+    cors_origins: frozenset[str] = frozenset()
     secure_cookies: str = "off"
     redact: str = "off"
     trace_url: str = ""
     trusted_proxies: tuple[Network, ...] = ()
     notify: NotificationSettings = field(default_factory=NotificationSettings)
+    service_wait_seconds: int | None = 60
+    push: str = "on"
+    push_networks: AllowedNetworks = field(default_factory=AllowedNetworks.from_environment)
+    addresses: Addresses = field(default_factory=Addresses.from_environment, repr=False)
     sso_issuer: str = ""
     sso_client_id: str = ""
     sso_client_secret: str = field(default="", repr=False)
@@ -116,9 +134,11 @@ class ServerSettings:
         values = {
             each.name: _read(each.name, found[_variable(each.name)])
             for each in fields(cls)
-            if each.name != "notify" and found.get(_variable(each.name), "").strip()
+            if each.name not in _OTHERS and found.get(_variable(each.name), "").strip()
         }
         values["notify"] = NotificationSettings.from_environment(found)
+        values["addresses"] = Addresses.from_environment(found)
+        values["push_networks"] = AllowedNetworks.from_environment(found)
         made = cls(**values | {name: v for name, v in chosen.items() if v is not None})
         _check_sign_on(made)
         return made
@@ -151,7 +171,9 @@ class ServerSettings:
 def _variable(name: str) -> str:
     if name == "trusted_proxies":
         return _PROXIES
-    return ("PENSTOCK_" if name.startswith("sso_") else _PREFIX) + name.upper()
+    return (
+        "PENSTOCK_" if name.startswith(("sso_", "service_", "push")) else _PREFIX
+    ) + name.upper()
 
 
 def _read(name: str, text: str) -> Any:
@@ -215,12 +237,32 @@ def _trace_url(text: str) -> str:
     return text
 
 
+def _origins(text: str) -> frozenset[str]:
+    found = [each.strip() for each in text.split(",")]
+    if not all(_ORIGIN.fullmatch(each) for each in found):
+        raise ValueError
+    return frozenset(found)
+
+
+def _wait_seconds(text: str) -> int | None:
+    if text == "forever":
+        return None
+    if not text.isascii() or not text.isdigit() or not 0 <= int(text) <= 604_800:
+        raise ValueError
+    return int(text)
+
+
 _PARSED: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
     "trusted_proxies": (
         parse_networks,
         "addresses and networks separated by commas, such as 10.0.0.0/8, ::1",
     ),
+    "service_wait_seconds": (_wait_seconds, "a whole number from 0 to 604800, or forever"),
     "public_url": (_public_url, "an address such as https://example.com/ops/penstock"),
+    "cors_origins": (
+        _origins,
+        "origins separated by commas, such as https://shop.example.com, http://localhost:5173",
+    ),
     "trace_url": (_trace_url, "an address such as https://traces.example.com/{trace_id}"),
     "sso_roles": (
         parse_roles,

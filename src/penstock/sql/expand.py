@@ -12,6 +12,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
+from penstock.model.lease_columns import LEASE_COLUMNS
 from penstock.sql.template import Macro, TemplateError, definitions, expand, lines_of
 
 LEDGER: Final = "schema/ledger.sql"
@@ -91,6 +92,7 @@ class Expander:
             "hold_from": Macro(str(self._hold_from)),
             "envelope": Macro(", ".join(self._envelope())),
             "leased": Macro("token, lease_until, position, watched, {envelope}"),
+            "lease.columns": Macro(",\n  ".join(f"{c.name} {c.sql_type}" for c in LEASE_COLUMNS)),
         }
         for name in self._names("layout"):
             for macro, meaning in definitions(lines_of(name, self._read(name))).items():

@@ -43,13 +43,21 @@ _CANCEL_ROUNDS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class BatchHandle:
-    """A batch that was enqueued. `app.batch(id)` makes a handle of an earlier one."""
+    """A batch that was enqueued. `app.batch(id)` returns the handle of an earlier one.
+
+    Attributes:
+        id: The id of the batch.
+    """
 
     id: int
     _clients: AppClients = field(repr=False)
 
     async def progress(self) -> BatchProgress:
-        """How many members have ended, and how. BatchNotFoundError after seven days."""
+        """Return how many members have ended, and in which state.
+
+        Raises:
+            BatchNotFoundError: The batch finished more than seven days ago, or never existed.
+        """
         return await self._clients.async_client.run(get_batch(self.id))
 
     def progress_sync(self) -> BatchProgress:
@@ -57,7 +65,17 @@ class BatchHandle:
         return self._clients.sync_client.run(get_batch(self.id))
 
     async def wait(self, timeout: Duration | None = None) -> BatchProgress:
-        """Wait until the batch has finished. TimeoutError if it does not in time."""
+        """Wait until the batch has finished.
+
+        Args:
+            timeout: The longest time to wait. The default is no limit.
+
+        Returns:
+            The numbers of its members.
+
+        Raises:
+            TimeoutError: The batch has not finished in time.
+        """
         async with asyncio.timeout(_seconds(timeout)):
             for pause in _pauses():
                 found = await self.progress()
@@ -67,7 +85,11 @@ class BatchHandle:
         raise AssertionError("unreachable")
 
     def wait_sync(self, timeout: Duration | None = None) -> BatchProgress:
-        """As `wait`, for code that is not async."""
+        """As `wait`, for code that is not async.
+
+        Args:
+            timeout: The longest time to wait. The default is no limit.
+        """
         seconds = _seconds(timeout)
         ends_at = None if seconds is None else time.monotonic() + seconds
         for pause in _pauses():
@@ -80,9 +102,12 @@ class BatchHandle:
         raise AssertionError("unreachable")
 
     async def cancel(self) -> int:
-        """Cancel the members that have not ended, even those that run; how many.
+        """Cancel the members that have not ended, even those that run.
 
-        The batch finishes: `on_failure` and `on_finish` are enqueued if members were cancelled.
+        The batch finishes. If members were cancelled, `on_failure` and `on_finish` are enqueued.
+
+        Returns:
+            The number of cancelled members.
         """
         return int(await _run(_cancel(self.id), self._clients, UNSET))
 
@@ -154,10 +179,18 @@ def batch(
     on_failure: AnyCall | None = None,
     on_finish: AnyCall | None = None,
 ) -> Batch:
-    """Any number of calls, which may come from a generator, and the calls after them.
+    """Make a batch of calls, with calls that follow when all of them have ended.
 
-    `on_success` is enqueued if every member is done, `on_failure` if one of them is not, and
-    `on_finish` in both cases: once, when the last member has ended. Members have no keys.
+    Args:
+        calls: Calls of tasks (`task.s(...)`) or chains. A generator is read in pieces. Members have
+            no keys.
+        name: A name for the UI.
+        on_success: The call to enqueue if every member is done.
+        on_failure: The call to enqueue if a member has ended in another way.
+        on_finish: The call to enqueue in both cases.
+
+    Returns:
+        A Batch. `await batch(...).enqueue()` enqueues it.
     """
     return Batch(calls, name, on_success, on_failure, on_finish)
 

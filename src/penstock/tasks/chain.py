@@ -40,10 +40,12 @@ class ChainHandle(Handle[R]):
     """A chain that was enqueued. `id` is the id of its first message."""
 
     async def cancel(self) -> None:
-        """Cancel the step that waits or runs: the steps after it are never enqueued.
+        """Cancel the step that waits or runs. The steps after it are never enqueued.
 
-        MessageNotFoundError if the chain has ended. Where the last task keeps no result, only the
-        first step can be cancelled.
+        If the last task keeps no result, only the first step can be cancelled.
+
+        Raises:
+            MessageNotFoundError: The chain has ended.
         """
         run = self.task._clients.async_client.run
         id = self.id
@@ -136,11 +138,19 @@ def chain(first: Call[Any], second: Call[Any], third: Call[Any], last: Call[R], 
 @overload
 def chain(*calls: Call[Any] | Chain[Any]) -> Chain[Any]: ...
 def chain(*calls: Call[Any] | Chain[Any]) -> Chain[Any]:
-    """Calls to run one after the other: `chain(fetch.s(url), parse.s(), store.s())`.
+    """Make a chain of calls that run one after the other.
 
-    A step begins when the previous one is done, with its result as the first argument, unless it
+        await chain(fetch.s(url), parse.s(), store.s()).enqueue()
+
+    A step begins when the previous one is done, and gets its result as the first argument unless it
     was made by `task.si(...)`. If a step becomes a dead letter, the steps after it wait until it is
     redriven and done.
+
+    Args:
+        calls: The calls (`task.s(...)`) or chains, in their order.
+
+    Returns:
+        A Chain. `await chain(...).enqueue()` enqueues its first step.
     """
     steps: list[Call[Any]] = []
     for call in calls:

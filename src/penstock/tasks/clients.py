@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable
+from contextlib import suppress
 from weakref import WeakKeyDictionary
+
+import psycopg
 
 from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
@@ -13,6 +17,7 @@ from penstock.db import forks
 from penstock.db.listener import Listener
 from penstock.db.locate import locate
 from penstock.db.loop_thread import LoopThread
+from penstock.errors import PenstockError
 from penstock.tasks.context import current_delivery
 from penstock.tasks.waiting import ResultWaiter
 
@@ -25,20 +30,27 @@ class _LoopClients:
         self._dsn = dsn
         self._listener: Listener | None = None
         self._waiter: ResultWaiter | None = None
-        self._starting = asyncio.Lock()
+        self._starting: asyncio.Task[None] | None = None
 
-    async def waiter(self) -> ResultWaiter:
-        if self._waiter is not None:
-            return self._waiter
-        async with self._starting:
-            if self._waiter is None:
-                dsn = await asyncio.to_thread(locate, self._dsn)
-                self._listener = Listener(dsn, self.client.run)
-                self._waiter = ResultWaiter(self._listener, self.client.run)
-                await self._listener.start()
+    @property
+    def waiter(self) -> ResultWaiter:
+        if self._waiter is None:
+            self._waiter = ResultWaiter(self.client.run)
+        if self._listener is None and (self._starting is None or self._starting.done()):
+            self._starting = asyncio.get_running_loop().create_task(self._listen(self._waiter))
         return self._waiter
 
+    async def _listen(self, waiter: ResultWaiter) -> None:
+        """In the background. If it fails, the waiter gets the same error when it looks."""
+        with suppress(PenstockError, psycopg.Error, OSError):
+            dsn = await asyncio.to_thread(locate, self._dsn)
+            self._listener = Listener(dsn, self.client.run)
+            await self._listener.start()
+            waiter.listen(self._listener)
+
     async def close(self) -> None:
+        if self._starting is not None:
+            await self._starting
         if self._waiter is not None:
             await self._waiter.close()
         if self._listener is not None:
@@ -91,20 +103,20 @@ class AppClients:
                 self._sync = Client(self.dsn)
             return self._sync
 
-    async def wait(self, id: int, timeout: float | None) -> TaskOutcome | None:
+    def wait(self, id: int, ends_at: float | None) -> Awaitable[TaskOutcome | None]:
         """As `ResultWaiter.wait`, with the waiter of the worker or of this loop."""
         delivery = current_delivery.get()
         if delivery is not None and delivery._runner.waiter is not None:
             waiter: ResultWaiter = delivery._runner.waiter
         else:
-            waiter = await self._of_loop().waiter()
-        return await waiter.wait(id, timeout)
+            waiter = self._of_loop().waiter
+        return waiter.wait(id, ends_at)
 
-    def wait_sync(self, id: int, timeout: float | None) -> TaskOutcome | None:
+    def wait_sync(self, id: int, ends_at: float | None) -> TaskOutcome | None:
         """As `wait`, in any thread: all of them share a loop in a thread."""
 
         async def wait() -> TaskOutcome | None:
-            return await (await self._of_loop().waiter()).wait(id, timeout)
+            return await self._of_loop().waiter.wait(id, ends_at)
 
         with self._starting:
             if self._thread is None:

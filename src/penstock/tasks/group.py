@@ -30,12 +30,26 @@ class GroupHandle(Generic[R]):
     handles: tuple[Handle[R], ...]
 
     async def results(self, timeout: Duration | None = None) -> list[R]:
-        """What the tasks returned, in the order of the calls. Raises what the first one raised."""
+        """Wait for the results of all calls.
+
+        Args:
+            timeout: The longest time to wait. The default is no limit.
+
+        Returns:
+            The results in the order of the calls.
+
+        Raises:
+            PenstockError: A call failed, as in `Handle.result`.
+        """
         seconds = None if timeout is None else check.duration("timeout", timeout).total_seconds()
         return list(await asyncio.gather(*(handle.result(seconds) for handle in self.handles)))
 
     def results_sync(self, timeout: Duration | None = None) -> list[R]:
-        """As `results`, for code that is not async."""
+        """As `results`, for code that is not async.
+
+        Args:
+            timeout: The longest time to wait. The default is no limit.
+        """
         seconds = None if timeout is None else check.duration("timeout", timeout).total_seconds()
         ends_at = None if seconds is None else monotonic() + seconds
         return [
@@ -70,7 +84,16 @@ class Group(Generic[R]):
 
 
 def group(*calls: Call[R] | Chain[R] | Iterable[Call[R] | Chain[R]]) -> Group[R]:
-    """Calls to enqueue together: `group(resize.s(1), resize.s(2))`, or `group(calls)`."""
+    """Make a group of calls that are enqueued together, in one transaction.
+
+        await group(resize.s(1), resize.s(2)).enqueue()
+
+    Args:
+        calls: 1 to 10,000 calls (`task.s(...)`) or chains, or iterables of them.
+
+    Returns:
+        A Group. `await group(...).enqueue()` enqueues it.
+    """
     found: list[Call[R] | Chain[R]] = []
     for each in calls:
         found += [each] if isinstance(each, Call | Chain) else list(each)

@@ -31,35 +31,58 @@ _ERROR: Final = re.compile(r"([^\W\d]\w*(?:\.\w+)*): (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Handle(Generic[R]):
-    """A call that was enqueued. `id` is the id of its message."""
+    """A call that was enqueued.
+
+    Attributes:
+        id: The id of its message.
+        task: The task.
+    """
 
     id: int
     task: Task[..., R]
 
     async def result(self, timeout: Duration | None = None) -> R:
-        """What the task returned, as soon as it has. TimeoutError if it does not in time.
+        """Wait for the result of the call.
 
-        TaskFailedError, TaskCancelledError or TaskExpiredError if it never will.
-        ResultNotFoundError if the result was not kept.
+        Args:
+            timeout: The longest time to wait. The default is no limit.
+
+        Returns:
+            The value that the task returned.
+
+        Raises:
+            TimeoutError: The call has not ended in time.
+            TaskFailedError: The call is a dead letter.
+            TaskCancelledError: The call was cancelled or superseded.
+            TaskExpiredError: The call expired before a worker could run it.
+            ResultNotFoundError: The result was not kept.
         """
         ends_at, id = _ends_at(timeout), self.id
         while True:
-            outcome = await self.task._clients.wait(id, _left(ends_at))
+            outcome = await self.task._clients.wait(id, ends_at)
             if outcome is None or outcome.next_id is None:
                 return self._value(id, outcome)
             id = outcome.next_id
 
     def result_sync(self, timeout: Duration | None = None) -> R:
-        """As `result`, for code that is not async."""
+        """As `result`, for code that is not async.
+
+        Args:
+            timeout: The longest time to wait. The default is no limit.
+        """
         ends_at, id = _ends_at(timeout), self.id
         while True:
-            outcome = self.task._clients.wait_sync(id, _left(ends_at))
+            outcome = self.task._clients.wait_sync(id, ends_at)
             if outcome is None or outcome.next_id is None:
                 return self._value(id, outcome)
             id = outcome.next_id
 
     async def cancel(self) -> None:
-        """Take the call out of its queue, even while it runs. MessageNotFoundError if it ended."""
+        """Cancel the call, even while it runs.
+
+        Raises:
+            MessageNotFoundError: The call has ended.
+        """
         await self.task._clients.async_client.run(cancel(self.id))
 
     def cancel_sync(self) -> None:
@@ -76,10 +99,6 @@ def _ends_at(timeout: Duration | None) -> float | None:
     if timeout is None:
         return None
     return monotonic() + check.duration("timeout", timeout).total_seconds()
-
-
-def _left(ends_at: float | None) -> float | None:
-    return None if ends_at is None else ends_at - monotonic()
 
 
 def _error(task: str, id: int, outcome: TaskOutcome | None) -> PenstockError:

@@ -48,7 +48,12 @@ class Task(Generic[P, R]):
         await send_welcome.enqueue(user_id)
         await send_welcome.options(delay=60, connection=session).enqueue(user_id)
 
-    Calling the task itself calls the function, here and now.
+    Calling the task itself calls the function in this process.
+
+    Attributes:
+        name: The name of the task in messages.
+        queue: The queue that carries its calls.
+        function: The function.
     """
 
     def __init__(
@@ -87,10 +92,14 @@ class Task(Generic[P, R]):
         connection: Any = UNSET,
         **options: Unpack[MessageOptions],
     ) -> Task[P, R]:
-        """The same task with other options for its messages.
+        """Return the same task with other options for its messages.
 
-        They are those of `Client.enqueue`. With `connection`, the call is enqueued in the caller's
-        own transaction.
+        Args:
+            on_conflict: What to do if the key is taken, as in `Client.enqueue`.
+            unique: The messages that the key is compared with, as in `Client.enqueue`.
+            connection: A connection or session of the caller, in whose transaction to enqueue.
+            options: `key`, `priority`, `group`, `delay`, `visible_at`, `ttl`, `headers` and
+                `max_attempts`, as in `Client.enqueue`.
         """
         changed = copy.copy(self)
         changed._options = {**self._options, **options}
@@ -100,20 +109,43 @@ class Task(Generic[P, R]):
         return changed
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Have a worker call the function. TaskArgumentsError if the arguments do not fit."""
+        """Enqueue a call of the function.
+
+        Args:
+            args: The positional arguments of the call.
+            kwargs: The keyword arguments of the call.
+
+        Returns:
+            A handle, by which to wait for the result or to cancel the call.
+
+        Raises:
+            TaskArgumentsError: The arguments do not fit the signature of the function.
+        """
         command = self._command(args, kwargs)
         return Handle(await self._clients.async_client.run(command, self._connection), self)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """As `enqueue`, for code that is not async."""
+        """As `enqueue`, for code that is not async.
+
+        Args:
+            args: The positional arguments of the call.
+            kwargs: The keyword arguments of the call.
+        """
         command = self._command(args, kwargs)
         return Handle(self._clients.sync_client.run(command, self._connection), self)
 
     def enqueue_with_ack(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Enqueue a call together with the ack of the handler that runs.
+        """Enqueue a call together with the ack of the running handler.
 
-        Both are committed as one, and with them the result of the handler; if it fails, the call is
-        never enqueued. PenstockError outside of a handler.
+        The call, the ack and the result of the handler are committed together. If the handler
+        fails, the call is not enqueued.
+
+        Args:
+            args: The positional arguments of the call.
+            kwargs: The keyword arguments of the call.
+
+        Raises:
+            PenstockError: No handler is running here.
         """
         delivery = current_delivery.get()
         if delivery is None:
@@ -124,11 +156,20 @@ class Task(Generic[P, R]):
         delivery._enqueues.append(self._json_message(args, kwargs))
 
     def handle(self, id: int) -> Handle[R]:
-        """The handle of a call that was enqueued earlier, by the id of its message."""
+        """Return the handle of a call that was enqueued earlier.
+
+        Args:
+            id: The id of its message.
+        """
         return Handle(check.whole("id", id, check.INT8), self)
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> NewMessage:
-        """The message of a call, for `enqueue_many` on the queue of the task."""
+        """Return the message of a call, for `enqueue_many` on the queue of the task.
+
+        Args:
+            args: The positional arguments of the call.
+            kwargs: The keyword arguments of the call.
+        """
         return NewMessage(self.arguments.encode(args, kwargs), **self._message_options())
 
     def _command(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Command[int]:
@@ -144,14 +185,22 @@ class Task(Generic[P, R]):
         )
 
     def s(self, *args: Any, **kwargs: Any) -> Call[R]:
-        """A call for a chain, a group or a batch.
+        """Return a call for a chain, a group or a batch.
 
-        In a chain, the result of the step before becomes its first argument: leave it out.
+        Args:
+            args: The positional arguments. In a chain, leave out the first one, which is the result
+                of the previous step.
+            kwargs: The keyword arguments.
         """
         return Call(self, args, kwargs, takes_previous=True)
 
     def si(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """As `s`, with all arguments: it takes nothing from the step before."""
+        """As `s`, but the call does not get the result of the previous step.
+
+        Args:
+            args: All positional arguments.
+            kwargs: All keyword arguments.
+        """
         return Call(self, args, kwargs, takes_previous=False)
 
     def _json_message(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

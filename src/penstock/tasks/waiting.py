@@ -7,7 +7,7 @@ import heapq
 import logging
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import psycopg
 
@@ -18,10 +18,13 @@ from penstock.commands.write.results import (
     get_outcome,
     get_results,
 )
-from penstock.db.listener import Channel, Listener
+from penstock.db.listener import DEAF_SECONDS, Channel, Listener
 from penstock.errors import PenstockError
+from penstock.tasks.deadlines import Deadlines
 
 logger = logging.getLogger("penstock.tasks")
+
+Waiting: TypeAlias = asyncio.Future[TaskOutcome | None]
 
 _BATCH: Final = 1000
 _LIVE: Final = frozenset({"scheduled", "ready", "leased"})
@@ -30,73 +33,63 @@ _LIVE: Final = frozenset({"scheduled", "ready", "leased"})
 _FIRST_LOOK: Final = 1.0
 _LOOK_AT_MOST: Final = 15.0
 _LOOKS: Final = 50
-# After a read the next one waits for so long, so that results which come together are read
-# together. A result that comes alone is read at once.
+# After a read of many results the next one waits for so long, so that results which come together
+# are read together. A few results are read at once.
 _BREATH: Final = 0.002
-
-
-class _Call:
-    """A call with waiters, and when to look for an end that is not notified."""
-
-    def __init__(self) -> None:
-        self.futures: set[asyncio.Future[TaskOutcome | None]] = set()
-        self.pause = _FIRST_LOOK
-        self.look_at = monotonic() + self.pause
-
-    def end(self, outcome: TaskOutcome | None) -> None:
-        for future in self.futures:
-            if not future.done():
-                future.set_result(outcome)
-
-    def fail(self, error: Exception) -> None:
-        for future in self.futures:
-            if not future.done():
-                future.set_exception(error)
-
-    def look_later(self) -> None:
-        self.pause = min(self.pause * 2, _LOOK_AT_MOST)
-        self.look_at = monotonic() + self.pause
+_MANY: Final = 16
 
 
 class ResultWaiter:
     """The calls whose results this process waits for.
 
     A waiter is known here before its result is looked for, and it is looked for again as soon as
-    the connection listens: a result that comes in between is notified.
+    the connection listens: a result that comes in between is notified. Results can be waited for
+    before `listen` is called; until then they are looked for by time alone.
     """
 
-    def __init__(self, listener: Listener, run: Callable[[Command[Any]], Awaitable[Any]]) -> None:
-        self._listener = listener
+    def __init__(self, run: Callable[[Command[Any]], Awaitable[Any]]) -> None:
         self._run = run
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, list[Waiting]] = {}
+        self._looks: dict[int, _Look] = {}
+        self._deadlines = Deadlines()
         self._wanted: set[int] = set()
         self._reading: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
-        self._channel: Channel | None = None  # listened to from the first wait on
+        self._listener: Listener | None = None
+        self._channel: Channel | None = None
 
-    async def wait(self, id: int, timeout: float | None) -> TaskOutcome | None:
+    def listen(self, listener: Listener) -> None:
+        """Hear of results through this listener from now on."""
+        self._listener = listener
+        if self._calls:
+            self._open_channel()
+
+    def wait(self, id: int, ends_at: float | None) -> Waiting:
         """What became of a call, as soon as it has ended; None if it left no trace.
 
-        TimeoutError if it has not ended in time.
+        TimeoutError if it has not ended at `ends_at`, by `time.monotonic`.
         """
-        if self._channel is None:
-            self._channel = self._listener.listen(RESULTS_CHANNEL, self._notified)
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[TaskOutcome | None] = loop.create_future()
-        call = self._calls.get(id)
-        if call is None:
-            call = self._calls[id] = _Call()
-        call.futures.add(future)
+        future: Waiting = loop.create_future()
+        if id in self._calls:
+            self._calls[id].append(future)
+        else:
+            self._calls[id] = [future]
+        if ends_at is not None:
+            self._deadlines.add(future, ends_at)
+        if self._channel is None:
+            self._open_channel()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = loop.create_task(self._sweep())
-        self._look(id)
-        try:
-            async with asyncio.timeout(timeout):
-                return await future
-        finally:
-            call.futures.discard(future)
-            if not call.futures and self._calls.get(id) is call:
-                del self._calls[id]
+        self._wanted.add(id)
+        if self._reading is None or self._reading.done():
+            self._reading = loop.create_task(self._read())
+        return future
+
+    def _open_channel(self) -> None:
+        """The connection listens from the first wait on."""
+        if self._listener is not None and self._channel is None:
+            self._channel = self._listener.listen(RESULTS_CHANNEL, self._notified)
 
     async def close(self) -> None:
         """Stop waiting. Waiters are cancelled."""
@@ -106,20 +99,36 @@ class ResultWaiter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for call in self._calls.values():
-            for future in call.futures:
+        for futures in self._calls.values():
+            for future in futures:
                 future.cancel()
+        self._deadlines.prune()
 
     async def _sweep(self) -> None:
         """While callers wait: look for ends that are not notified, or for all where deaf."""
         while self._calls:
-            await asyncio.sleep(min(_FIRST_LOOK, self._listener.patience, 1.0))
-            if not self._listener.healthy:
+            await asyncio.sleep(_FIRST_LOOK if self._hears else DEAF_SECONDS)
+            self._forget_waiters_that_went()
+            if not self._hears:
                 self._look(*self._calls)
             now = monotonic()
-            due = [(call.look_at, id) for id, call in self._calls.items() if call.look_at <= now]
+            due = [(look.at, id) for id, look in self._looks.items() if look.at <= now]
             for _, id in heapq.nsmallest(_LOOKS, due):
                 await self._look_thoroughly(id)
+
+    def _forget_waiters_that_went(self) -> None:
+        """Cancelled, or after their deadline. Only calls that wait for long have a look."""
+        self._calls = {
+            id: futures
+            for id, futures in self._calls.items()
+            if not all(future.done() for future in futures)
+        }
+        self._looks = {id: self._looks.get(id) or _Look() for id in self._calls}
+        self._deadlines.prune()
+
+    @property
+    def _hears(self) -> bool:
+        return self._listener is not None and self._listener.healthy
 
     async def _look_thoroughly(self, id: int) -> None:
         try:
@@ -127,20 +136,17 @@ class ResultWaiter:
         except (PenstockError, psycopg.Error) as error:
             self._failed([id], error)
             return
-        call = self._calls.get(id)
-        if call is None:
-            return
         if outcome is None or outcome.state not in _LIVE:
-            call.end(outcome)
-        else:
-            call.look_later()
+            self._end(id, outcome)
+        elif id in self._looks:
+            self._looks[id].later()
 
     def _notified(self, payload: str | None) -> None:
         """Results have come; None: the connection listens from now on, so look at all of them."""
         if payload is None:
             self._look(*self._calls)
         else:
-            self._look(*(id for id in map(int, payload.split(",")) if id in self._calls))
+            self._look(*self._calls.keys() & map(int, payload.split(",")))
 
     def _look(self, *ids: int) -> None:
         self._wanted.update(ids)
@@ -158,9 +164,14 @@ class ResultWaiter:
                 self._failed(ids, error)
                 return
             for id, outcome in found.items():
-                if id in self._calls:
-                    self._calls[id].end(outcome)
-            await asyncio.sleep(_BREATH)
+                self._end(id, outcome)
+            if len(ids) >= _MANY:
+                await asyncio.sleep(_BREATH)
+
+    def _end(self, id: int, outcome: TaskOutcome | None) -> None:
+        for future in self._calls.pop(id, ()):
+            if not future.done():
+                future.set_result(outcome)
 
     def _failed(self, ids: list[int], error: Exception) -> None:
         """Waiters are told, unless another look may help. The next sweep has one."""
@@ -168,5 +179,20 @@ class ResultWaiter:
             logger.debug("results could not be read, trying again: %s", error)
             return
         for id in ids:
-            if id in self._calls:
-                self._calls[id].fail(error)
+            for future in self._calls.pop(id, ()):
+                if not future.done():
+                    future.set_exception(error)
+
+
+class _Look:
+    """When to look for the end of a call that is not notified."""
+
+    __slots__ = ("at", "pause")
+
+    def __init__(self) -> None:
+        self.pause = _FIRST_LOOK
+        self.at = monotonic()
+
+    def later(self) -> None:
+        self.pause = min(self.pause * 2, _LOOK_AT_MOST)
+        self.at = monotonic() + self.pause

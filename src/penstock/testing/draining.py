@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
 from penstock.commands.command import Command
-from penstock.commands.lease_row import LeaseRow
+from penstock.commands.lease_row import REMAINING
 from penstock.commands.write import maintain, workers
 from penstock.db.reconnecting import ReconnectingConnection
 from penstock.model.message import Lease
@@ -170,7 +170,7 @@ class _QueueDrain:
 
     async def _handle(self, row: Sequence[Any]) -> Handled:
         # Where the clock is stopped, what is left of the lease by the real one says nothing.
-        row = LeaseRow._make(row)._replace(remaining=3600.0)
+        row = [*row[:REMAINING], 3600.0, *row[REMAINING + 1 :]]
         want = self.runner.reserve()
         assert want is not None
         self.runner.take(want, [row])

@@ -38,11 +38,14 @@ T = TypeVar("T")
 
 _QUEUE: Final = re.compile(r"[a-z0-9._-]{1,128}")
 MAX_CONCURRENCY: Final = 10_000
+# Texts of headers whose handler is remembered.
+_MOST_HEADERS: Final = 1000
+_LONGEST_HEADERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A function and how it is to be run. None: what the worker says, or the queue."""
+    """A function and how to run it. None stands for the setting of the worker or the queue."""
 
     queue: str
     function: Function
@@ -56,12 +59,14 @@ class Handler:
 
 
 class QueueHandlers:
-    """What serves a queue: one handler for plain messages, tasks by name, or both."""
+    """The handlers of a queue: one for plain messages, tasks by name, or both."""
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
         self.plain: Handler | None = None
         self.tasks: dict[str, Handler] = {}
+        # Calls of a task mostly have the same headers: they are decoded once.
+        self._by_headers: dict[str, Handler] = {}
         self._unknown = Handler(
             queue=queue,
             function=UnknownTasks(),
@@ -82,6 +87,17 @@ class QueueHandlers:
         """The handler of a message."""
         if not self.tasks:
             return self.plain or self._unknown
+        text = delivery._headers_text
+        handler = self._by_headers.get(text)
+        if handler is None:
+            handler = self._find(delivery)
+            if len(self._by_headers) >= _MOST_HEADERS:
+                self._by_headers.clear()
+            if handler is not self._unknown and len(text) <= _LONGEST_HEADERS:
+                self._by_headers[text] = handler
+        return handler
+
+    def _find(self, delivery: Delivery) -> Handler:
         name = delivery.headers.get(TASK_HEADER)
         if name is None:
             return self.plain or self._unknown
@@ -89,12 +105,12 @@ class QueueHandlers:
 
     @property
     def concurrency(self) -> int | None:
-        """The largest that one of them states."""
+        """The largest concurrency of the handlers, or None."""
         return max((each.concurrency for each in self if each.concurrency), default=None)
 
     @property
     def lease_seconds(self) -> int | None:
-        """The longest that one of them states."""
+        """The longest lease of the handlers, or None."""
         return max((each.lease_seconds for each in self if each.lease_seconds), default=None)
 
 
@@ -110,8 +126,10 @@ class App:
         async def ship(message):
             await pack(message.payload["items"])
 
-    `penstock worker module:app` runs them; so does `Worker(app)`. `dsn` is where tasks are
-    enqueued. It is found like that of a client.
+    `penstock worker module:app` or `Worker(app)` runs them.
+
+    Args:
+        dsn: The database into which tasks are enqueued. The default is that of a client.
     """
 
     def __init__(self, dsn: str | None = None) -> None:
@@ -129,10 +147,27 @@ class App:
         lease_seconds: Duration | None = None,
         retry: RetryPolicy | None = None,
     ) -> Callable[[F], F]:
-        """Serve a queue with the decorated function, async or not; it is given a Delivery.
+        """Register the decorated function as the handler of a queue.
 
-        `concurrency`: how many messages of the queue are worked on at once; `timeout`: after which
-        a run has failed; `lease_seconds`: instead of the queue's own, extended while it runs.
+        The function has one argument, a `Delivery`. An async function runs on the event loop, any
+        other function in a thread.
+
+        Args:
+            queue: The name of the queue. `<queue>.dlq` serves its dead letters.
+            concurrency: The number of messages that are handled at once. The default is the
+                worker's.
+            timeout: The time after which a run is cancelled and counts as failed. The default is
+                none.
+            lease_seconds: The duration of leases, which are extended while the handler runs. The
+                default is the setting of the queue.
+            retry: What happens after a failure. The default is the backoff of the queue.
+
+        Returns:
+            A decorator that returns the function unchanged.
+
+        Raises:
+            ConfigurationError: The queue has a handler, or the function is none.
+            InvalidValueError: An argument has the wrong type or is out of range.
         """
 
         def register(function: F) -> F:
@@ -175,13 +210,32 @@ class App:
         keep_result: bool | Duration = False,
         process: bool | ProcessLimits = False,
     ) -> TaskDecorator:
-        """Make a task of the decorated function, async or not: `await function.enqueue(...)`.
+        """Make the decorated function a task. Call it by `await function.enqueue(...)`.
 
-        A queue carries any number of tasks. `name` is the name of the function unless given.
-        `retry` is a number of attempts, or a RetryPolicy. `timeout` ends a run. `priority` and
-        `ttl` are those of its messages. `keep_result` is for how long its result can be fetched;
-        True is one day. `process` runs it in its own process, which is killed when the time is
-        over; ProcessLimits says how long such a process lives. Needs `penstock[tasks]`.
+        A queue can carry any number of tasks. Tasks need `penstock[tasks]`.
+
+        Args:
+            queue: The queue that carries the calls.
+            name: The name of the task in messages. The default is the name of the function.
+            retry: A number of attempts, or a RetryPolicy. The default is the backoff of the queue.
+            timeout: The time after which a run is cancelled and counts as failed. The default is
+                none.
+            concurrency: The number of messages of the queue that are handled at once. The default
+                is the worker's.
+            lease_seconds: The duration of leases. The default is the setting of the queue.
+            priority: The priority of the messages, -9 to 9.
+            ttl: The time after which a call expires if it has not been delivered.
+            keep_result: How long the result can be fetched. True is one day, False not at all.
+            process: True runs the task in a separate process, which is killed after `timeout`. A
+                ProcessLimits sets the lifetime of that process as well.
+
+        Returns:
+            A decorator that returns the Task.
+
+        Raises:
+            ConfigurationError: A task has this name, or an argument of the function has no usable
+                type.
+            InvalidValueError: An argument has the wrong type or is out of range.
         """
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
@@ -210,7 +264,13 @@ class App:
     def register_type(
         self, type_: type[T], *, encode: Callable[[T], Any], decode: Callable[[Any], T]
     ) -> None:
-        """Teach tasks a type: `encode` returns a value of known types, `decode` reads it."""
+        """Let arguments and results of tasks have another type.
+
+        Args:
+            type_: The class.
+            encode: A function that converts an object to a value of a supported type.
+            decode: A function that converts that value back.
+        """
         self._tasks.codec.register(type_, encode, decode)
 
     def schedule(
@@ -224,15 +284,25 @@ class App:
         kwargs: Mapping[str, Any] | None = None,
         missed: Missed = "once",
     ) -> Callable[[T], T]:
-        """Call a task by itself: at the times of a cron rule, or every so often.
+        """Enqueue calls of a task at the times of a cron rule, or periodically.
 
             @app.schedule(every=timedelta(seconds=30))
             @app.task(queue="reports")
             async def refresh() -> None: ...
 
-        A worker that starts brings the schedule into the database, or changes it there. `name` is
-        that of the task unless given. `args` and `kwargs` are the arguments of the calls. `missed`
-        is that of `create_schedule`.
+        A worker creates the schedule in the database when it starts, or changes the existing one.
+
+        Args:
+            cron: The rule. Give either `cron` or `every`.
+            every: The period, from one second to 365 days.
+            timezone: The time zone of the rule.
+            name: The name of the schedule. The default is the name of the task.
+            args: The positional arguments of the calls.
+            kwargs: The keyword arguments of the calls.
+            missed: What to do about fires that were due while nothing ran, as in `create_schedule`.
+
+        Returns:
+            A decorator that returns the task unchanged.
         """
 
         def declare(task: T) -> T:
@@ -251,7 +321,11 @@ class App:
         return self._schedules
 
     def batch(self, id: int) -> BatchHandle:
-        """The handle of a batch that was enqueued earlier, by its id."""
+        """Return the handle of a batch that was enqueued earlier.
+
+        Args:
+            id: The id of the batch.
+        """
         return BatchHandle(check.whole("id", id, check.INT8), self._tasks.clients)
 
     @property
@@ -260,9 +334,15 @@ class App:
         return self._tasks
 
     def prepare(self, dsn: str) -> None:
-        """For a worker that starts: ConfigurationError if the types of a task are of no use.
+        """Check the types of all tasks. A worker calls it when it starts.
 
-        Tasks are enqueued where the worker claims, unless the app has its own DSN.
+        Args:
+            dsn: The database of the worker. Tasks are enqueued there unless the app has its own
+                DSN.
+
+        Raises:
+            ConfigurationError: An argument or the result of a task has a type that cannot be
+                encoded.
         """
         self._tasks.prepare(dsn)
 
@@ -275,9 +355,14 @@ class App:
         self._tasks.clients.close_sync()
 
     def middleware(self, function: M) -> M:
-        """Wrap every handler, sync ones too: `async def around(delivery, call_next)`.
+        """Wrap every handler with the decorated function, including handlers in threads.
 
-        The first one registered is the outermost.
+        Args:
+            function: An async function with the arguments `delivery` and `call_next`. The first one
+                registered is the outermost.
+
+        Returns:
+            The function, unchanged.
         """
         if not _is_async(function):
             raise check.refuse("middleware", function, "an async function (delivery, call_next)")
@@ -298,7 +383,11 @@ class App:
             raise self._unknown(queue) from None
 
     def wrap(self, call: Call) -> Call:
-        """The middleware around a handler."""
+        """Return a handler with the middleware around it. The worker calls it.
+
+        Args:
+            call: The handler.
+        """
         for each in reversed(self._middleware):
             call = _around(each, call)
         return call

@@ -16,14 +16,25 @@ from penstock.commands import write
 from penstock.commands.command import Command, utc
 from penstock.commands.payload import decode_json, decode_payload
 from penstock.errors import LeaseLostError
+from penstock.model.lease_columns import LEASE_FIELDS
 from penstock.model.message import Lease
-from penstock.tasks.chain import BATCH_HEADER
+from penstock.tasks.chain import BATCH_HEADER, CHAIN_HEADER
 
 if TYPE_CHECKING:
     from penstock.worker.app import Handler
     from penstock.worker.runner import Runner
 
+# As the headers have them before they are decoded, which takes longer than most messages need.
 _BATCH_HEADER_TEXT: Final = f'"{BATCH_HEADER}"'
+_CHAIN_HEADER_TEXT: Final = f'"{CHAIN_HEADER}"'
+
+
+def _column(field: str) -> Any:
+    """A field of the lease, read from the row when it is asked for."""
+    place = LEASE_FIELDS[field]
+    if place in c.TIMES:
+        return property(lambda delivery: utc(delivery._row[place]))
+    return property(lambda delivery: delivery._row[place])
 
 
 class Delivery:
@@ -32,6 +43,13 @@ class Delivery:
     The fields are those of `Lease`; payload and headers are decoded when they are first read.
     """
 
+    key: str | None = _column("key")
+    priority: int = _column("priority")
+    group: str | None = _column("group")
+    enqueued_at: datetime = _column("enqueued_at")
+    expires_at: datetime | None = _column("expires_at")
+    last_error: str | None = _column("last_error")
+    original_queue: str | None = _column("original_queue")
     _begun = 0.0  # when its handler was called, by perf_counter
 
     def __init__(self, runner: Runner, row: Sequence[Any], now: float) -> None:
@@ -66,34 +84,6 @@ class Delivery:
         return decode_json(self._row[c.HEADERS]) or {}
 
     @property
-    def key(self) -> str | None:
-        return self._row[c.KEY]  # type: ignore[no-any-return]
-
-    @property
-    def priority(self) -> int:
-        return self._row[c.PRIORITY]  # type: ignore[no-any-return]
-
-    @property
-    def group(self) -> str | None:
-        return self._row[c.GROUP_KEY]  # type: ignore[no-any-return]
-
-    @property
-    def enqueued_at(self) -> datetime:
-        return utc(self._row[c.ENQUEUED_AT])  # type: ignore[no-any-return]
-
-    @property
-    def expires_at(self) -> datetime | None:
-        return utc(self._row[c.EXPIRES_AT])  # type: ignore[no-any-return]
-
-    @property
-    def last_error(self) -> str | None:
-        return self._row[c.LAST_ERROR]  # type: ignore[no-any-return]
-
-    @property
-    def original_queue(self) -> str | None:
-        return self._row[c.ORIGINAL_QUEUE]  # type: ignore[no-any-return]
-
-    @property
     def _waited_seconds(self) -> float:
         """How long the message has waited since it was enqueued, when it was claimed."""
         return self._row[c.WAITED]  # type: ignore[no-any-return]
@@ -124,42 +114,66 @@ class Delivery:
 
     @property
     def batch_id(self) -> int | None:
-        """The batch that the message is a member of, or that it follows."""
+        """The id of the batch that the message is a member of or follows, or None."""
         id = self.headers.get(BATCH_HEADER)
         return id if isinstance(id, int) else None
 
     @property
+    def _headers_text(self) -> str:
+        return self._row[c.HEADERS] or ""
+
+    @property
     def _may_be_member(self) -> bool:
-        headers = self._row[c.HEADERS]
-        return headers is not None and _BATCH_HEADER_TEXT in headers
+        return _BATCH_HEADER_TEXT in self._headers_text
+
+    @property
+    def _is_in_chain(self) -> bool:
+        return _CHAIN_HEADER_TEXT in self._headers_text and CHAIN_HEADER in self.headers
 
     def progress(self, fraction: float, note: str | None = None) -> None:
-        """Show how far the task is, from 0 to 1, on the page of its message.
+        """Show how much of the work is done on the page of the message.
 
-        It is stored about once a second, and only the latest report.
+        The latest report is stored about once a second.
+
+        Args:
+            fraction: The part that is done, from 0 to 1.
+            note: A text to show with it. None leaves the previous text.
         """
         if self._runner.reports is not None:
             self._runner.reports.progress(self.id, self.attempt, fraction, note)
 
     def log(self, line: str) -> None:
-        """Add a line to the log of the task, on the page of its message. The last 100 are kept."""
+        """Add a line to the log on the page of the message. The last 100 lines are kept.
+
+        Args:
+            line: The text, of which 500 characters are kept.
+        """
         if self._runner.reports is not None:
             self._runner.reports.log(self.id, self.attempt, line)
 
     async def ack_with(self, connection: Any, *, result: Any = None) -> None:
-        """Ack in the handler's own transaction: what it writes and the ack commit as one.
+        """Ack in the handler's own transaction, so that its writes and the ack commit together.
 
-        `connection` is a psycopg AsyncConnection, or a SQLAlchemy session or connection. `result`
-        is what the task is going to return: it is kept, and handed to the next step of a chain, in
-        the same transaction, as are the calls of `enqueue_with_ack`. LeaseLostError if the lease is
-        lost: let it roll the transaction back. The worker acks again when the handler returns,
-        which then changes nothing.
+        The worker acks again when the handler returns, which changes nothing then.
+
+        Args:
+            connection: A psycopg AsyncConnection, or a SQLAlchemy session or connection.
+            result: The value that the task will return. It is stored, and passed to the next step
+                of a chain, in the same transaction. So are the calls of `enqueue_with_ack`.
+
+        Raises:
+            LeaseLostError: The lease is lost. Let the transaction roll back.
         """
         await AsyncClient(connection=connection).run(self._ack_command(result))
         self._acked_elsewhere = True
 
     def ack_with_sync(self, connection: Any, *, result: Any = None) -> None:
-        """The same, for handlers in threads."""
+        """As `ack_with`, for handlers in threads.
+
+        Args:
+            connection: A psycopg Connection, or a SQLAlchemy session or connection.
+            result: The value that the task will return.
+        """
         Client(connection=connection).run(self._ack_command(result))
         self._acked_elsewhere = True
 

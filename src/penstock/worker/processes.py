@@ -29,10 +29,11 @@ _PAGE: Final = resource.getpagesize()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessLimits:
-    """How long the processes of a task live.
+    """The lifetime of the processes of a task.
 
-    After `max_tasks` runs a process is replaced. A run in which it uses more than `max_memory_mb`
-    has failed, and the process is killed.
+    Attributes:
+        max_tasks: The number of runs after which a process is replaced. None is no limit.
+        max_memory_mb: The memory above which a process is killed, in MB. Its run has failed then.
     """
 
     max_tasks: int | None = None

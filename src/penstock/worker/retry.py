@@ -13,10 +13,12 @@ from penstock.worker.outcomes import Outcome, Reject, Retry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How failures of one handler are treated.
+    """What happens after a handler has failed.
 
-    `backoff` takes the place of the queue's; `max_attempts` lowers the message's own;
-    an exception of a kind in `reject` makes a dead letter at once.
+    Attributes:
+        backoff: The delay before the next attempt. None stands for the backoff of the queue.
+        max_attempts: The number of attempts, if it is lower than that of the message.
+        reject: Exceptions that make the message a dead letter at once.
     """
 
     backoff: Backoff | None = None
@@ -36,7 +38,15 @@ class RetryPolicy:
             raise check.refuse("reject", self.reject, "a tuple of exception classes")
 
     def outcome(self, error: BaseException, attempt: int) -> Outcome:
-        """What becomes of a message whose handler failed."""
+        """Return what happens to a message after a failed attempt.
+
+        Args:
+            error: The exception of the handler.
+            attempt: The number of the attempt, counted from 1.
+
+        Returns:
+            A Retry, or a Reject.
+        """
         if isinstance(error, self.reject):
             return Reject(error)
         if self.max_attempts is not None and attempt >= self.max_attempts:

@@ -128,7 +128,7 @@ class Settler:
         dead = [
             delivery.id
             for delivery, outcome in verdicts
-            if isinstance(outcome, Retry | Reject)
+            if isinstance(outcome, (Retry, Reject))
             and delivery._handler is not None
             and delivery._handler.keeps_result
             and settled.get(delivery.id) == "dead"

@@ -12,7 +12,7 @@ from penstock.commands.command import Command
 from penstock.commands.lease_row import PAYLOAD
 from penstock.commands.write.results import Completion, complete_many
 from penstock.errors import LeaseLostError, TaskArgumentsError
-from penstock.tasks.chain import CHAIN_HEADER, next_step
+from penstock.tasks.chain import next_step
 from penstock.tasks.task import TASK_HEADER, Task
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Complete, Outcome, Reject, Snooze
@@ -51,7 +51,7 @@ def process_handler(task: Task[..., Any], limits: ProcessLimits) -> Callable[[De
     """Runs a task in a child process of the worker."""
 
     async def run(delivery: Delivery) -> Any:
-        run = Run(delivery._row[PAYLOAD], always_encode=CHAIN_HEADER in delivery.headers)
+        run = Run(delivery._row[PAYLOAD], always_encode=delivery._is_in_chain)
         return _continued(delivery, await delivery._runner.processes.call(task, run, limits))
 
     return run
@@ -59,7 +59,7 @@ def process_handler(task: Task[..., Any], limits: ProcessLimits) -> Callable[[De
 
 def outcome_of(task: Task[..., Any], delivery: Delivery, value: Any) -> Outcome | None:
     """What becomes of a message whose task returned this value; None for a bare ack."""
-    if CHAIN_HEADER not in delivery.headers:
+    if not delivery._is_in_chain:
         return completed(task, value)
     return _continued(delivery, completed(task, value, always=True))
 

@@ -50,8 +50,21 @@ _RESERVE_SECONDS: Final = 2.0
 class Worker:
     """Runs the handlers of an App: `await Worker(app).run()`, or as an async context manager.
 
-    `queues` serves some of the app's queues only. `wake_ups=False` polls instead of listening, as
-    behind a transaction-mode pooler, which may also need `prepare_threshold=None`.
+    Args:
+        app: The application.
+        dsn: The database. The default is that of a client.
+        queues: The queues to serve. The default is all queues of the app.
+        concurrency: The number of messages of a queue that are handled at once, unless its handler
+            sets a number.
+        grace: The time that running handlers have to finish after SIGTERM.
+        name: The name of the worker. The default is host, process id and random letters.
+        wake_ups: Whether to listen for notifications. Use False behind a transaction-mode pooler.
+        prepare_threshold: The number of executions after which a statement is prepared. Use None
+            behind a pooler that does not support prepared statements.
+
+    Raises:
+        ConfigurationError: The app has no handler, or none for one of `queues`.
+        InvalidValueError: An argument has the wrong type or is out of range.
     """
 
     def __init__(
@@ -101,7 +114,11 @@ class Worker:
     # Life
 
     async def run(self, *, signals: bool = True) -> None:
-        """Work until `stop` is called, or the process gets SIGTERM or SIGINT."""
+        """Work until `stop` is called, or until SIGTERM or SIGINT.
+
+        Args:
+            signals: Whether to handle these signals. Use False in a thread, or if the program does.
+        """
         if signals:
             self._handle_signals()
         async with self:
@@ -223,7 +240,8 @@ class Worker:
             for served in self._handlers
         ]
         self._listener = Listener(dsn, claiming.run, enabled=self._wake_ups)
-        self._waiter = ResultWaiter(self._listener, self.client.run)
+        self._waiter = ResultWaiter(self.client.run)
+        self._waiter.listen(self._listener)
         self._reporter = ProgressReporter(claiming)
         for runner in self.runners:
             runner.sync_client, runner.waiter = self.sync_client, self._waiter

@@ -45,27 +45,14 @@ def iceberg_by_duckdb(root: str, table: str, address: str) -> Rows:
 
 def iceberg_by_spark(root: str, table: str, address: str) -> Rows:
     """By name, through Iceberg's JDBC catalog."""
-    from pyspark.sql import SparkSession
-
     settings = {
-        "spark.master": "local[1]",
-        "spark.ui.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.extraClassPath": f"{Path(sys.prefix).parent}/iceberg-jars/*",
         "spark.sql.catalog.penstock": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.penstock.type": "jdbc",
         "spark.sql.catalog.penstock.uri": address,
         "spark.sql.catalog.penstock.jdbc.schema-version": "V1",
         "spark.sql.catalog.penstock.warehouse": root,
     }
-    builder = SparkSession.builder.appName("readers")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    named = f"penstock.{NAMESPACE}.{table.replace('/', '_')}"
-    found = spark.sql(f"SELECT {', '.join(COLUMNS)} FROM {named}").toArrow().to_pylist()
-    spark.stop()
-    return found
+    return spark_rows(f"penstock.{NAMESPACE}.{table.replace('/', '_')}", settings)
 
 
 def delta_by_delta_rs(root: str, table: str, address: str) -> Rows:
@@ -82,6 +69,31 @@ def delta_by_polars(root: str, table: str, address: str) -> Rows:
 
 def delta_by_duckdb(root: str, table: str, address: str) -> Rows:
     return duckdb_rows(f"delta_scan('{root}/{table}')", "delta")
+
+
+def delta_by_spark(root: str, table: str, address: str) -> Rows:
+    settings = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
+    return spark_rows(f"delta.`{root}/{table}`", settings)
+
+
+def spark_rows(table: str, settings: dict[str, str]) -> Rows:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("readers").master("local[1]")
+    common = {
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraClassPath": f"{Path(sys.prefix).parent}/reader-jars/*",
+    }
+    for name, value in {**common, **settings}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    found = spark.sql(f"SELECT {', '.join(COLUMNS)} FROM {table}").toArrow().to_pylist()
+    spark.stop()
+    return list(found)
 
 
 def duckdb_rows(scan: str, *extensions: str) -> Rows:
@@ -107,6 +119,7 @@ READERS: dict[str, Callable[[str, str, str], Rows]] = {
     "delta/delta-rs": delta_by_delta_rs,
     "delta/polars": delta_by_polars,
     "delta/duckdb": delta_by_duckdb,
+    "delta/spark": delta_by_spark,
 }
 
 

@@ -87,6 +87,7 @@ def test_a_path_that_is_a_file_or_may_not_be_written(cli: Cli, root: str) -> Non
     assert Path(root).read_text() == "hello"
 
 
+@pytest.mark.slow
 def test_a_lake_of_another_database(
     cli: Cli,
     traffic: Any,
@@ -123,6 +124,7 @@ def small_disk(root: str) -> Iterator[Callable[[str], None]]:
     subprocess.run(["umount", root], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full(
     cli: Cli, client: Any, small_disk: Callable[[str], None], root: str
 ) -> None:

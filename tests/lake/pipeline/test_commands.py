@@ -24,6 +24,7 @@ def ask(cli: Cli) -> Callable[..., Any]:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_day")
 def test_a_day_with_a_lake(
     traffic: Any, cli: Cli, ask: Callable[..., Any], sql: Any, connect: Connect, tmp_path: Path

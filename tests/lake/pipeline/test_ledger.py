@@ -59,6 +59,27 @@ def test_the_state_is_the_sum_of_all_steps(ledger: Ledger, storage: LocalStorage
     assert len(storage.names(LEDGER)) <= 2 * CHECKPOINT_EVERY + 4
 
 
+@pytest.mark.parametrize("content", [b"", b'{"version": 60, "fil', b"\xff\x00", b"[]", b"{}"])
+def test_a_damaged_checkpoint_is_passed_over(
+    ledger: Ledger, storage: LocalStorage, content: bytes
+) -> None:
+    for number in range(2 * CHECKPOINT_EVERY + 3):
+        ledger.commit(step(storage, f"f{number}"))
+    newest = sorted(storage.directory.glob(f"{LEDGER}/*.checkpoint.json"))[-1]
+    newest.write_bytes(content)
+    assert Ledger(storage, ParquetFormat(storage).publish).state() == ledger.state()
+
+
+@pytest.mark.parametrize("content", [b"", b'{"kind": "la', b"\xff\x00", b"[]", b"{}"])
+def test_a_damaged_entry_is_named(ledger: Ledger, storage: LocalStorage, content: bytes) -> None:
+    for number in range(3):
+        ledger.commit(step(storage, f"f{number}"))
+    entry = storage.directory / LEDGER / f"{2:020d}.json"
+    entry.write_bytes(content)
+    with pytest.raises(LakeError, match=r"lacks entry 2|0002\.json is damaged"):
+        Ledger(storage, ParquetFormat(storage).publish).state()
+
+
 def test_a_step_that_was_decided_is_finished_by_the_next_run(storage: LocalStorage) -> None:
     def killed(state: State) -> None:
         raise KeyboardInterrupt

@@ -32,6 +32,7 @@ def orders(client: Any, count: int, amount: float) -> None:
     client.enqueue_many("orders", [{"customer_id": n % 4, "amount": amount} for n in range(count)])
 
 
+@pytest.mark.slow
 def test_every_order_is_in_the_table_once_and_thanked_once(
     pipeline: Any, spark: Any, client: Any, dsn: str, tmp_path: Path
 ) -> None:

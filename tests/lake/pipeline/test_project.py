@@ -186,6 +186,7 @@ class OtherOrder(msgspec.Struct):
     id: str
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lake", WITH_ICEBERG, indirect=True)
 def test_a_model_grows_by_optional_fields_and_its_rules_may_stop_the_lake(
     lake: Lake, client: Any, registry: Any, update: Update, dsn: str
@@ -220,6 +221,7 @@ def test_a_model_grows_by_optional_fields_and_its_rules_may_stop_the_lake(
         update(project_of(NewOrder, [expression("x", "nothing > 1")], gold=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lake", WITH_ICEBERG, indirect=True)
 def test_what_is_forgotten_leaves_typed_tables_quarantine_and_own_gold(
     lake: Lake, client: Any, update: Update, cli: Cli, sql: Any, root: str, tmp_path: Path

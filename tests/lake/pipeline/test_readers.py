@@ -22,14 +22,15 @@ from penstock.lake.storage.iceberg_catalog import sqlalchemy_url
 pytestmark = [
     pytest.mark.skipif(
         not os.environ.get("PENSTOCK_TEST_READERS"),
-        reason="needs another Spark, Iceberg's jars and DuckDB's extensions: make test-readers",
+        reason="needs another Spark with its connectors, and DuckDB's extensions: "
+        "make test-readers",
     ),
     pytest.mark.timeout(600),
 ]
 
 READERS = {
     "iceberg": ("pyiceberg", "polars", "duckdb", "spark"),
-    "delta": ("delta-rs", "polars", "duckdb"),
+    "delta": ("delta-rs", "polars", "duckdb", "spark"),
 }
 PROGRAM = Path(__file__).with_name("lake_readers.py")
 PYTHON = Path(sys.prefix) / "readers" / "bin" / "python"

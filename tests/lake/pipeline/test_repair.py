@@ -14,7 +14,15 @@ from tests.lake.pipeline.conftest import Cli
 from penstock.errors import DamagedFileError
 from penstock.lake.damage import find_damage
 from penstock.lake.lake import Lake
-from penstock.lake.layout import BRONZE_HISTORY, GOLD_QUEUE_DAY, LAYERS, SILVER_MESSAGES, TABLES
+from penstock.lake.layout import (
+    BRONZE_HISTORY,
+    GOLD_QUEUE_DAY,
+    LAYERS,
+    SILVER_MESSAGES,
+    SILVER_QUARANTINE,
+    TABLES,
+    LakeTable,
+)
 from penstock.lake.maintenance.rebuild import rebuild
 from penstock.lake.maintenance.repair import repair
 from penstock.lake.maintenance.verify import Verification, verify
@@ -87,7 +95,7 @@ def found_and_repaired(lake: Lake, harmed: set[str], check: Check, dsn: str) -> 
 
 @pytest.mark.parametrize(
     "lake",
-    ["parquet", "delta", pytest.param("iceberg", marks=pytest.mark.slow)],
+    ["delta", *(pytest.param(name, marks=pytest.mark.slow) for name in ("iceberg", "parquet"))],
     indirect=True,
 )
 def test_random_damage_in_every_layer_is_found_named_and_repaired(
@@ -105,16 +113,54 @@ def test_random_damage_in_every_layer_is_found_named_and_repaired(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("lake", ["parquet", "delta", "iceberg"], indirect=True)
 def test_twenty_random_damages_are_repaired(
     filled: Lake, traffic: Any, land: Any, gild: Any, check: Check, dsn: str
 ) -> None:
     chance = random.Random(20)
-    for number in range(20):
-        harmed = harm(filled, chance, [LAYERS[number % 3]])
-        found_and_repaired(filled, harmed, check, dsn)
+    for number in range(5):
+        layers = [LAYERS[(4 * number + place) % 3] for place in range(4)]
+        found_and_repaired(filled, harm(filled, chance, layers), check, dsn)
         traffic.done("orders", 5)
         land(filled)
         gild(filled)
+
+
+def ruin_all(lake: Lake, table: LakeTable, pattern: str) -> None:
+    for file in place(lake, table.path).glob(pattern):
+        file.write_bytes(file.read_bytes()[:20])
+
+
+def delete_newest(lake: Lake, table: LakeTable, pattern: str) -> None:
+    max(place(lake, table.path).glob(pattern)).unlink()
+
+
+def delete_all(lake: Lake, table: LakeTable, pattern: str) -> None:
+    for file in place(lake, table.path).glob(pattern):
+        file.unlink()
+
+
+@pytest.mark.parametrize("harm", [ruin_all, delete_newest, delete_all])
+@pytest.mark.parametrize(
+    "lake", ["delta", pytest.param("iceberg", marks=pytest.mark.slow)], indirect=True
+)
+def test_what_other_programs_read_is_checked_and_repaired_too(
+    harm: Any, traffic: Any, lake: Lake, land: Any, gild: Any, dsn: str
+) -> None:
+    for _ in range(2):
+        traffic.done("orders", 5)
+        land(lake)
+    gild(lake)  # the last step is published again by the next process
+    pattern = {"delta": "_delta_log/*.json", "iceberg": "metadata/*.json"}[lake.about.format]
+    harm(lake, BRONZE_HISTORY, pattern)
+    reason = lake.format.difference(BRONZE_HISTORY, lake.state())
+    assert reason is not None
+    done = repair(Lake.open(lake.storage.root, lake.spark, dsn=dsn), dsn)
+    assert [(each.path, each.reason) for each in done.damaged] == [(BRONZE_HISTORY.path, reason)]
+    assert lake.format.difference(BRONZE_HISTORY, lake.state()) is None
+    traffic.done("orders", 5)
+    land(lake)
+    assert lake.format.difference(BRONZE_HISTORY, lake.state()) is None
 
 
 def test_an_error_names_the_damaged_file_and_the_way_out(
@@ -183,12 +229,17 @@ def test_messages_that_are_nowhere_any_more_are_listed(
     assert lake.frame(SILVER_MESSAGES).count() == 5
 
 
-def test_verify_names_the_rows_that_differ(filled: Lake, check: Check, sql: Any) -> None:
+def test_verify_names_the_rows_that_differ(filled: Lake, registry: Any, sql: Any, dsn: str) -> None:
     ((id,),) = sql(
         "update penstock.history_log set worker = 'x' where id ="
         " (select min(id) from penstock.history_log where queue = 'bills') returning id"
     )
-    found = check(filled)
+    parts: list[tuple[str, int, int]] = []
+    found = verify(filled, registry, Service("local", dsn), lambda *part: parts.append(part))
+    assert parts[0][:2] == ("files", 0)
+    assert [part for part, _, _ in parts[1:]] == [
+        table.path for table in TABLES.values() if table != SILVER_QUARANTINE
+    ]
     assert found.damaged == []
     (wrong,) = [each for each in found.compared if not each.agrees]
     assert (wrong.table, wrong.against, wrong.queue) == ("bronze/history", "postgresql", "bills")

@@ -38,7 +38,9 @@ def agrees(lake: Lake, registry: Any, dsn: str) -> bool:
     return bool(found.compared) and found.agrees
 
 
-@pytest.mark.parametrize("lake", ["parquet", "delta"], indirect=True)
+@pytest.mark.parametrize(
+    "lake", [pytest.param("parquet", marks=pytest.mark.slow), "delta"], indirect=True
+)
 def test_small_files_are_joined_and_nothing_is_lost(
     traffic: Any, lake: Any, land: Any, gild: Any, registry: Any, dsn: str
 ) -> None:
@@ -52,7 +54,7 @@ def test_small_files_are_joined_and_nothing_is_lost(
     before, pending = counts(lake), lake.state().pending
     done = compact(lake)
     assert done.before > done.after
-    assert not needs_compacting(lake.state(), 2)
+    assert not needs_compacting(lake, 2)
     assert lake.state().pending == pending
     assert counts(lake) == before
     assert agrees(lake, registry, dsn)
@@ -183,6 +185,7 @@ def test_an_iceberg_catalog_that_was_lost_gets_every_file_and_column_again(
     assert found()["group_key"].to_pylist() == [None] * 12
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_day")
 def test_a_lake_on_another_file_system_is_the_same(
     spark: Any, traffic: Any, land: Any, gild: Any, registry: Any, dsn: str, tmp_path: Path

@@ -7,6 +7,7 @@ from penstock.commands.read.access_queries import (
     keys,
     message_activity,
 )
+from penstock.commands.read.chart_queries import chart, recent_depths
 from penstock.commands.read.database_queries import (
     horizon,
     known_schema_version,
@@ -41,17 +42,23 @@ from penstock.commands.read.monitoring_queries import (
 from penstock.commands.read.queue_queries import all_stats, exact_stats, queue, queues, stats
 from penstock.commands.read.schedule_queries import schedule, schedules
 from penstock.commands.read.service_queries import (
+    clock,
     service,
     service_queue,
     service_queues,
     service_task,
+    service_tasks,
     services,
+    task_id,
 )
+from penstock.commands.read.subscription_queries import subscription, subscriptions
 
 __all__ = [
     "activity",
     "all_stats",
     "browse",
+    "chart",
+    "clock",
     "counters",
     "dead_errors",
     "ended_tokens",
@@ -73,6 +80,7 @@ __all__ = [
     "queues_of",
     "recent",
     "recent_attempts",
+    "recent_depths",
     "recent_times",
     "ring",
     "schedule",
@@ -85,10 +93,14 @@ __all__ = [
     "service_queue",
     "service_queues",
     "service_task",
+    "service_tasks",
     "services",
     "states_of",
     "stats",
     "storage",
+    "subscription",
+    "subscriptions",
+    "task_id",
     "whereabouts",
     "workers",
 ]

@@ -112,9 +112,8 @@ def page(
         found = rows[0][-1] if rows else 0
         return [_message(row) for row in rows], found == limit or len(rows) < found
 
-    return Command(
-        load_query("read/finished_page" if finished else "read/live_page"), params, decode
-    )
+    rows = load_query("read/finished_rows" if finished else "read/live_rows")
+    return Command(load_query("read/page").replace("{rows}", rows), params, decode)
 
 
 def browse(

@@ -49,7 +49,10 @@ def enqueue(
     on_conflict: OnConflict = "replace",
     unique: Unique = "waiting",
 ) -> Command[int]:
-    """One message in; its id. The trace context is that of the moment this is called."""
+    """Enqueue one message. The trace context is taken when this function is called.
+
+    See `Client.enqueue` for the parameters and the result.
+    """
     message = NewMessage(
         payload,
         key=key,
@@ -76,14 +79,24 @@ def enqueue_many(
     on_conflict: OnConflict = "replace",
     unique: Unique = "waiting",
 ) -> Command[list[int]]:
-    """Up to 10,000 payloads or NewMessages in, all or none; their ids in the order given."""
+    """Enqueue up to 10,000 messages, all or none.
+
+    Args:
+        queue: The name of the queue.
+        messages: Payloads, or `NewMessage`s for messages with options.
+        on_conflict: What to do if a key is taken, as in `Client.enqueue`.
+        unique: The messages that a key is compared with, as in `Client.enqueue`.
+
+    Returns:
+        A command whose result is the list of ids, in the order of the messages.
+    """
     encoded = [encode(message) for message in messages]
     params = _chunk(queue, encoded, on_conflict, unique)
     return Command(_ENQUEUE_MANY, params, _ids)
 
 
 def enqueue_texts(queue: str, payloads: Sequence[str]) -> Command[list[int]]:
-    """Messages with nothing but a payload, which is JSON already; their ids in the order given."""
+    """Enqueue messages that have only a payload, given as JSON text. The result has their ids."""
     return Command(_ENQUEUE_MANY, {**_PLAIN, "queue": queue, "payloads": payloads}, _ids)
 
 
@@ -94,13 +107,13 @@ def _ids(rows: Rows) -> list[int]:
 def enqueue_chunk(
     queue: str, chunk: Sequence[Encoded], on_conflict: OnConflict, unique: Unique
 ) -> Command[Enqueued]:
-    """A part of a larger `enqueue_many`, already encoded."""
+    """Enqueue a part of a larger `enqueue_many`, which is encoded already."""
     params = _chunk(queue, chunk, on_conflict, unique)
     return Command(_ENQUEUE_MANY, params, _enqueued)
 
 
 class Encoded(NamedTuple):
-    """A message checked and encoded, by the names that SQL has for its parts."""
+    """A message that was checked and encoded, with the names that SQL has."""
 
     payload: str | None
     payload_bytes: bytes | None
@@ -114,12 +127,12 @@ class Encoded(NamedTuple):
     max_attempts: int | None
 
     def size(self) -> int:
-        """About how many bytes it takes in memory and on the wire."""
+        """The approximate number of bytes in memory and on the wire."""
         return len(self.payload or "") + len(self.payload_bytes or b"") + len(self.headers or "")
 
 
 def encode(message: Any) -> Encoded:
-    """A NewMessage, or a bare payload, ready to send."""
+    """Check and encode a NewMessage, or a payload without options."""
     if not isinstance(message, NewMessage):
         message = NewMessage(message)
     payload, payload_bytes = encode_payload(message.payload)
@@ -176,7 +189,7 @@ _PLAIN: Final[dict[str, Any]] = {
 
 
 def _array(name: str, values: Sequence[Any]) -> list[Any] | None:
-    """The values, or None where no message has any: most arrays are then not sent at all."""
+    """The values, or None if no message has one, so that most arrays are not sent."""
     absent = _ARRAYS[name]
     if name != "payloads" and all(value == absent for value in values):
         return None

@@ -51,7 +51,10 @@ def claim(
     lease_seconds: Duration | None = None,
     worker: str | None = None,
 ) -> Command[list[Lease]]:
-    """Up to `count` messages, each under a lease. What a crash forgets of it is claimed again."""
+    """Lease up to `count` ready messages. A crash of the server may undo it.
+
+    See `Client.claim` for the parameters and the result.
+    """
     params = {
         "queue": check.text("queue", queue),
         "count": check.whole("count", count),
@@ -62,26 +65,35 @@ def claim(
 
 
 def within(claim: Command[T], max_bytes: int) -> Command[T]:
-    """The same claim, which stops at about `max_bytes`. It returns one message at least."""
+    """Return the same claim, which stops at about `max_bytes`, but returns one message at least."""
     if claim.params["count"] == 1:
         return claim
     return replace(claim, sql=_CLAIM_WITHIN, params={**claim.params, "max_bytes": max_bytes})
 
 
 def ack(lease: LeaseLike) -> Command[None]:
-    """Settle the message as done."""
+    """Settle a message as done.
+
+    See `Client.ack` for the parameters and the result.
+    """
     return Command(_ACK, _one(lease), nothing)
 
 
 def ack_many(leases: Sequence[LeaseLike]) -> Command[set[int]]:
-    """The ids that were settled: one that is missing had lost its lease."""
+    """Settle many messages as done.
+
+    See `Client.ack_many` for the parameters and the result.
+    """
     return Command(_ACK_MANY, _many(leases), lambda rows: {row[0] for row in rows})
 
 
 def nack(
     lease: LeaseLike, error: Note = None, delay: Duration | None = None
 ) -> Command[SettledState]:
-    """Give it back with an error; without a delay the queue's backoff decides."""
+    """Record that an attempt failed, and deliver the message again later.
+
+    See `Client.nack` for the parameters and the result.
+    """
     params = {
         **_one(lease),
         "error": check.note("error", error),
@@ -95,7 +107,10 @@ def nack_many(
     error: Note | Sequence[Note] = None,
     delay: Duration | Sequence[Duration | None] | None = None,
 ) -> Command[dict[int, SettledState]]:
-    """`error` and `delay` hold for all, or are lists with one for each lease."""
+    """Record that many attempts failed.
+
+    See `Client.nack_many` for the parameters and the result.
+    """
     params = {
         **_many(leases),
         "errors": _notes("error", error, len(leases)),
@@ -105,31 +120,48 @@ def nack_many(
 
 
 def reject(lease: LeaseLike, reason: Note = None) -> Command[SettledState]:
-    """Make the message a dead letter now."""
+    """Make a message a dead letter now.
+
+    See `Client.reject` for the parameters and the result.
+    """
     return Command(_REJECT, {**_one(lease), "reason": check.note("reason", reason)}, scalar)
 
 
 def reject_many(
     leases: Sequence[LeaseLike], reason: Note | Sequence[Note] = None
 ) -> Command[dict[int, SettledState]]:
+    """Make many messages dead letters now.
+
+    See `Client.reject_many` for the parameters and the result.
+    """
     params = {**_many(leases), "reasons": _notes("reason", reason, len(leases))}
     return Command(_REJECT_MANY, params, _states)
 
 
 def snooze(lease: LeaseLike, delay: Duration = 0) -> Command[SettledState]:
-    """Deliver the message again later. The attempt does not count."""
+    """Deliver a message again later. The attempt does not count.
+
+    See `Client.snooze` for the parameters and the result.
+    """
     return Command(_SNOOZE, {**_one(lease), "delay": check.duration("delay", delay)}, scalar)
 
 
 def snooze_many(
     leases: Sequence[LeaseLike], delay: Duration | Sequence[Duration] = 0
 ) -> Command[dict[int, SettledState]]:
+    """Deliver many messages again later. The attempts do not count.
+
+    See `Client.snooze_many` for the parameters and the result.
+    """
     params = {**_many(leases), "delays": _durations("delay", delay, len(leases))}
     return Command(_SNOOZE_MANY, params, _states)
 
 
 def extend(lease: LeaseLike, seconds: Duration | None = None) -> Command[datetime]:
-    """The new `lease_until`, counted from now; without seconds, the queue's own lease."""
+    """Extend a lease, counted from now.
+
+    See `Client.extend` for the parameters and the result.
+    """
     params = {**_one(lease), "lease_seconds": check.whole_seconds("seconds", seconds)}
     return Command(_EXTEND, params, lambda rows: utc(scalar(rows)))
 
@@ -137,7 +169,10 @@ def extend(lease: LeaseLike, seconds: Duration | None = None) -> Command[datetim
 def extend_many(
     leases: Sequence[LeaseLike], seconds: Duration | None = None
 ) -> Command[dict[int, datetime]]:
-    """The new `lease_until` of each; an id that is missing had lost its lease."""
+    """Extend many leases, counted from now.
+
+    See `Client.extend_many` for the parameters and the result.
+    """
     params = {**_many(leases), "lease_seconds": check.whole_seconds("seconds", seconds)}
     return Command(_EXTEND_MANY, params, lambda rows: {row[0]: utc(row[1]) for row in rows})
 

@@ -29,12 +29,15 @@ _REPLAY: Final = call("replay", id="bigint", queue="text")
 
 
 def cancel(id: int) -> Command[LiveState]:
-    """Take a message out, even one in work; the state it was cancelled from."""
+    """Cancel a message that is waiting, leased or dead.
+
+    See `Client.cancel` for the parameters and the result.
+    """
     return Command(_CANCEL, {"id": check.whole("id", id, check.INT8)}, scalar)
 
 
 def cancel_many(ids: Sequence[int]) -> Command[int]:
-    """Take messages out, even those in work; how many were there."""
+    """Cancel messages that are waiting, leased or dead. The result is their number."""
     return Command(
         _CANCEL_MANY, {"ids": [check.whole("ids", id, check.INT8) for id in ids]}, scalar
     )
@@ -52,7 +55,10 @@ def redrive(
     per_second: float | None = None,
     dry_run: bool = False,
 ) -> Command[int]:
-    """Put dead letters back into their queue; how many (with `dry_run`: how many would go)."""
+    """Put dead letters back into their queue.
+
+    See `Client.redrive` for the parameters and the result.
+    """
     params = {
         "queue": check.text("queue", queue),
         "ids": None if ids is None else [check.whole("ids", id, check.INT8) for id in ids],
@@ -68,7 +74,10 @@ def redrive(
 
 
 def replay(id: int, queue: str | None = None) -> Command[int]:
-    """Enqueue a copy of a finished message, into its own queue or another; the copy's id."""
+    """Enqueue a copy of a finished message.
+
+    See `Client.replay` for the parameters and the result.
+    """
     params = {
         "id": check.whole("id", id, check.INT8),
         "queue": check.optional_text("queue", queue),
@@ -77,7 +86,10 @@ def replay(id: int, queue: str | None = None) -> Command[int]:
 
 
 def move(ids: Sequence[int], queue: str) -> Command[int]:
-    """Put waiting messages and dead letters into another queue; how many."""
+    """Put waiting messages and dead letters into another queue.
+
+    See `Client.move` for the parameters and the result.
+    """
     params = {
         "ids": [check.whole("ids", id, check.INT8) for id in ids],
         "queue": check.text("queue", queue),
@@ -86,7 +98,10 @@ def move(ids: Sequence[int], queue: str) -> Command[int]:
 
 
 def set_priority(ids: Sequence[int], priority: int) -> Command[int]:
-    """Change the priority of waiting messages; how many."""
+    """Change the priority of waiting messages.
+
+    See `Client.set_priority` for the parameters and the result.
+    """
     params = {
         "ids": [check.whole("ids", id, check.INT8) for id in ids],
         "priority": check.whole("priority", priority),

@@ -1,4 +1,4 @@
-"""Counters for monitoring systems, and the state of notifications."""
+"""Counters for monitoring systems, stored charts, and the state of notifications."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.commands.payload import encode_json
 from penstock.model.monitoring import Announcement, QueueCounter
 
 _COUNT_FINISHED: Final = call("count_finished", "queue, event, count")
+_RECORD_CHARTS: Final = call("record_charts")
 _LEAD: Final = call("lead_notifications", holder="text", seconds="integer")
 _RELEASE: Final = call("release_notifications", holder="text")
 _ANNOUNCEMENTS: Final = call(
@@ -23,6 +24,14 @@ def count_finished() -> Command[list[QueueCounter]]:
     return Command(
         _COUNT_FINISHED, {}, lambda rows: [QueueCounter(*row) for row in rows], light=True
     )
+
+
+def record_charts() -> Command[int]:
+    """Add what has happened since the last call to the stored charts; the rows written.
+
+    The first call in each minute does the work, on any server.
+    """
+    return Command(_RECORD_CHARTS, {}, scalar, light=True)
 
 
 def lead_notifications(holder: str, seconds: int) -> Command[bool]:

@@ -28,7 +28,17 @@ def create_queue(
     *,
     exist_ok: bool = False,
 ) -> Command[bool]:
-    """Make a queue; False if it was there (and `exist_ok`). Changes count over settings."""
+    """Create a queue.
+
+    Args:
+        name: The name of the queue.
+        settings: The settings. The default is that of `QueueSettings`.
+        changes: Single settings by name, which take precedence over `settings`.
+        exist_ok: Whether an existing queue is accepted. It is not changed.
+
+    Returns:
+        A command whose result is True if the queue was created.
+    """
     params = {
         "name": check.text("name", name),
         "settings": _settings(settings, changes),
@@ -40,27 +50,47 @@ def create_queue(
 def set_queue(
     name: str, settings: QueueSettings | None = None, changes: Mapping[str, Any] | None = None
 ) -> Command[None]:
-    """Change the settings given, leave the others; None puts one back to its default."""
+    """Change settings of a queue.
+
+    Args:
+        name: The name of the queue.
+        settings: The settings. Those that it does not set stay unchanged.
+        changes: Single settings by name. None resets a setting to its default.
+    """
     params = {"name": check.text("name", name), "settings": _settings(settings, changes)}
     return Command(_SET, params, nothing)
 
 
 def drop_queue(name: str, *, force: bool = False) -> Command[int]:
-    """Remove a queue; how many messages went with it."""
+    """Drop a queue.
+
+    See `Client.drop_queue` for the parameters and the result.
+    """
     params = {"name": check.text("name", name), "force": check.truth("force", force)}
     return Command(_DROP, params, scalar)
 
 
 def pause(name: str) -> Command[None]:
+    """Stop delivering the messages of a queue.
+
+    See `Client.pause` for the parameters and the result.
+    """
     return Command(_PAUSE, {"name": check.text("name", name)}, nothing)
 
 
 def resume(name: str) -> Command[None]:
+    """Deliver the messages of a queue again.
+
+    See `Client.resume` for the parameters and the result.
+    """
     return Command(_RESUME, {"name": check.text("name", name)}, nothing)
 
 
 def purge(name: str, *, include_leased: bool = False, max_count: int | None = None) -> Command[int]:
-    """Delete the waiting messages of a queue, or the dead letters of `<queue>.dlq`."""
+    """Delete the waiting messages of a queue, or the dead letters of `<queue>.dlq`.
+
+    See `Client.purge` for the parameters and the result.
+    """
     params = {
         "name": check.text("name", name),
         "include_leased": check.truth("include_leased", include_leased),
@@ -70,12 +100,18 @@ def purge(name: str, *, include_leased: bool = False, max_count: int | None = No
 
 
 def undo_purge(name: str) -> Command[int]:
-    """Enqueue copies of what the latest purge of the last hour removed; how many."""
+    """Enqueue copies of the messages that the latest purge of the last hour deleted.
+
+    See `Client.undo_purge` for the parameters and the result.
+    """
     return Command(_UNDO_PURGE, {"name": check.text("name", name)}, scalar)
 
 
 def maintain(*, full_pass: bool = False) -> Command[dict[str, Any]]:
-    """Do now the upkeep that claims do from time to time."""
+    """Do the maintenance now that claims do from time to time.
+
+    See `Client.maintain` for the parameters and the result.
+    """
     params = {"full_pass": check.truth("full_pass", full_pass)}
     return Command(_MAINTAIN, params, lambda rows: decode_json(scalar(rows)))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from penstock.commands import arguments as check
@@ -42,8 +41,7 @@ class TaskOutcome(NamedTuple):
         return int(self.value) if self.state == "continued" and self.value is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """A message that is done, with the result to keep and the messages to enqueue with its ack."""
 
     id: int
@@ -59,7 +57,7 @@ def complete_many(completions: Sequence[Completion]) -> Command[set[int]]:
     params = {
         "ids": _array([each.id for each in completions]),
         "tokens": _array([each.token for each in completions]),
-        "results": [each.value for each in completions],
+        "results": _texts([each.value for each in completions]),
         "keep_seconds": _array([each.keep_seconds for each in completions]),
         "enqueues": encode_json(enqueues, "messages") if enqueues else None,
     }
@@ -70,7 +68,7 @@ def get_results(ids: Sequence[int]) -> Command[dict[int, TaskOutcome]]:
     """Results and dead letters that are there, by the ids of their messages."""
 
     def decode(rows: Rows) -> dict[int, TaskOutcome]:
-        return {id: TaskOutcome(*outcome) for id, *outcome in rows}
+        return {id: TaskOutcome(state, value, error) for id, state, value, error in rows}
 
     return Command(_GET_RESULTS, {"ids": _array(ids)}, decode)
 
@@ -78,6 +76,16 @@ def get_results(ids: Sequence[int]) -> Command[dict[int, TaskOutcome]]:
 def _array(numbers: Sequence[int | None]) -> str:
     """As text, written in a tenth of the time that psycopg takes for a list: see `ack_pairs`."""
     return f"{{{','.join(['NULL' if each is None else str(each) for each in numbers])}}}"
+
+
+def _texts(values: Sequence[str | None]) -> str:
+    """The same for texts."""
+    return f"{{{','.join(['NULL' if each is None else _quoted(each) for each in values])}}}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def get_outcome(id: int) -> Command[TaskOutcome | None]:

@@ -42,7 +42,19 @@ def create_schedule(
     *,
     exist_ok: bool = False,
 ) -> Command[bool]:
-    """Make a schedule; False if it was there (and `exist_ok`): it is left as it is."""
+    """Create a schedule.
+
+    Args:
+        name: The name of the schedule.
+        queue: The queue of its messages.
+        cron: The rule.
+        payload: The payload, any JSON value.
+        options: The other settings of `Client.create_schedule` by name.
+        exist_ok: Whether an existing schedule is accepted. It is not changed.
+
+    Returns:
+        A command whose result is True if the schedule was created.
+    """
     params = {
         "name": check.text("name", name),
         "queue": check.text("queue", queue),
@@ -55,26 +67,45 @@ def create_schedule(
 
 
 def set_schedule(name: str, changes: ScheduleChange) -> Command[None]:
-    """Change the settings given, leave the others; None puts one back to its default."""
+    """Change settings of a schedule.
+
+    Args:
+        name: The name of the schedule.
+        changes: The settings by name. None resets a setting to its default.
+    """
     params = {"name": check.text("name", name), "settings": _settings(changes)}
     return Command(_SET, params, nothing)
 
 
 def drop_schedule(name: str) -> Command[None]:
-    """Remove a schedule; the messages that it enqueued stay."""
+    """Drop a schedule. The messages that it enqueued stay.
+
+    See `Client.drop_schedule` for the parameters and the result.
+    """
     return Command(_DROP, {"name": check.text("name", name)}, nothing)
 
 
 def pause_schedule(name: str) -> Command[None]:
+    """Stop firing a schedule.
+
+    See `Client.pause_schedule` for the parameters and the result.
+    """
     return Command(_PAUSE, {"name": check.text("name", name)}, nothing)
 
 
 def resume_schedule(name: str) -> Command[None]:
+    """Fire a schedule again.
+
+    See `Client.resume_schedule` for the parameters and the result.
+    """
     return Command(_RESUME, {"name": check.text("name", name)}, nothing)
 
 
 def fire_schedule(name: str) -> Command[int]:
-    """Enqueue a schedule's message now; its id. When it fires next stays as it is."""
+    """Enqueue the message of a schedule now. Its next fire does not change.
+
+    See `Client.fire_schedule` for the parameters and the result.
+    """
     return Command(_FIRE, {"name": check.text("name", name)}, scalar)
 
 
@@ -86,7 +117,10 @@ def fire_schedules() -> Command[Fired]:
 def next_fires(
     cron: str, time_zone: str = "UTC", count: int = 5, *, after: datetime | None = None
 ) -> Command[list[datetime]]:
-    """The next times at which a rule fires, to see what it means before it is used."""
+    """Compute the next times at which a rule fires.
+
+    See `Client.next_fires` for the parameters and the result.
+    """
     params = {
         "cron": check.text("cron", cron),
         "time_zone": check.text("time_zone", time_zone),
@@ -106,7 +140,7 @@ def _times(rows: Rows) -> list[datetime]:
 
 
 def _settings(options: Mapping[str, Any]) -> str:
-    """The settings as SQL names them; their ranges are left to it."""
+    """The settings with the names that SQL has. SQL checks their ranges."""
     if "headers" in options:
         encode_headers(options["headers"])
     if "payload" in options:

@@ -57,7 +57,7 @@ def wake_channel(queue: str) -> str:
 
 
 def claim_rows(want: Want, worker: str) -> Command[Rows]:
-    """Claim, with the rows as they come: their columns are those of `LeaseRow`."""
+    """Claim, with the rows as they come: their columns are those of `lease_row`."""
     params = {
         "queue": want.queue,
         "count": want.count,
@@ -166,7 +166,12 @@ def retire(worker: str) -> Command[bool]:
 
 
 def command_worker(worker: str, command: WorkerCommand) -> Command[None]:
-    """Tell a worker to claim no more, to claim again, or to end."""
+    """Tell a worker to stop claiming, to claim again, or to end.
+
+    Args:
+        worker: The name of the worker.
+        command: "quiet", "resume" or "stop".
+    """
     params = {"worker": check.text("worker", worker), "command": check.text("command", command)}
     return Command(_COMMAND, params, nothing)
 

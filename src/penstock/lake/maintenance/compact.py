@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 from penstock.lake.damage import require_intact
 from penstock.lake.lake import Lake
 from penstock.lake.layout import LakeTable
+from penstock.lake.parts import Observer, Parts, unobserved
 from penstock.lake.storage.data_files import write_frame
 from penstock.lake.storage.ledger import DataFile, Entry, State
 
@@ -30,10 +31,13 @@ class Compacted:
     after: int
 
 
-def compact(lake: Lake, fewest: int = 2) -> Compacted:
+def compact(lake: Lake, fewest: int = 2, observer: Observer = unobserved) -> Compacted:
     """Joins the small files of each day and queue, where there are at least `fewest` of them."""
     before = after = 0
-    for table in _growing(lake):
+    tables = _growing(lake)
+    parts = Parts(observer, len(tables))
+    for table in tables:
+        parts.begin(table.path)
         while groups := list(_groups(lake.ledger.settle(), table, fewest)):
             old, new = _join(lake, table, groups)
             before, after = before + old, after + new

@@ -31,6 +31,7 @@ from penstock.lake.layout import (
     LakeTable,
 )
 from penstock.lake.maintenance.compact import clear
+from penstock.lake.parts import Observer, Parts, unobserved
 from penstock.lake.publish import publish, trim
 from penstock.lake.registry import Registry
 from penstock.lake.replay import matching
@@ -60,8 +61,12 @@ def matches(lake: Lake, where: str) -> DataFrame:
     return matching(every, where).select(*silver.MESSAGE_KEY).distinct()
 
 
-def forget(lake: Lake, registry: Registry, where: str) -> Forgotten:
+def forget(
+    lake: Lake, registry: Registry, where: str, observer: Observer = unobserved
+) -> Forgotten:
     require_transforms(lake)
+    parts = Parts(observer, 4 + len(lake.tables("bronze", "silver")))
+    parts.begin("finding the messages")
     found = matches(lake, where).persist()
     keys = [(row["id"], row["enqueued_at"].astimezone(UTC)) for row in found.collect()]
     state = lake.ledger.settle()
@@ -73,12 +78,14 @@ def forget(lake: Lake, registry: Registry, where: str) -> Forgotten:
         )
     # PostgreSQL first: if this is interrupted, the condition still finds the rest in the lake.
     erased = 0
+    parts.begin("PostgreSQL")
     for start in range(0, len(keys), IDS_AT_ONCE):
         ids, times = zip(*keys[start : start + IDS_AT_ONCE], strict=True)
         query = "select penstock.erase_history(%s::bigint[], %s::timestamptz[])"
         erased += registry.call(query, list(ids), list(times))[0][0]
-    rows, days = _rewrite(lake, found, where) if keys else (0, set())
+    rows, days = _rewrite(lake, found, where, parts) if keys else (0, set())
     found.unpersist()
+    parts.begin("replaced files")
     clear(lake, 0)
     lake.storage.remove(QUARANTINE)
     after = lake.state()
@@ -87,13 +94,16 @@ def forget(lake: Lake, registry: Registry, where: str) -> Forgotten:
         for day in sorted(days):
             files = [file for file in after.of(table) if file.day == day]
             trim(registry, table, day, read_rows(lake, table, files))
+    if keys:
+        registry.call("select penstock.analyze_history()")
     return Forgotten(len(keys), rows, erased, tuple(sorted(days)))
 
 
-def _rewrite(lake: Lake, found: DataFrame, where: str) -> tuple[int, set[str]]:
+def _rewrite(lake: Lake, found: DataFrame, where: str, parts: Parts) -> tuple[int, set[str]]:
     """Replaces the files that hold the messages, in one step. How many rows went, of which days."""
     step = Step.begin(lake)
     for table in lake.tables("bronze", "silver"):
+        parts.begin(table.path)
         old = _holding(lake, step.state, table, found)
         step.replace(old)
         for epoch in sorted({file.epoch for file in old}):
@@ -106,6 +116,7 @@ def _rewrite(lake: Lake, found: DataFrame, where: str) -> tuple[int, set[str]]:
                 step.added.append(replace(file, epoch=epoch))
             lake.storage.remove(part)
     gone = sum(file.rows for file in step.replaced) - sum(file.rows for file in step.added)
+    parts.begin("gold")
     first = step.state.floors.get("silver", "")
     days = {file.day for file in step.replaced if file.day >= first}
     messages, attempts = (step.rows(table, days) for table in SILVER)

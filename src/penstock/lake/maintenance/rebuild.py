@@ -17,6 +17,7 @@ from penstock.lake.declared_tables import Failures, recompute_declared
 from penstock.lake.gold_rows import count_gold
 from penstock.lake.lake import Lake
 from penstock.lake.layout import GOLD, SILVER, SILVER_MESSAGES, SILVER_QUARANTINE, LakeTable
+from penstock.lake.parts import Observer, Parts, unobserved
 from penstock.lake.refresh import DAYS_AT_ONCE, STAGES, Stage
 from penstock.lake.step import Step
 from penstock.lake.storage.ledger import DataFile, State
@@ -85,6 +86,7 @@ def rebuild(
     tables: Collection[LakeTable] | None = None,
     days: Collection[str] | None = None,
     without: Collection[str] = (),
+    observer: Observer = unobserved,
 ) -> Rebuilt:
     """Recomputes these tables and days, or all. Files named in `without` are not read."""
     state = lake.ledger.settle()
@@ -94,9 +96,12 @@ def rebuild(
     rows = quarantined = 0
     failures: Failures = Counter()
     written: Counter[str] = Counter()
-    for start in range(0, len(chosen), DAYS_AT_ONCE):
-        part = frozenset(chosen[start : start + DAYS_AT_ONCE])
-        step, failed = _step(lake, tables, part, set(without))
+    starts = range(0, len(chosen), DAYS_AT_ONCE)
+    parts = Parts(observer, len(starts))
+    for start in starts:
+        part = chosen[start : start + DAYS_AT_ONCE]
+        parts.begin(f"{part[0]} to {part[-1]}")
+        step, failed = _step(lake, tables, frozenset(part), set(without))
         rows += sum(file.rows for file in step.added)
         written.update(step.written())
         quarantined += sum(file.rows for file in step.new(SILVER_QUARANTINE))

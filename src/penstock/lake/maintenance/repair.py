@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,13 +18,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from penstock.errors import LakeError
 from penstock.lake import columns, silver
 from penstock.lake.bronze import still_in_postgres
-from penstock.lake.damage import Damage, find_damage
+from penstock.lake.damage import Damage, find_damage, find_differences
 from penstock.lake.declarations import require_transforms
 from penstock.lake.lake import Lake
 from penstock.lake.layout import QUARANTINE, TABLES, LakeTable
 from penstock.lake.maintenance.rebuild import rebuild
+from penstock.lake.parts import Observer, Parts, unobserved
 from penstock.lake.refresh import STAGES, Pair, Stage, refresh
 from penstock.lake.storage.data_files import write_frame
 from penstock.lake.storage.filesystem import LocalStorage
@@ -62,13 +65,16 @@ class Repaired:
     lost: list[Lost]
 
 
-def repair(lake: Lake, dsn: str) -> Repaired:
+def repair(lake: Lake, dsn: str, observer: Observer = unobserved) -> Repaired:
     require_transforms(lake)
+    parts = Parts(observer, 3 + len(STAGES))
+    parts.begin("files")
+    quarantine = f"{QUARANTINE}/{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+    unlisted = _restore_formats(lake, quarantine)
     damaged = find_damage(lake)
     if not damaged:
-        return Repaired([], None, 0, 0, (), [])
+        return Repaired(unlisted, quarantine if unlisted else None, 0, 0, (), [])
     state = lake.state()
-    quarantine = f"{QUARANTINE}/{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
     work = _Repair(lake, state, dsn, quarantine, {damage.path for damage in damaged})
     for path in sorted(work.damaged):
         if lake.storage.exists(path):
@@ -76,14 +82,30 @@ def repair(lake: Lake, dsn: str) -> Repaired:
     refetched = restored = 0
     lost: list[Lost] = []
     for stage in STAGES:
+        parts.begin(stage.bronze.path)
         found = work.bronze(stage)
         refetched, restored, lost = refetched + found[0], restored + found[1], [*lost, *found[2]]
     derived = {damage.day for damage in damaged if not damage.table.startswith("bronze/")}
+    parts.begin("silver and gold of damaged days")
     if derived:
         rebuild(lake, None, derived, work.damaged)
+    parts.begin("silver and gold of restored rows")
     while refresh(lake):
         pass
-    return Repaired(damaged, quarantine, refetched, restored, tuple(sorted(derived)), lost)
+    return Repaired(
+        [*damaged, *unlisted], quarantine, refetched, restored, tuple(sorted(derived)), lost
+    )
+
+
+def _restore_formats(lake: Lake, quarantine: str) -> list[Damage]:
+    """Before anything else: a step cannot be published where a log cannot be read."""
+    with suppress(LakeError):
+        lake.ledger.settle()
+    state = lake.state()
+    found = find_differences(lake, state)
+    for damage in found:
+        lake.format.restore(lake.table(damage.table), state, quarantine)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

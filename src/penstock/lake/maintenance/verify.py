@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 from penstock.errors import translated
 from penstock.lake import gold
 from penstock.lake.bronze import SOURCES, still_in_postgres
-from penstock.lake.damage import Damage, find_damage
+from penstock.lake.damage import Damage, find_damage, find_differences
 from penstock.lake.declarations import require_transforms
 from penstock.lake.declared_tables import gold_rows
 from penstock.lake.lake import Lake
@@ -32,6 +32,7 @@ from penstock.lake.layout import (
 )
 from penstock.lake.maintenance.rebuild import whole_silver
 from penstock.lake.models.typing_step import type_messages
+from penstock.lake.parts import Observer, Parts, unobserved
 from penstock.lake.refresh import STAGES
 from penstock.lake.registry import Registry
 from penstock.lake.step import Step
@@ -89,12 +90,16 @@ class Verification:
         return not self.damaged and all(each.agrees for each in self.compared)
 
 
-def verify(lake: Lake, registry: Registry, service: Service) -> Verification:
+def verify(
+    lake: Lake, registry: Registry, service: Service, observer: Observer = unobserved
+) -> Verification:
     """Every file, and every day and queue of every table."""
     require_transforms(lake)
     state = lake.ledger.settle()
+    parts = Parts(observer, 1 + len(lake.tables()))
+    parts.begin("files")
     damaged = find_damage(lake)
-    check = _Check(lake, state, frozenset(damage.path for damage in damaged))
+    check = _Check(lake, state, frozenset(damage.path for damage in damaged), parts)
     (floor,) = registry.call("select penstock.history_dropped_through()")[0]
     compared = [
         *check.bronze(service, floor),
@@ -103,7 +108,7 @@ def verify(lake: Lake, registry: Registry, service: Service) -> Verification:
         *check.typed(),
         *check.own_gold(),
     ]
-    found = Verification(damaged, compared)
+    found = Verification([*damaged, *find_differences(lake, state)], compared)
     if found.agrees:
         registry.call("select penstock.lake_verified(%s)", registry.name)
     return found
@@ -114,11 +119,13 @@ class _Check:
     lake: Lake
     state: State
     damaged: frozenset[str]
+    parts: Parts
 
     def bronze(self, service: Service, floor: int) -> Iterator[Comparison]:
         """Against what PostgreSQL still has of what landed since the lake (last) began."""
         first = self.state.floors.get("bronze", "")
         for table, source in SOURCES.items():
+            self.parts.begin(table.path)
             files = [file for file in self._intact(table) if file.epoch == self.state.epoch]
             rows = self.lake.frame(table, files).where(sf.col("xid") > floor)
             expected = _in_postgres(service, self.state, table, source, floor)
@@ -143,6 +150,7 @@ class _Check:
         first = max(floors.get("bronze", ""), floors.get("silver", ""))
         without = self.damaged | self.state.pending
         for stage in STAGES:
+            self.parts.begin(stage.silver.path)
             days = {file.day for file in self.state.of(stage.bronze) if file.day >= first}
             found = self.lake.frame(
                 stage.silver, [file for file in self._intact(stage.silver) if file.day >= first]
@@ -159,6 +167,7 @@ class _Check:
         )
         events = gold.events(messages, attempts)
         for table in GOLD:
+            self.parts.begin(table.path)
             files = [file for file in self._intact(table) if file.day >= first]
             expected = gold.TRANSFORMS[table](events)
             found = self.lake.frame(table, files)
@@ -169,12 +178,15 @@ class _Check:
         first = self.state.floors.get("silver", "")
         quarantined = []
         for model in self.lake.declared().models:
+            self.parts.begin(model.table.path)
             stale = set(self.state.stale.get(model.table.path, ()))
             messages = self._frame(SILVER_MESSAGES, first, stale, model.queue)
             expected, unfit = type_messages(messages, model)
             found = self._frame(model.table, first, stale)
             yield from _compare(model.table, "silver", first, expected, found, ("message_id",))
             quarantined.append((unfit, self._frame(SILVER_QUARANTINE, first, stale, model.queue)))
+        if quarantined:
+            self.parts.begin(SILVER_QUARANTINE.path)
         for expected, found in quarantined:
             yield from _compare(SILVER_QUARANTINE, "silver", first, expected, found, ("id",))
 
@@ -183,6 +195,7 @@ class _Check:
         first = self.state.floors.get("silver", "")
         step = Step(self.lake, self.state, "")
         for own in self.lake.declared().gold:
+            self.parts.begin(own.table.path)
             stale = set(self.state.stale.get(own.table.path, ()))
             inputs = [self._frame(self.lake.table(path), first, stale) for path in own.reads]
             expected = gold_rows(step, own, inputs)

@@ -11,72 +11,55 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, TypeVar
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as spark
 
 Convert = Callable[[Any], Any]
 _Time = TypeVar("_Time", date, datetime)
-_LIMITS: Final[dict[type[DataType], int]] = {
-    ByteType: 2**7,
-    ShortType: 2**15,
-    IntegerType: 2**31,
-    LongType: 2**63,
+_LIMITS: Final[dict[type[spark.DataType], int]] = {
+    spark.ByteType: 2**7,
+    spark.ShortType: 2**15,
+    spark.IntegerType: 2**31,
+    spark.LongType: 2**63,
 }
 
 
-def converter(kind: DataType) -> Convert:
+def converter(kind: spark.DataType) -> Convert:
     """A function that raises ValueError for a value that the type cannot hold."""
     inner = _not_null(kind)
     return lambda value: None if value is None else inner(value)
 
 
-def _not_null(kind: DataType) -> Convert:
+def _not_null(kind: spark.DataType) -> Convert:
     if type(kind) in _LIMITS:
         return lambda value: _whole(value, kind)
-    if isinstance(kind, DoubleType | FloatType):
+    if isinstance(kind, spark.DoubleType | spark.FloatType):
         return lambda value: _float(value, kind)
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, spark.DecimalType):
         return lambda value: _decimal(value, kind)
-    if isinstance(kind, StructType):
+    if isinstance(kind, spark.StructType):
         return _struct(kind)
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, spark.ArrayType):
         element = converter(kind.elementType)
         return lambda values: [element(value) for value in values]
-    if isinstance(kind, MapType):
+    if isinstance(kind, spark.MapType):
         entry = converter(kind.valueType)
         return lambda found: [(key, entry(value)) for key, value in found.items()]
     return _SCALARS.get(type(kind), _text)
 
 
-def _struct(kind: StructType) -> Convert:
+def _struct(kind: spark.StructType) -> Convert:
     fields = [(field.name, converter(field.dataType)) for field in kind.fields]
     return lambda found: {name: convert(found.get(name)) for name, convert in fields}
 
 
-def _whole(value: Any, kind: DataType) -> int:
+def _whole(value: Any, kind: spark.DataType) -> int:
     number = int(value)
     if number != value or not -_LIMITS[type(kind)] <= number < _LIMITS[type(kind)]:
         raise ValueError(f"{_shown(value)} does not fit {kind.simpleString()}")
     return number
 
 
-def _float(value: Any, kind: DataType) -> float:
+def _float(value: Any, kind: spark.DataType) -> float:
     try:
         number = float(value)
     except OverflowError:
@@ -86,7 +69,7 @@ def _float(value: Any, kind: DataType) -> float:
     return number
 
 
-def _decimal(value: Any, kind: DecimalType) -> Decimal:
+def _decimal(value: Any, kind: spark.DecimalType) -> Decimal:
     try:
         number = Decimal(value) if isinstance(value, str | int | Decimal) else Decimal(repr(value))
     except InvalidOperation:
@@ -150,10 +133,10 @@ def _shown(value: Any) -> str:
     return _text(value)[:100]
 
 
-_SCALARS: Final[dict[type[DataType], Convert]] = {
-    BinaryType: _bytes,
-    BooleanType: _boolean,
-    DateType: _date,
-    TimestampType: _timestamp,
-    TimestampNTZType: _local_timestamp,
+_SCALARS: Final[dict[type[spark.DataType], Convert]] = {
+    spark.BinaryType: _bytes,
+    spark.BooleanType: _boolean,
+    spark.DateType: _date,
+    spark.TimestampType: _timestamp,
+    spark.TimestampNTZType: _local_timestamp,
 }

@@ -12,49 +12,31 @@ from typing import Any, Final
 
 import jsonschema_rs
 from pyspark.errors import PySparkException
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as spark
 
 from penstock.errors import ConfigurationError, InvalidValueError
 from penstock.lake.models.field_types import SPARK_TYPE
 from penstock.lake.models.payload_check import validator
 
-_BITS: Final[dict[type[DataType], int]] = {
-    ByteType: 8,
-    ShortType: 16,
-    IntegerType: 32,
-    LongType: 64,
+_BITS: Final[dict[type[spark.DataType], int]] = {
+    spark.ByteType: 8,
+    spark.ShortType: 16,
+    spark.IntegerType: 32,
+    spark.LongType: 64,
 }
 _LOCAL_TIME: Final = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
-_PLAIN: Final[dict[type[DataType], dict[str, Any]]] = {
-    BinaryType: {"type": "string", "contentEncoding": "base64"},
-    BooleanType: {"type": "boolean"},
-    DateType: {"type": "string", "format": "date"},
-    DoubleType: {"type": "number"},
-    FloatType: {"type": "number"},
-    StringType: {"type": "string"},
-    TimestampType: {"type": "string", "format": "date-time"},
-    TimestampNTZType: {"type": "string", "pattern": _LOCAL_TIME},
+_PLAIN: Final[dict[type[spark.DataType], dict[str, Any]]] = {
+    spark.BinaryType: {"type": "string", "contentEncoding": "base64"},
+    spark.BooleanType: {"type": "boolean"},
+    spark.DateType: {"type": "string", "format": "date"},
+    spark.DoubleType: {"type": "number"},
+    spark.FloatType: {"type": "number"},
+    spark.StringType: {"type": "string"},
+    spark.TimestampType: {"type": "string", "format": "date-time"},
+    spark.TimestampNTZType: {"type": "string", "pattern": _LOCAL_TIME},
 }
 
-Declaration = str | Path | Mapping[str, Any] | StructType | type
+Declaration = str | Path | Mapping[str, Any] | spark.StructType | type
 
 
 def json_schema(declared: Declaration) -> dict[str, Any]:
@@ -72,7 +54,7 @@ def _read(declared: Declaration) -> dict[str, Any]:
         return _from_file(declared)
     if isinstance(declared, str):
         return _from_ddl(declared)
-    if isinstance(declared, StructType):
+    if isinstance(declared, spark.StructType):
         return _object(declared)
     if isinstance(declared, Mapping):
         return json.loads(json.dumps(declared))  # type: ignore[no-any-return]
@@ -89,7 +71,7 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 def _from_ddl(ddl: str) -> dict[str, Any]:
     try:
-        parsed = StructType([*StructType.fromDDL(ddl)])  # type: ignore[misc]
+        parsed = spark.StructType([*spark.StructType.fromDDL(ddl)])  # type: ignore[misc]
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
         raise InvalidValueError(
@@ -120,7 +102,7 @@ def _from_class(declared: Any) -> dict[str, Any]:
         ) from None
 
 
-def _object(struct: StructType) -> dict[str, Any]:
+def _object(struct: spark.StructType) -> dict[str, Any]:
     properties = {}
     for field in struct.fields:
         inner = _schema(field.dataType)
@@ -130,15 +112,15 @@ def _object(struct: StructType) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _schema(kind: DataType) -> dict[str, Any]:
-    if isinstance(kind, StructType):
+def _schema(kind: spark.DataType) -> dict[str, Any]:
+    if isinstance(kind, spark.StructType):
         return _object(kind)
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, spark.ArrayType):
         return {"type": "array", "items": _element(kind.elementType, kind.containsNull)}
-    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
+    if isinstance(kind, spark.MapType) and isinstance(kind.keyType, spark.StringType):
         values = _element(kind.valueType, kind.valueContainsNull)
         return {"type": "object", "additionalProperties": values}
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, spark.DecimalType):
         return {"type": ["number", "string"], "pattern": r"^-?\d+(\.\d+)?$"}
     if bits := _BITS.get(type(kind)):
         limit = 2 ** (bits - 1)
@@ -152,7 +134,7 @@ def _schema(kind: DataType) -> dict[str, Any]:
     return dict(_PLAIN[type(kind)])
 
 
-def _element(kind: DataType, nullable: bool) -> dict[str, Any]:
+def _element(kind: spark.DataType, nullable: bool) -> dict[str, Any]:
     schema = _schema(kind)
     return _or_null(schema) if nullable else schema
 

@@ -98,5 +98,11 @@ class ParquetFormat:
         """Nothing: files that were replaced are gone already."""
         return 0
 
+    def difference(self, table: LakeTable, state: State) -> None:
+        """None: readers list the files themselves."""
+
+    def restore(self, table: LakeTable, state: State, quarantine: str) -> None:
+        """Nothing: see difference."""
+
     def drop(self, table: LakeTable) -> None:
         self._storage.remove(table.path)

@@ -9,6 +9,7 @@ is left in them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -20,7 +21,12 @@ from penstock.lake.layout import LakeTable, partition_values
 from penstock.lake.storage.filesystem import Storage
 from penstock.lake.storage.iceberg_catalog import open_catalog
 from penstock.lake.storage.ledger import DataFile, State
-from penstock.lake.storage.table_format import FindTable, move_into_place, touched_tables
+from penstock.lake.storage.table_format import (
+    FindTable,
+    difference_of,
+    move_into_place,
+    touched_tables,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -106,6 +112,25 @@ class IcebergFormat:
             self._storage.remove(path)
         return len(gone)
 
+    def difference(self, table: LakeTable, state: State) -> str | None:
+        with translated():
+            try:
+                listed = self._listed(self._load(table))
+            except _unreadable():
+                return "has Iceberg metadata that cannot be read"
+        return difference_of(listed, [file.path for file in state.of(table)])
+
+    def restore(self, table: LakeTable, state: State, quarantine: str) -> None:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        with translated():
+            with contextlib.suppress(NoSuchTableError):
+                self._catalog.drop_table(self._identifier(table))
+            metadata = f"{table.path}/metadata"
+            if self._storage.exists(metadata):
+                self._storage.move(metadata, f"{quarantine}/{metadata}")
+            self._commit(table, state)
+
     def drop(self, table: LakeTable) -> None:
         with translated():
             if self._load(table) is not None:
@@ -128,7 +153,13 @@ class IcebergFormat:
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         for _ in range(_ATTEMPTS):
-            iceberg = self._load(table)
+            try:
+                iceberg = self._load(table)
+            except _unreadable() as error:
+                raise LakeError(
+                    f"the Iceberg metadata of {table.path} cannot be read: {error}",
+                    hint="Run `penstock lake repair`. It writes them from the ledger again.",
+                ) from error
             if iceberg is not None and _version(iceberg) >= state.version:
                 return
             try:
@@ -190,13 +221,15 @@ class IcebergFormat:
             removed = [path for path in entry.remove if path.startswith(f"{table.path}/")]
             if _file_count(iceberg) == len(files) - len(added) + len(removed):
                 return added, removed
-        prefix = f"{self._storage.address('')}/"
-        present = {
-            task.file.file_path.removeprefix(prefix)
-            for task in (iceberg.scan().plan_files() if iceberg is not None else ())
-        }
+        present = set(self._listed(iceberg))
         missing = [file for path, file in files.items() if path not in present]
         return missing, present - files.keys()
+
+    def _listed(self, iceberg: Table | None) -> list[str]:
+        """The files that a reader of the table finds."""
+        prefix = f"{self._storage.address('')}/"
+        tasks = iceberg.scan().plan_files() if iceberg is not None else ()
+        return [task.file.file_path.removeprefix(prefix) for task in tasks]
 
     def _data_file(self, table: LakeTable, transaction: Transaction, file: DataFile) -> IcebergFile:
         from pyiceberg.manifest import DataFile as IcebergFile
@@ -215,6 +248,13 @@ class IcebergFormat:
         )
         found.spec_id = transaction.table_metadata.default_spec_id
         return found
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What a missing or damaged file of metadata raises."""
+    from pyiceberg.exceptions import ValidationError
+
+    return (ValidationError, OSError, ValueError, KeyError, TypeError, EOFError, AssertionError)
 
 
 def _version(iceberg: Table) -> int:

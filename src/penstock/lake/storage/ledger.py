@@ -23,6 +23,8 @@ from penstock.lake.storage.filesystem import Storage
 CHECKPOINT_EVERY: Final = 20
 _DIGITS: Final = 20
 _CHECKPOINT: Final = ".checkpoint.json"
+# What decoding a file raises whose bytes are not those that were written.
+_DAMAGED: Final = (ValueError, TypeError, KeyError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,22 +263,41 @@ class Ledger:
         return state
 
     def _read(self, names: Iterable[str], newest: int) -> State:
-        checkpoints = [v for v in _versions(names, _CHECKPOINT) if v <= newest]
-        start = max(checkpoints, default=0)
-        state = self._state if self._state.version >= start else self._read_checkpoint(start)
+        found = {version for version in _versions(names, _CHECKPOINT) if version <= newest}
+        state = self._state
+        for version in sorted(found, reverse=True):
+            if state.version >= version:
+                break
+            # The entries since the checkpoint before are kept. They stand in for a damaged one.
+            if checkpoint := self._read_checkpoint(version):
+                state = checkpoint
+                break
         for version in range(state.version + 1, newest + 1):
-            text = self._storage.read(_name(version))
-            if text is None:
-                raise LakeError(
-                    f"the ledger of the lake at {self._storage.root} lacks entry {version}",
-                    hint="Files of the lake were removed by hand: put its _ledger back.",
-                )
-            state = state.after(Entry.from_json(text))
+            state = state.after(self._read_entry(version))
         return state
 
-    def _read_checkpoint(self, version: int) -> State:
-        text = self._storage.read(_name(version, _CHECKPOINT)) if version else None
-        return State.from_json(text) if text else State()
+    def _read_entry(self, version: int) -> Entry:
+        try:
+            if text := self._storage.read(_name(version)):
+                return Entry.from_json(text)
+        except _DAMAGED as error:
+            raise LakeError(
+                f"{self._storage.address(_name(version))} is damaged",
+                hint="Restore this file from a backup of the lake. The ledger decides which files "
+                "the lake has, so nothing was changed.",
+            ) from error
+        raise LakeError(
+            f"the ledger of the lake at {self._storage.root} lacks entry {version}",
+            hint="Files of the lake were removed by hand: put its _ledger back.",
+        )
+
+    def _read_checkpoint(self, version: int) -> State | None:
+        """None if it is damaged."""
+        try:
+            text = self._storage.read(_name(version, _CHECKPOINT))
+            return State.from_json(text) if text else None
+        except _DAMAGED:
+            return None
 
     def _checkpoint(self, state: State) -> None:
         """Adds up, and removes what two checkpoints ago had added up."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from penstock.lake.layout import LakeTable
@@ -26,6 +27,15 @@ class TableFormat(Protocol):
         `settle` returns the state of the lake, with its last step published.
         """
 
+    def difference(self, table: LakeTable, state: State) -> str | None:
+        """What other programs read of a table instead of what the ledger has; None if the same.
+
+        It completes the name of the table to a sentence.
+        """
+
+    def restore(self, table: LakeTable, state: State, quarantine: str) -> None:
+        """Shows other programs the files that the ledger has. Moves what they read before aside."""
+
     def drop(self, table: LakeTable) -> None:
         """Removes a table that has no files in the ledger, with the files of its past."""
 
@@ -41,6 +51,17 @@ def move_into_place(storage: Storage, entry: Entry) -> None:
 def touched_tables(entry: Entry) -> list[str]:
     """The paths of the tables that a step changes."""
     return sorted({file.table for file in entry.add} | {table_of(path) for path in entry.remove})
+
+
+def difference_of(listed: Collection[str], expected: Collection[str]) -> str | None:
+    """In words, for two lists of files."""
+    more, fewer = Counter(listed) - Counter(expected), Counter(expected) - Counter(listed)
+    if not more and not fewer:
+        return None
+    return (
+        f"shows other files to its readers than the ledger has: {more.total()} too many, "
+        f"{fewer.total()} missing"
+    )
 
 
 def table_of(path: str) -> str:

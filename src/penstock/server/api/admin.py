@@ -9,7 +9,14 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from penstock.commands import read
-from penstock.commands.write import create_queue, create_schedule, drop_schedule, set_schedule
+from penstock.commands.write import (
+    create_queue,
+    create_schedule,
+    drop_schedule,
+    fire_schedules,
+    maintain,
+    set_schedule,
+)
 from penstock.commands.write.idempotency import forget_expired
 from penstock.errors import ScheduleNotFoundError
 from penstock.server import fields as f
@@ -34,6 +41,25 @@ class Deleted(Struct):
     deleted: int
 
 
+class FiredSchedules(Struct, kw_only=True):
+    """The number of messages that were enqueued, and the time of the next fire."""
+
+    count: int
+    next_fire_at: datetime | None
+
+
+class Maintain(Struct, forbid_unknown_fields=True):
+    """With `full_pass`, all tables are looked at, not only those that need it."""
+
+    full_pass: bool = False
+
+
+class Maintained(Struct):
+    """What was done, by the name of the work."""
+
+    done: dict[str, Any]
+
+
 class NewSchedule(Struct, forbid_unknown_fields=True):
     """A cron rule in UTC. An empty rule means never."""
 
@@ -42,10 +68,7 @@ class NewSchedule(Struct, forbid_unknown_fields=True):
         Meta(
             max_length=200,
             description="minute, hour, day of month, month, day of week",
-            extra_json_schema={
-                "anyOf": [{"const": ""}, {"format": "cron"}],
-                "examples": ["0 3 * * *", "@daily", ""],
-            },
+            extra_json_schema={"format": "cron", "examples": ["0 3 * * *", "@daily", ""]},
         ),
     ]
 
@@ -96,6 +119,20 @@ async def run_delete_reaper(call: Call) -> Deleted:
     """Delete expired messages from history."""
     count = await call.act(forget_expired(), "run delete reaper", None)
     return Deleted(count)
+
+
+@endpoint("POST", "/api/admin/schedules/run", answers={200: FiredSchedules})
+async def fire_due_schedules(call: Call) -> FiredSchedules:
+    """Fire the schedules that are due. Workers and the server do this by themselves."""
+    fired = await call.act(fire_schedules(), "fire schedules", None)
+    return FiredSchedules(count=fired.count, next_fire_at=fired.next_fire_at)
+
+
+@endpoint("POST", "/api/admin/maintain", body=Maintain, answers={200: Maintained})
+async def run_maintenance(call: Call) -> Maintained:
+    """Do the upkeep now that claims and workers do from time to time."""
+    command = maintain(full_pass=call.body.full_pass)
+    return Maintained(await call.act(command, "maintain", None))
 
 
 @endpoint("GET", "/api/admin/delete-reaper/schedule", answers={200: ReaperSchedule})

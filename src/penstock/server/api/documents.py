@@ -21,6 +21,7 @@ class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
     priority: f.Priority = 0
     group: f.Group | None = None
     delay_seconds: f.Delay = 0
+    visible_at: f.VisibleAt | None = None
     ttl_seconds: f.Ttl | None = None
     max_retries: f.MaxRetries | None = None
 
@@ -115,7 +116,7 @@ class Page(Struct):
 
 
 class Find(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list. Without a status it contains the unfinished messages."""
+    """Filters of the list. Without a status it contains messages of every status."""
 
     topic: f.Name | None = None
     status: f.Status | None = None

@@ -101,7 +101,7 @@ def _plain(call: Call, body: d.Enqueue) -> JsonText | None:
     if body.json is UNSET or body.payload is not UNSET:
         return None
     options = (body.metadata, body.key, body.group, body.ttl_seconds, body.max_retries)
-    if options != _NO_OPTIONS or body.priority or body.delay_seconds:
+    if options != _NO_OPTIONS or body.visible_at is not None or body.priority or body.delay_seconds:
         return None
     if (body.on_conflict, body.unique) != ("replace", "waiting"):
         return None
@@ -172,6 +172,7 @@ def _one(topic: str, message: NewMessage, body: d.Enqueue) -> Command[list[int]]
         priority=message.priority,
         group=message.group,
         delay=message.delay,
+        visible_at=message.visible_at,
         ttl=message.ttl,
         headers=message.headers,
         max_attempts=message.max_attempts,
@@ -199,6 +200,7 @@ def _message(call: Call, message: d.NewMessage, where: str) -> NewMessage:
         priority=message.priority,
         group=message.group,
         delay=message.delay_seconds or None,
+        visible_at=message.visible_at,
         ttl=message.ttl_seconds,
         headers=message.metadata,
         max_attempts=None if message.max_retries is None else message.max_retries + 1,
@@ -219,7 +221,7 @@ def _text(call: Call, json: Raw, where: str) -> JsonText:
 
 def _refused(field: str, allowed: str) -> InvalidValueError:
     return InvalidValueError(
-        f"the message says nothing, or two things, in {field}; allowed: {allowed}",
+        f"{field!r} must be given exactly once: {allowed}",
         field=field,
         allowed=allowed,
     )

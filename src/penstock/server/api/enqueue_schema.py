@@ -25,9 +25,9 @@ def is_silent(body: d.Enqueue) -> bool:
     return all(name in _CONTENTS for name in said)
 
 
-def _object(title: str, required: list[str], properties: dict[str, Any]) -> dict[str, Any]:
+def _object(name: str, required: list[str], properties: dict[str, Any]) -> dict[str, Any]:
     return {
-        "title": title,
+        "title": name,
         "type": "object",
         "required": required,
         "properties": properties,
@@ -35,36 +35,43 @@ def _object(title: str, required: list[str], properties: dict[str, Any]) -> dict
     }
 
 
-def _message(content: str, topic: str, *, nested: bool) -> dict[str, Any]:
+def _message(name: str, content: str, *, topic: bool, nested: bool) -> dict[str, Any]:
+    """A message by `json` or `payload`. `topic`: it must have one."""
     names = ["topic", *(name for name in OF_ONE if name == content or name not in _CONTENTS)]
     names += [] if nested else ["on_conflict", "unique"]
-    required = [content, *(["topic"] if topic == "required" else [])]
-    return _object(f"A message by {content}", required, {name: _ALL[name] for name in names})
+    return _object(
+        name, [content, *(["topic"] if topic else [])], {name: _ALL[name] for name in names}
+    )
 
 
-def _many(topic: str) -> dict[str, Any]:
-    """`shared`: one topic for all messages. `own`: each message has a topic."""
-    nested = "required" if topic == "own" else "optional"
-    items = {"oneOf": [_message(content, nested, nested=True) for content in _CONTENTS]}
+def _many(name: str, items: tuple[str, str], *, topic: bool) -> dict[str, Any]:
+    """Many messages. `topic`: they share one, and an item may have another."""
     limits = {key: _ALL["messages"][key] for key in ("minItems", "maxItems")}
     properties: dict[str, Any] = {
-        "messages": {"type": "array", "items": items, **limits},
+        **({"topic": _ALL["topic"]} if topic else {}),
+        "messages": {"type": "array", "items": _one_of(*items), **limits},
         "on_conflict": _ALL["on_conflict"],
         "unique": _ALL["unique"],
-        **{name: {"const": _DEFAULTS.get(name)} for name in OF_ONE if name not in _CONTENTS},
     }
-    if topic == "shared":
-        return _object(
-            "Messages of one topic", ["topic", "messages"], {"topic": _ALL["topic"], **properties}
-        )
-    return _object("Messages with separate topics", ["messages"], properties)
+    return _object(name, [*(["topic"] if topic else []), "messages"], properties)
 
 
-SCHEMA: Final[dict[str, Any]] = {
-    "oneOf": [
-        _message("json", "required", nested=False),
-        _message("payload", "required", nested=False),
-        _many("shared"),
-        _many("own"),
-    ]
+def _one_of(*names: str) -> dict[str, Any]:
+    return {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in names]}
+
+
+# Named schemas, because generators of clients name their types after them.
+COMPONENTS: Final[dict[str, dict[str, Any]]] = {
+    made["title"]: made
+    for made in (
+        _message("EnqueueJson", "json", topic=True, nested=False),
+        _message("EnqueuePayload", "payload", topic=True, nested=False),
+        _many("EnqueueToTopic", ("JsonMessage", "PayloadMessage"), topic=True),
+        _many("EnqueueToTopics", ("JsonMessageToTopic", "PayloadMessageToTopic"), topic=False),
+        _message("JsonMessage", "json", topic=False, nested=True),
+        _message("PayloadMessage", "payload", topic=False, nested=True),
+        _message("JsonMessageToTopic", "json", topic=True, nested=True),
+        _message("PayloadMessageToTopic", "payload", topic=True, nested=True),
+    )
 }
+SCHEMA: Final = _one_of("EnqueueJson", "EnqueuePayload", "EnqueueToTopic", "EnqueueToTopics")

@@ -69,7 +69,7 @@ class CreatedKey(Struct, kw_only=True):
 
 class Keys(Struct):
     items: list[Key]
-    next: None = None
+    next: str | None = None
 
 
 class FindKeys(Struct, forbid_unknown_fields=True, kw_only=True):

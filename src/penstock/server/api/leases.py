@@ -110,7 +110,7 @@ async def _without_topic(call: Call, error: QueueNotFoundError) -> d.Messages:
 
 async def _wait(call: Call, body: d.Dequeue, worker: str) -> d.Messages:
     """Wait until there is a message, the time is over, or the caller has gone."""
-    gone = asyncio.ensure_future(_disconnected(call))
+    gone = asyncio.ensure_future(disconnected(call))
     began = perf_counter()
     call.context.metrics.waits(1)
     try:
@@ -128,7 +128,7 @@ async def _wait(call: Call, body: d.Dequeue, worker: str) -> d.Messages:
         gone.cancel()
 
 
-async def _disconnected(call: Call) -> None:
+async def disconnected(call: Call) -> None:
     """Returns when the caller has gone. The body is read, so no other event can arrive."""
     while (await call.receive())["type"] != "http.disconnect":
         pass
@@ -164,7 +164,7 @@ async def _ack_alone(call: Call) -> d.Settled:
 
 
 def _acked(call: Call, _: None = None) -> d.Settled:
-    call.context.metrics.moved("settled", 1)
+    call.context.count_settled(1)
     return d.Settled(id=call.path["id"], status="deleted", state="done")
 
 
@@ -254,7 +254,7 @@ async def require_queues(
 
 
 async def _settled(call: Call, state: SettledState) -> d.Settled:
-    call.context.metrics.moved("settled", 1)
+    call.context.count_settled(1)
     status: Status = STATUS[state]
     if state == "dead":
         # Its queue may keep dead letters or not.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -20,15 +21,18 @@ endpoint: Final = Endpoints("messages")
 
 @endpoint("GET", "/api/messages", query=d.Find, answers={200: d.Page})
 async def list_messages(call: Call) -> d.Page:
-    """List messages by id: the unfinished ones, or those with one status."""
+    """List messages by id, of every status or of one. Finished messages are there while the topic
+    keeps its history.
+    """
     query: d.Find = call.query
-    finished = query.status in FINISHED
-    states = (FINISHED if finished else LIVE).get(query.status) if query.status else None
+    queues = await _queues(call, query.topic)
     now = datetime.now(UTC)
-    found, has_more = await call.run(
-        read.page(
+
+    async def page(*, finished: bool) -> tuple[list[Message], bool]:
+        states = (FINISHED if finished else LIVE).get(query.status) if query.status else None
+        command = read.page(
             finished=finished,
-            queues=await _queues(call, query.topic),
+            queues=queues,
             states=states,
             key=query.key,
             error=query.error,
@@ -39,9 +43,28 @@ async def list_messages(call: Call) -> d.Page:
             max_bytes=call.context.settings.answer_bytes,
             internal=call.principal.is_admin,
         )
-    )
+        return await call.run(command)
+
+    if query.status is not None:
+        found, has_more = await page(finished=query.status in FINISHED)
+    else:
+        # Live messages first: one that finishes between the two is in both.
+        found, has_more = _merged(
+            await page(finished=False), await page(finished=True), query.limit
+        )
     next_cursor = str(found[-1].id) if has_more else None
     return d.Page([document(message) for message in found], next_cursor)
+
+
+Part = tuple[Sequence[Message], bool]
+
+
+def _merged(live: Part, finished: Part, limit: int) -> tuple[list[Message], bool]:
+    """One page of two. Where one of them goes on, ids after its end are left to the next page."""
+    by_id = {each.id: each for part, _ in (live, finished) for each in part}
+    ends = [part[-1].id for part, has_more in (live, finished) if has_more]
+    ids = [id for id in sorted(by_id) if not ends or id <= min(ends)]
+    return [by_id[id] for id in ids[:limit]], bool(ends) or len(ids) > limit
 
 
 @endpoint("GET", "/api/messages/{id}", answers={200: d.Message}, problems=(404,))

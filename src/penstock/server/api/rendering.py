@@ -9,11 +9,12 @@ from typing import Any, Final
 from msgspec import UNSET, Raw
 
 from penstock.commands.command import Command, utc
-from penstock.commands.lease_row import LeaseRow
+from penstock.commands.lease_row import ATTEMPT, HEADERS, MAX_ATTEMPTS, TIMES
 from penstock.commands.payload import encode_json
 from penstock.commands.write import claim
 from penstock.commands.write.leases import within
 from penstock.model import message as ours
+from penstock.model.lease_columns import LEASE_COLUMNS, places_of
 from penstock.model.message import State
 from penstock.server.api import documents as d
 from penstock.server.fields import Status
@@ -40,6 +41,15 @@ FINISHED: Final[dict[Status, list[State]]] = {
     "expired": ["expired"],
 }
 _NO_HEADERS: Final = Raw(b"{}")
+# A row and its document have the same columns. 64-bit integers are strings in JSON.
+_NUMBERS: Final = places_of("bigint")
+_CONTENTS: Final = places_of("jsonb") + places_of("bytea")
+_NAMES: Final = tuple(column.http for column in LEASE_COLUMNS)
+_CLAIMED: Final[dict[str, Any]] = {
+    "status": "processing",
+    "state": "leased",
+    "dlq_moved_at": None,
+}
 
 
 def claim_documents(
@@ -78,33 +88,23 @@ def content_bytes(message: d.Message) -> int:
 
 def claimed(row: Sequence[Any], worker: str) -> d.Message:
     """A row of `claim` as a document of the data plane."""
-    lease = LeaseRow(*row)
-    dead = lease.original_queue is not None
-    return d.Message(
-        id=str(lease.id),
-        topic=lease.queue,
-        payload=UNSET if lease.payload_bytes is None else bytes(lease.payload_bytes),
-        json=UNSET if lease.payload is None else Raw(lease.payload.encode()),
-        metadata=_NO_HEADERS if lease.headers is None else Raw(lease.headers.encode()),
-        key=lease.key,
-        status="processing",
-        state="leased",
-        retry_count=0 if dead else lease.attempt - 1,
-        max_retries=0 if dead else lease.max_attempts - 1,
-        last_error=lease.last_error,
-        visibility_timeout=utc(lease.lease_until),
-        expires_at=utc(lease.expires_at),
-        original_topic=lease.original_queue,
-        dlq_moved_at=None,
-        created_at=utc(lease.enqueued_at),
-        updated_at=utc(lease.enqueued_at),
-        priority=lease.priority,
-        group=lease.group_key,
-        attempt=lease.attempt,
-        max_attempts=lease.max_attempts,
-        worker=worker,
-        lease_token=str(lease.token),
-    )
+    values = list(row)
+    for place in _NUMBERS:
+        values[place] = str(values[place])
+    for place in TIMES:
+        values[place] = utc(values[place])
+    for place in _CONTENTS:
+        if (content := values[place]) is not None:
+            values[place] = Raw(content.encode()) if type(content) is str else bytes(content)
+        else:
+            values[place] = _NO_HEADERS if place == HEADERS else UNSET
+    document = dict(zip(_NAMES, values, strict=False))
+    dead = document["original_topic"] is not None
+    document["retry_count"] = 0 if dead else row[ATTEMPT] - 1
+    document["max_retries"] = 0 if dead else row[MAX_ATTEMPTS] - 1
+    document["updated_at"] = document["created_at"]
+    document["worker"] = worker
+    return d.Message(**document, **_CLAIMED)
 
 
 def document(message: ours.Message, *, with_attempts: bool = False) -> d.Message:

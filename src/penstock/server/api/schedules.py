@@ -100,7 +100,7 @@ class Schedule(Struct, kw_only=True):
 
 class Schedules(Struct):
     items: list[Schedule]
-    next: None = None
+    next: str | None = None
 
 
 @endpoint("GET", "/api/schedules", answers={200: Schedules})
@@ -183,6 +183,25 @@ async def fire_schedule(call: Call) -> d.Enqueued:
     command = write.fire_schedule(found.name)
     id = await call.act(command, "fire schedule", found.name, queue=found.queue)
     return d.Enqueued(str(id))
+
+
+class FireTimesOf(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A cron rule, its time zone, and the number of times."""
+
+    cron: Cron
+    time_zone: TimeZone = "UTC"
+    count: Annotated[int, Meta(ge=1, le=100, description="how many times")] = 5
+
+
+class FireTimes(Struct):
+    times: list[datetime]
+
+
+@endpoint("GET", "/api/cron/next", query=FireTimesOf, answers={200: FireTimes})
+async def preview_cron(call: Call) -> FireTimes:
+    """The next times at which a cron rule fires."""
+    query: FireTimesOf = call.query
+    return FireTimes(await call.run(write.next_fires(query.cron, query.time_zone, query.count)))
 
 
 async def covered_schedule(

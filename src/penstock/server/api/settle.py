@@ -115,7 +115,7 @@ async def _counted(call: Call, results: list[SettleResult]) -> SettledMany:
             if not each.settled:
                 each.reason = _reason(call, each.id in done, states.get(int(each.id)))
     settled = sum(each.settled for each in results)
-    call.context.metrics.moved("settled", settled)
+    call.context.count_settled(settled)
     call.context.metrics.moved("lost", len(results) - settled)
     return SettledMany(results)
 

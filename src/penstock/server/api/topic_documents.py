@@ -63,7 +63,7 @@ class Topic(Struct, kw_only=True):
 
 class Topics(Struct):
     items: list[Topic]
-    next: None = None
+    next: str | None = None
 
 
 class Stats(Struct, kw_only=True):
@@ -80,7 +80,7 @@ class Stats(Struct, kw_only=True):
 
 class AllStats(Struct):
     items: list[Stats]
-    next: None = None
+    next: str | None = None
 
 
 class Counted(Struct):
@@ -99,6 +99,7 @@ class Drop(Struct, forbid_unknown_fields=True):
 
 class Purge(Struct, forbid_unknown_fields=True):
     include_processing: bool = False
+    max_count: f.PurgeCount | None = None
 
 
 class Redrive(Struct, forbid_unknown_fields=True, kw_only=True):

@@ -51,6 +51,7 @@ async def put_topic_config(call: Call) -> t.Topic:
     A missing topic is created.
     """
     topic = call.path["topic"]
+    check_new_topic(topic)
     chosen = changes(call.body, whole=True)
     await call.run(write.create_queue(topic, exist_ok=True))
     await call.act(write.set_queue(topic, changes=chosen), "set queue", topic, settings=chosen)
@@ -121,7 +122,9 @@ async def resume_topic(call: Call) -> t.Topic:
 async def purge_topic(call: Call) -> t.Counted:
     """Cancel the waiting messages of a topic, or the dead letters in `<topic>.dlq`."""
     topic = call.path["topic"]
-    command = write.purge(topic, include_leased=call.query.include_processing)
+    command = write.purge(
+        topic, include_leased=call.query.include_processing, max_count=call.query.max_count
+    )
     return t.Counted(await call.act(command, "purge", topic))
 
 

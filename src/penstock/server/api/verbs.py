@@ -19,6 +19,7 @@ from penstock.commands.write.leases import within
 from penstock.db.async_connections import AnyConnection
 from penstock.server.api.header_rules import check_arguments
 from penstock.server.api.leases import require_queues
+from penstock.server.api.message_sets import operated_queue
 from penstock.server.api.schedules import covered_schedule
 from penstock.server.auth.permissions import need_of_verb
 from penstock.server.auth.worker_access import only_queue, operated_worker
@@ -185,14 +186,10 @@ async def _checked_messages(
     call: Call, arguments: Mapping[str, Any], connection: AnyConnection | None
 ) -> str | None:
     """The key has to cover the queues of all messages, and the queue that they are moved into."""
-    ids = _ids(arguments["ids"] or [])
-    found = await call.context.database.run(read.whereabouts(ids), connection)
-    for id, (queue, _) in found.items():
-        call.require_of(f"message {id}", "operate", queue)
+    queue = await operated_queue(call, _ids(arguments["ids"] or []), connection)
     if isinstance(arguments.get("queue"), str):
         call.require("operate", arguments["queue"])
-    queues = {queue for queue, _ in found.values()}
-    return queues.pop() if len(queues) == 1 else None
+    return queue
 
 
 def _ids(found: Any) -> list[int]:

@@ -8,10 +8,11 @@ and `tests/server/test_scopes_matrix.py` calls each of them with keys that fit a
 | target | which queues the key must cover |
 |---|---|
 | `path` | the queue that the path names |
-| `body` | the queues that the body or the arguments name |
+| `body` | the queues that the body, the query or the arguments name |
 | `message` | the queue of the message, and the one that a copy goes to |
 | `lease` | the queue of the message; a key for all queues shows the lease alone |
 | `schedule` | the queue of the schedule, before and after the change |
+| `subscription` | the queue of the subscription |
 | `key` | the queues of the API key that is made, shown or revoked, with each of its scopes |
 | `worker` | every queue that the worker serves |
 | `bulk` | the queues of the bulk act, and the one that it puts messages into |
@@ -30,7 +31,18 @@ from penstock.model.access import Scope
 from penstock.server.auth.authentication import Principal
 
 Target = Literal[
-    "path", "body", "message", "lease", "schedule", "key", "worker", "bulk", "all", "own", "none"
+    "path",
+    "body",
+    "message",
+    "lease",
+    "schedule",
+    "subscription",
+    "key",
+    "worker",
+    "bulk",
+    "all",
+    "own",
+    "none",
 ]
 
 
@@ -71,6 +83,7 @@ _OPERATE_BODY: Final = Need("operate", "body")
 _OPERATE_MESSAGE: Final = Need("operate", "message", "id")
 _OPERATE_NAME: Final = Need("operate", "path", "name")
 _OPERATE_SCHEDULE: Final = Need("operate", "schedule", "name")
+_OPERATE_SUBSCRIPTION: Final = Need("operate", "subscription", "subscription")
 _OPERATE_TOPIC: Final = Need("operate", "path", "topic")
 _OPERATE_WORKER: Final = Need("operate", "worker", "worker")
 _LEASE: Final = Need("consume", "lease", "id")
@@ -82,6 +95,7 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/messages": Need("enqueue", "body"),
     "POST /api/messages/dequeue": Need("consume", "body"),
     "POST /api/messages/settle": _LEASES,
+    "GET /api/messages/stream": Need("consume", "body", "topic"),
     "POST /api/messages/{id}/ack": _LEASE,
     "POST /api/messages/{id}/nack": _LEASE,
     "POST /api/messages/{id}/reject": _LEASE,
@@ -92,6 +106,11 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/messages/{id}/requeue": _OPERATE_MESSAGE,
     "POST /api/messages/{id}/replay": _OPERATE_MESSAGE,
     "POST /api/messages/{id}/cancel": _OPERATE_MESSAGE,
+    "POST /api/messages/cancel": Need("operate", "message", "ids"),
+    "POST /api/messages/move": Need("operate", "message", "ids"),
+    "POST /api/messages/set-priority": Need("operate", "message", "ids"),
+    "GET /api/messages/{id}/result": _READ_MESSAGE,
+    "GET /api/dead-letters/errors": _READ_OWN,
     "GET /api/topic-configs": _READ_OWN,
     "POST /api/topic-configs": _OPERATE_BODY,
     "GET /api/topic-configs/{topic}": Need("read", "path", "topic"),
@@ -113,6 +132,17 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/schedules/{schedule}/pause": Need("operate", "schedule", "schedule"),
     "POST /api/schedules/{schedule}/resume": Need("operate", "schedule", "schedule"),
     "POST /api/schedules/{schedule}/fire": Need("operate", "schedule", "schedule"),
+    "GET /api/cron/next": Need("read", "none"),
+    # The members of a batch may be in any queues.
+    "GET /api/batches": Need("read", "all"),
+    "GET /api/batches/{id}": Need("read", "all"),
+    "POST /api/batches/{id}/cancel": _OPERATE_ALL,
+    "GET /api/subscriptions": _READ_OWN,
+    "POST /api/subscriptions": _OPERATE_BODY,
+    "GET /api/subscriptions/{subscription}": Need("read", "subscription", "subscription"),
+    "PATCH /api/subscriptions/{subscription}": _OPERATE_SUBSCRIPTION,
+    "DELETE /api/subscriptions/{subscription}": _OPERATE_SUBSCRIPTION,
+    "GET /api/subscriptions/{subscription}/secret": _OPERATE_SUBSCRIPTION,
     "POST /api/bulk-acts": _OPERATE_BODY,
     "GET /api/bulk-acts/{id}": Need("operate", "bulk", "id"),
     "POST /api/bulk-acts/{id}/stop": Need("operate", "bulk", "id"),
@@ -120,6 +150,8 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/workers/command": _OPERATE_WORKER,
     "POST /api/admin/expiry-reaper/run": _OPERATE_ALL,
     "POST /api/admin/delete-reaper/run": _OPERATE_ALL,
+    "POST /api/admin/schedules/run": _OPERATE_ALL,
+    "POST /api/admin/maintain": _OPERATE_ALL,
     "GET /api/admin/delete-reaper/schedule": Need("read", "all"),
     # It is a schedule of an internal queue.
     "PUT /api/admin/delete-reaper/schedule": Need("admin", "all"),
@@ -133,11 +165,19 @@ API: Final[Mapping[str, Need]] = {
     "GET /managed-services": Need("read", "all"),
     "POST /managed-services": Need("admin", "all"),
     "GET /managed-services/{service}": Need("read", "all"),
+    "PATCH /managed-services/{service}": Need("admin", "all"),
     "DELETE /managed-services/{service}": Need("admin", "all"),
+    "POST /managed-services/{service}/check": _OPERATE_ALL,
+    # Tasks may be about any queue of the service.
+    "GET /managed-services/{service}/tasks": Need("read", "all"),
+    "GET /managed-services/{service}/tasks/{task}": Need("read", "all"),
+    "POST /managed-services/{service}/tasks/{task}/cancel": _OPERATE_ALL,
+    "POST /managed-services/{service}/tasks/{task}/retry": _OPERATE_ALL,
     f"POST {_QUEUES}": _OPERATE_BODY,
     f"GET {_QUEUES}": _READ_OWN,
     f"GET {_QUEUES}/{{queue}}": Need("read", "path", "queue"),
     f"DELETE {_QUEUES}/{{queue}}": Need("operate", "path", "queue"),
+    f"POST {_QUEUES}/{{queue}}/retry": Need("operate", "path", "queue"),
     f"POST {_QUEUES}/{{queue}}/messages": Need("enqueue", "path", "queue"),
     f"GET {_QUEUES}/{{queue}}/messages": Need("enqueue", "path", "queue"),
     f"POST {_QUEUES}/{{queue}}/stats": Need("read", "path", "queue"),
@@ -162,6 +202,9 @@ PAGES: Final[Mapping[str, Need]] = {
     # The members of a batch may be in any queues.
     "/batches": Need("read", "all"),
     "/analytics": _READ_OWN,
+    "/services": Need("read", "all"),
+    "/services/{service}": Need("read", "all"),
+    "/subscriptions": _READ_OWN,
     "/system": Need("read", "all"),
     "/activity": Need("operate", "own"),
     "/keys": Need("admin", "own"),
@@ -196,6 +239,17 @@ ACTS: Final[Mapping[str, Need]] = {
     "/schedules/{name}/resume": _OPERATE_SCHEDULE,
     "/schedules/{name}/fire": _OPERATE_SCHEDULE,
     "/schedules/{name}/drop": _OPERATE_SCHEDULE,
+    "/services/add": Need("admin", "all"),
+    "/services/{service}/change": Need("admin", "all"),
+    "/services/{service}/remove": Need("admin", "all"),
+    "/services/{service}/queues/{queue}/retry": Need("operate", "path", "queue"),
+    "/services/{service}/queues/{queue}/forget": Need("operate", "path", "queue"),
+    "/services/{service}/tasks/{task}/cancel": _OPERATE_ALL,
+    "/services/{service}/tasks/{task}/retry": _OPERATE_ALL,
+    "/subscriptions/create": _OPERATE_BODY,
+    "/subscriptions/{subscription}/pause": _OPERATE_SUBSCRIPTION,
+    "/subscriptions/{subscription}/resume": _OPERATE_SUBSCRIPTION,
+    "/subscriptions/{subscription}/drop": _OPERATE_SUBSCRIPTION,
     "/keys/create": _KEY,
     "/keys/{key}/revoke": _KEY,
     "/findings/acknowledge": _OPERATE_BODY,

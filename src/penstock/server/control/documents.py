@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from penstock.model.service import QueueStatus, ServiceQueue, TaskStatus
+from penstock.model import service as model
+from penstock.model.service import QueueStatus, ServiceQueue, TaskKind, TaskStatus
 from penstock.server import fields as f
 
 QueueName = Annotated[
@@ -26,20 +27,57 @@ DatabaseName = Annotated[
 ]
 
 
-# A password may contain any character, percent-encoded. `penstock service add` also accepts
-# libpq's other forms.
-_PART = "(?:[A-Za-z0-9._~!-]|%[2-7][0-9A-Fa-f])+"
-_URL = (
-    f"^postgresql://{_PART}(?::{_PART})?@[A-Za-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/[A-Za-z0-9_-]+"
-    r"(?:\?sslmode=(?:disable|prefer|require|verify-ca|verify-full))?$"
-)
+_Dsn: TypeAlias = Annotated[
+    str,
+    Meta(
+        max_length=8192,
+        description="postgresql://user:password@host:port/database or key=value pairs of libpq, "
+        "with one host or several",
+    ),
+]
+_Password: TypeAlias = Annotated[str, Meta(max_length=4096, description="instead of one in `dsn`")]
+_PasswordFile: TypeAlias = Annotated[
+    str,
+    Meta(
+        max_length=255,
+        description="the name of a file of the servers that contains the password, in a directory "
+        "of PENSTOCK_SERVICE_PATHS",
+    ),
+]
 
 
-class NewService(Struct, forbid_unknown_fields=True):
-    """A PostgreSQL to register. Its address may contain a password, which is never shown."""
+class NewService(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A PostgreSQL to register. Its password is stored encrypted, and never shown."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
-    dsn: Annotated[str, Meta(max_length=1024, pattern=_URL)]
+    dsn: _Dsn
+    password: _Password | None = None
+    password_file: _PasswordFile | None = None
+
+
+class ServiceChange(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Another address or password. It is tested first, and refused if the test fails."""
+
+    dsn: _Dsn | None = None
+    password: _Password | None = None
+    password_file: _PasswordFile | None = None
+    check: bool = True
+
+
+class ServiceStatus(Struct, kw_only=True):
+    """The result of the last check. Fields without a value were not found out yet."""
+
+    reachable: bool | None
+    checked_at: datetime | None = None
+    unreachable_since: datetime | None = None
+    error_message: str | None = None
+    version: str | None = None
+    schema_version: int | None = None
+    clock_difference_seconds: float | None = None
+    user: str | None = None
+    roles: list[str] = []
+    may_migrate: bool | None = None
+    is_standby: bool | None = None
 
 
 class Service(Struct, kw_only=True):
@@ -52,6 +90,7 @@ class Service(Struct, kw_only=True):
     user: str | None
     database_name: str
     created_at: datetime
+    status: ServiceStatus
 
 
 class Services(Struct):
@@ -82,7 +121,10 @@ class QueueSummary(Struct, kw_only=True):
 
 
 class ManagedQueue(Struct, kw_only=True):
-    """A queue on a service. Only Active queues accept messages. A Failed one has an error."""
+    """A queue on a service. Only Active queues accept messages. A Failed one has an error.
+
+    `service_status` is there if the service cannot be reached: the rest is what was known last.
+    """
 
     id: str
     service_id: str
@@ -95,17 +137,28 @@ class ManagedQueue(Struct, kw_only=True):
     error_message: str | UnsetType = UNSET
     created_at: datetime
     updated_at: datetime
+    service_status: ServiceStatus | UnsetType = UNSET
 
 
 class ManagedQueues(Struct):
+    """`service_status` is there if the service cannot be reached: the rest is what was known
+    last."""
+
     queues: list[QueueSummary]
+    service_status: ServiceStatus | UnsetType = UNSET
+
+
+class ForceQuery(Struct, forbid_unknown_fields=True):
+    """`force` removes the queue from the registry alone. The service is not asked."""
+
+    force: bool = False
 
 
 class BrokeredMessage(Struct, forbid_unknown_fields=True):
     """A message: a JSON document of up to 256 KB, visible at once or after a delay."""
 
     payload: Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
-    delay_seconds: f.Delay = 0
+    delay_seconds: Annotated[int, Meta(ge=0, le=43_200)] = 0
 
 
 class BrokeredMessages(Struct, forbid_unknown_fields=True):
@@ -143,6 +196,7 @@ class EnqueueTask(Struct, kw_only=True):
     status: TaskStatus
     result: EnqueueResult | UnsetType = UNSET
     error_message: str | UnsetType = UNSET
+    waiting_for: str | UnsetType = UNSET
 
 
 class StatsTask(Struct, kw_only=True):
@@ -152,6 +206,58 @@ class StatsTask(Struct, kw_only=True):
     status: TaskStatus
     result: StatsResult | UnsetType = UNSET
     error_message: str | UnsetType = UNSET
+    waiting_for: str | UnsetType = UNSET
+
+
+class ServiceTask(Struct, kw_only=True):
+    """A task of a service. `waiting_for` says why the service cannot be reached."""
+
+    task_id: str
+    kind: TaskKind
+    queue_name: str
+    status: TaskStatus
+    result: dict[str, Any] | None
+    error_message: str | None
+    waiting_for: str | None
+    failures: int
+    created_by: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class ServiceTasks(Struct):
+    """The latest tasks first. `next` is the `before` of the next page."""
+
+    items: list[ServiceTask]
+    next: str | None
+
+
+class TasksQuery(Struct, forbid_unknown_fields=True):
+    status: TaskStatus | None = None
+    queue: QueueName | None = None
+    before: Annotated[str, Meta(extra_json_schema={"format": "uuid"})] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+def service_status(service: model.Service) -> ServiceStatus:
+    known = dict(service.status or {})
+    return ServiceStatus(
+        reachable=None if service.checked_at is None else not service.is_down,
+        checked_at=service.checked_at,
+        unreachable_since=service.down_since,
+        error_message=service.error_message,
+        **known,
+    )
+
+
+def task_document(task: model.ServiceTaskRow) -> ServiceTask:
+    fields = {name: getattr(task, name) for name in model.ServiceTaskRow.__slots__}
+    return ServiceTask(
+        task_id=fields.pop("id"),
+        queue_name=fields.pop("queue"),
+        waiting_for=fields.pop("waits_for"),
+        **fields,
+    )
 
 
 def queue_document(queue: ServiceQueue) -> ManagedQueue:

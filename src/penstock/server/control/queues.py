@@ -5,22 +5,24 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from penstock.commands import read
 from penstock.commands.payload import printed_bytes
 from penstock.commands.write.services import (
     adopt_queues,
+    forget_service_queue,
     request_queue,
     request_removal,
     request_task,
+    retry_service_queue,
 )
 from penstock.db.async_connections import AnyConnection
 from penstock.errors import PayloadNotStorableError, PayloadTooLargeError, PenstockError
 from penstock.model.service import Service, ServiceTask, TaskKind
 from penstock.server.control import documents as c
+from penstock.server.control.addresses import ServiceAddress
 from penstock.server.control.documents import queue_document, queue_summary
-from penstock.server.control.targets import own_database
 from penstock.server.transport.idempotency import once
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints, Reply
@@ -37,50 +39,70 @@ async def create_managed_queue(call: Call) -> Reply:
     body: c.NewQueue = call.body
     service = call.path["service"]
     call.require("operate", body.name)
-    home = call.context.database.dsn
     found = await _adopt(call, service)
+    own = ServiceAddress(found.dsn or call.context.database.dsn)
     command = request_queue(
         service,
         body.name,
-        body.database_name or own_database(found.dsn or home),
+        body.database_name or own.database_name,
         visibility_timeout_seconds=body.visibility_timeout_seconds,
         max_attempts=body.max_attempts,
         dlq_enabled=body.dlq_enabled,
         created_by=call.principal.name,
     )
     id = await call.act(command, "create managed queue", f"{found.name}/{body.name}")
-    call.context.runner.nudge()
     made = queue_document(await call.run(read.service_queue(service, id=id)))
+    made.status = "Pending"  # as it was created, although a server may have begun
+    call.context.runner.nudge()
     return Reply(made, 201, {"Location": f"/managed-services/{service}/queues/{body.name}"})
 
 
 @endpoint("GET", _PATH, answers={200: c.ManagedQueues}, problems=(404,))
 async def list_managed_queues(call: Call) -> c.ManagedQueues:
-    """The queues of a service, also those created in other ways."""
-    service = call.path["service"]
-    await _adopt(call, service)
-    found = await call.run(read.service_queues(service))
-    return c.ManagedQueues(
-        [queue_summary(queue) for queue in found if call.principal.may("read", queue.name)]
-    )
+    """The queues of a service, also those created in other ways.
+
+    If the service cannot be reached, the queues that were known last.
+    """
+    service = await _adopt(call, call.path["service"])
+    found = await call.run(read.service_queues(service.id))
+    summaries = [queue_summary(queue) for queue in found if call.principal.may("read", queue.name)]
+    return c.ManagedQueues(summaries, _status_if_down(service))
 
 
 @endpoint("GET", _PATH + "/{queue}", answers={200: c.ManagedQueue}, problems=(404,))
 async def show_managed_queue(call: Call) -> c.ManagedQueue:
     """One queue of a service."""
     service, name = _named(call)
-    await _adopt(call, service)
-    return queue_document(await call.run(read.service_queue(service, name)))
+    found = await _adopt(call, service)
+    document = queue_document(await call.run(read.service_queue(service, name)))
+    document.service_status = _status_if_down(found)
+    return document
 
 
-@endpoint("DELETE", _PATH + "/{queue}", answers={202: c.ManagedQueue},
+@endpoint("DELETE", _PATH + "/{queue}", query=c.ForceQuery, answers={202: c.ManagedQueue},
           problems=(404,))  # fmt: skip
 async def delete_managed_queue(call: Call) -> c.ManagedQueue:
     """Remove a queue with its messages. It is Deprovisioning until it is removed."""
     service, name = _named(call)
-    await _adopt(call, service)
-    command = request_removal(service, name, created_by=call.principal.name)
-    id = await call.act(command, "delete managed queue", f"{service}/{name}")
+    by = call.principal.name
+    if call.query.force:
+        command = forget_service_queue(service, name, removed_by=by)
+    else:
+        await _adopt(call, service)
+        command = request_removal(service, name, created_by=by)
+    id = await call.act(command, "delete managed queue", f"{service}/{name}",
+                        force=call.query.force or None)  # fmt: skip
+    call.context.runner.nudge()
+    return queue_document(await call.run(read.service_queue(service, id=id)))
+
+
+@endpoint("POST", _PATH + "/{queue}/retry", answers={202: c.ManagedQueue},
+          problems=(404, 409))  # fmt: skip
+async def retry_managed_queue(call: Call) -> c.ManagedQueue:
+    """Try again to create or to remove a Failed queue."""
+    service, name = _named(call)
+    command = retry_service_queue(service, name, created_by=call.principal.name)
+    id = await call.act(command, "retry managed queue", f"{service}/{name}")
     call.context.runner.nudge()
     return queue_document(await call.run(read.service_queue(service, id=id)))
 
@@ -148,9 +170,13 @@ async def _request(call: Call, service: str, name: str, kind: TaskKind, request:
 
 def _polled(task: ServiceTask, kind: Any) -> Reply:
     result = UNSET if task.result is None else task.result
-    error = task.error_message if task.status == "failed" else None
+    error = task.error_message if task.status in ("failed", "cancelled") else None
     document = kind(
-        task_id=task.id, status=task.status, result=result, error_message=error or UNSET
+        task_id=task.id,
+        status=task.status,
+        result=result,
+        error_message=error or UNSET,
+        waiting_for=task.waits_for or UNSET,
     )
     return Reply(document, 202 if task.status in ("pending", "running") else 200)
 
@@ -177,19 +203,22 @@ def _payload(message: c.BrokeredMessage, number: int, queue: str) -> str:
     return text
 
 
+def _status_if_down(service: Service) -> c.ServiceStatus | UnsetType:
+    return c.service_status(service) if service.is_down else UNSET
+
+
 async def _adopt(call: Call, service: str) -> Service:
     """Update the registry with queues that were created or dropped by SQL or by the data plane.
 
-    If a service does not answer, its registry entries are used.
+    A service that does not answer in a moment is not waited for: the registry answers for it.
     """
     found = await call.run(read.service(service))
-    targets = call.context.runner.targets
-    target = targets.address(found.dsn, "defaultdb")
-    try:
-        queues = await targets.run(target, read.queues())
-    except PenstockError:
-        if found.dsn is None:
-            raise
-        return found
-    await call.run(adopt_queues(found.id, own_database(target), queues))
+    database = call.context.database
+    if found.dsn is not None:
+        await call.context.monitor.refresh(found)
+        return await call.run(read.service(found.id))
+    asked_at = await database.run(read.clock())
+    queues = await database.run(read.queues())
+    name = ServiceAddress(database.dsn).database_name
+    await call.run(adopt_queues(found.id, name, queues, asked_at))
     return found

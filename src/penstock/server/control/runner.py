@@ -3,14 +3,17 @@
 A task is a message in `penstock.tasks`. It is acked in the transaction that stores its result, so
 another server repeats the task of a server that died. The messages that a task enqueues on its
 service are recorded there in the same transaction, so a repeated task enqueues them once.
+
+A task that finds its service unreachable has the service checked. If the check fails too, all tasks
+of the service wait: see `monitor`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
-from typing import Any, Final
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -33,13 +36,19 @@ from penstock.errors import (
 )
 from penstock.model.message import Lease
 from penstock.model.service import TaskOrder
-from penstock.server.control.targets import Targets
+from penstock.server.control.monitor import ServiceMonitor, task_address
+from penstock.server.control.service_check import error_text
 from penstock.server.database import Database
 
+T = TypeVar("T")
 log: Final = logging.getLogger("penstock.server")
 QUEUE: Final = "penstock.tasks"
 TASK_SETTINGS: Final = {"lease_seconds": 6, "max_attempts": 100, "keep_history": 1}
+# Tasks that a server has claimed, that it carries out at once, and those of one service: tasks of
+# a hung service leave room for the others. A task may hold 25 MB of messages.
+CLAIMED: Final = 32
 AT_ONCE: Final = 8
+OF_ONE_SERVICE: Final = 3
 LEASE_SECONDS: Final = 6
 LOOK_SECONDS: Final = 5.0
 MAX_FAILURES: Final = 5
@@ -50,9 +59,14 @@ class Runner:
 
     queue = QUEUE
 
-    def __init__(self, database: Database, listener: Listener, name: str) -> None:
-        self.targets = Targets(database)
+    def __init__(
+        self, database: Database, listener: Listener, name: str, monitor: ServiceMonitor
+    ) -> None:
         self.max_failures = MAX_FAILURES
+        self._monitor = monitor
+        self._targets = monitor.targets
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._service_room: dict[str, asyncio.Semaphore] = {}
         self._database = database
         self._listener = listener
         self._name = name
@@ -71,7 +85,6 @@ class Runner:
                 await self._loop
         if self._running:
             await asyncio.wait(self._running, timeout=LEASE_SECONDS)
-        await self.targets.close()
 
     def nudge(self) -> None:
         """Claim a new task at once. The first task exists before its queue can be listened to."""
@@ -80,7 +93,7 @@ class Runner:
 
     async def run_once(self) -> int:
         """Carry out the tasks that are ready. Returns their number."""
-        leases = await self._claim(AT_ONCE)
+        leases = await self._claim(CLAIMED)
         await asyncio.gather(*(self._carry_out(lease) for lease in leases))
         return len(leases)
 
@@ -88,7 +101,7 @@ class Runner:
         with self._listener.subscribe(self.queue) as wake_ups:
             self._wake_ups = wake_ups
             while True:
-                room = AT_ONCE - len(self._running)
+                room = CLAIMED - len(self._running)
                 found = await self._look(room) if room else []
                 for lease in found:
                     task = asyncio.create_task(self._carry_out(lease))
@@ -146,8 +159,16 @@ class Runner:
             await self._database.run(forget_expired())
             await self._database.run(ack(lease))
             return
-        task = _task_id(lease.payload)
-        order = await self._database.run(begin_task(task)) if task else None
+        async with AsyncExitStack() as room:
+            if service := _field(lease.payload, "service", str):
+                own = self._service_room.setdefault(service, asyncio.Semaphore(OF_ONE_SERVICE))
+                await room.enter_async_context(own)
+            await room.enter_async_context(self._room)
+            await self._attempt_task(lease, _task_id(lease.payload))
+
+    async def _attempt_task(self, lease: Lease, task: str | None) -> None:
+        delivery = _field(lease.payload, "delivery", int)
+        order = await self._database.run(begin_task(task, delivery)) if task else None
         if task is None or order is None:
             await self._database.run(ack(lease))
             return
@@ -159,31 +180,31 @@ class Runner:
         await self._finish(lease, task, result)
 
     async def _do(self, task: str, order: TaskOrder) -> dict[str, Any] | None:
-        target = self.targets.address(order.dsn, order.database_name)
+        target = self._targets.conninfo(task_address(order), order.database_name)
         if order.kind == "create":
             await self._create(target, order)
             return None
         if order.kind == "delete":
             with suppress(QueueNotFoundError):
-                await self.targets.run(target, drop_queue(order.name, force=True))
+                await self._targets.run(target, drop_queue(order.name, force=True))
             return None
         if order.kind == "enqueue":
             request = order.request or {}
             command = apply_enqueue(task, order.name, request["payloads"], request["delays"])
-            return {"message_ids": await self.targets.run(target, command)}
+            return {"message_ids": await self._targets.run(target, command)}
         return await self._stats(target, order)
 
     async def _create(self, target: str, order: TaskOrder) -> None:
-        await self.targets.prepare(target)
+        await self._targets.prepare(target)
         settings = {
             "lease_seconds": order.visibility_timeout_seconds,
             "max_attempts": order.max_attempts,
             "dlq_enabled": order.dlq_enabled,
         }
-        await self.targets.run(target, create_queue(order.name, changes=settings, exist_ok=True))
+        await self._targets.run(target, create_queue(order.name, changes=settings, exist_ok=True))
 
     async def _stats(self, target: str, order: TaskOrder) -> dict[str, Any]:
-        stats = await self.targets.run(target, read.stats(order.name))
+        stats = await self._targets.run(target, read.stats(order.name))
         return {
             "queue_name": order.name,
             "ready_messages": stats.ready,
@@ -196,14 +217,20 @@ class Runner:
         self, lease: Lease, task: str, order: TaskOrder, error: PenstockError | psycopg.Error
     ) -> None:
         """Whether a retry may help: the database is unavailable, or the error is unknown."""
-        text = error.message if isinstance(error, PenstockError) else " ".join(str(error).split())
-        final = isinstance(error, PenstockError) and not isinstance(error, DatabaseUnavailableError)
+        is_away = isinstance(error, DatabaseUnavailableError)
+        if is_away and order.dsn is not None:
+            checked = await self._monitor.check(order.service_id)
+            if checked is None or checked.error is not None:
+                # The task waits with the others of its service, and gets another message.
+                await self._database.run(ack(lease))
+                return
+        final = isinstance(error, PenstockError) and not is_away
         if final or order.failures + 1 >= self.max_failures:
-            await self._finish(lease, task, None, text)
+            await self._finish(lease, task, None, error_text(error))
             return
         async with self._database.transaction() as connection:
-            await self._database.run(note_task_failure(task, text), connection)
-            await self._database.run(nack(lease, text, 2**order.failures), connection)
+            await self._database.run(note_task_failure(task, error_text(error)), connection)
+            await self._database.run(nack(lease, error_text(error), 2**order.failures), connection)
 
     async def _finish(
         self, lease: Lease, task: str, result: dict[str, Any] | None, error: str | None = None
@@ -211,6 +238,12 @@ class Runner:
         async with self._database.transaction() as connection:
             await self._database.run(finish_task(task, result, error), connection)
             await self._database.run(ack(lease), connection)
+
+
+def _field(payload: Any, name: str, kind: type[T]) -> T | None:
+    """A field of a message, or None if it has none of this type."""
+    found = payload.get(name) if isinstance(payload, dict) else None
+    return found if isinstance(found, kind) else None
 
 
 def _task_id(payload: Any) -> str | None:

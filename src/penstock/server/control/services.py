@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from psycopg.conninfo import conninfo_to_dict
-
 from penstock.commands import read
-from penstock.commands.write.services import add_service, remove_service
-from penstock.errors import ConfigurationError, InvalidValueError
+from penstock.commands.write.services import add_service, remove_service, set_service_address
+from penstock.errors import InvalidValueError, ServiceUnreachableError
 from penstock.model.service import Service
 from penstock.server.control import documents as c
-from penstock.server.control.targets import own_database
+from penstock.server.control.addresses import (
+    DEFAULT,
+    ServiceAddress,
+    shown_address,
+    without_password,
+)
+from penstock.server.control.service_check import check_service, own_clock
 from penstock.server.transport.routing import Call, Endpoints
-from penstock.settings import normalise_dsn
 
 endpoint: Final = Endpoints("managed services")
 
 
 @endpoint("GET", "/managed-services", answers={200: c.Services})
 async def list_services(call: Call) -> c.Services:
-    """The services. `local` is the server's own database."""
+    """The services with their last known state. `local` is the server's own database."""
     found = await call.run(read.services())
     return c.Services([_document(each, call.context.database.dsn) for each in found])
 
@@ -28,23 +31,63 @@ async def list_services(call: Call) -> c.Services:
 @endpoint("POST", "/managed-services", body=c.NewService, answers={201: c.Service},
           problems=(409,))  # fmt: skip
 async def create_service(call: Call) -> c.Service:
-    """Register a PostgreSQL. Its address is not shown again."""
+    """Register a PostgreSQL and test the connection. `status` has the result of the test."""
     body: c.NewService = call.body
-    try:
-        dsn = normalise_dsn(body.dsn, "dsn")
-    except ConfigurationError as error:
-        raise InvalidValueError(error.message, hint=error.hint, field="dsn") from None
-    command = add_service(body.name, dsn, created_by=call.principal.name)
+    addresses = call.context.settings.addresses
+    address = addresses.stored(body.dsn, body.password, body.password_file)
+    command = add_service(
+        body.name,
+        address.dsn,
+        secret=address.secret,
+        password_file=address.password_file,
+        created_by=call.principal.name,
+    )
     id = await call.act(command, "add service", body.name)
-    return _document(await call.run(read.service(id)), call.context.database.dsn)
+    if call.connection is None:  # otherwise it is not committed yet
+        await call.context.monitor.check(id)
+    return await _shown(call, id)
 
 
 @endpoint("GET", "/managed-services/{service}", answers={200: c.Service},
           problems=(404,))  # fmt: skip
 async def show_service(call: Call) -> c.Service:
-    """One service, by its id or name."""
+    """One service, by its id or name, with its last known state."""
+    return await _shown(call, call.path["service"])
+
+
+@endpoint("PATCH", "/managed-services/{service}", body=c.ServiceChange, answers={200: c.Service},
+          problems=(404, 409))  # fmt: skip
+async def change_service(call: Call) -> c.Service:
+    """Change the address or the password. Queues and tasks stay, and waiting tasks go on."""
+    body: c.ServiceChange = call.body
     found = await call.run(read.service(call.path["service"]))
-    return _document(found, call.context.database.dsn)
+    changed = changed_address(call, found, body)
+    if body.check:
+        conninfo = call.context.settings.addresses.conninfo(changed, DEFAULT)
+        tested = await check_service(conninfo, own_clock)
+        if tested.error is not None:
+            raise ServiceUnreachableError(
+                f"service {found.name!r} was not changed, because the test failed: {tested.error}",
+                hint="Correct the address or the password, or send `check` false.",
+                service=found.name,
+            )
+    command = set_service_address(
+        found.id, changed.dsn, secret=changed.secret, password_file=changed.password_file
+    )
+    await call.act(command, "change service", found.name)
+    if call.connection is None:
+        await call.context.monitor.check(found.id)
+    return await _shown(call, found.id)
+
+
+@endpoint("POST", "/managed-services/{service}/check", answers={200: c.Service},
+          problems=(404,))  # fmt: skip
+async def check_service_now(call: Call) -> c.Service:
+    """Test the connection to a service now."""
+    found = await call.run(read.service(call.path["service"]))
+    if found.dsn is not None:
+        await call.context.monitor.check(found.id)
+    return await _shown(call, found.id)
 
 
 @endpoint("DELETE", "/managed-services/{service}", answers={200: c.Service},
@@ -56,21 +99,36 @@ async def delete_service(call: Call) -> c.Service:
     return _document(found, call.context.database.dsn)
 
 
+def changed_address(call: Call, service: Service, change: c.ServiceChange) -> ServiceAddress:
+    """The address with the change. Another address without a password keeps the password."""
+    if service.dsn is None:
+        raise InvalidValueError(
+            "service 'local' is the database of the server, which has no other address",
+            hint="Set PENSTOCK_DSN, and restart the server.",
+            field="service",
+        )
+    addresses = call.context.settings.addresses
+    dsn = change.dsn
+    if dsn is None:
+        is_other = change.password is not None or change.password_file is not None
+        dsn = without_password(service.dsn) if is_other else service.dsn
+    changed = addresses.stored(dsn, change.password, change.password_file)
+    if changed.secret is None and changed.password_file is None:
+        return ServiceAddress(changed.dsn, service.secret, service.password_file)
+    return changed
+
+
+async def _shown(call: Call, service: str) -> c.Service:
+    return _document(await call.run(read.service(service)), call.context.database.dsn)
+
+
 def _document(service: Service, home: str) -> c.Service:
+    address = ServiceAddress(service.dsn or home)
     return c.Service(
         id=service.id,
         name=service.name,
         created_at=service.created_at.replace(microsecond=0),
-        database_name=own_database(service.dsn or home),
-        **shown_address(service.dsn or home),
+        database_name=address.database_name,
+        status=c.service_status(service),
+        **shown_address(address.dsn),
     )
-
-
-def shown_address(dsn: str) -> dict[str, str | None]:
-    """The parts of an address that are not secret, in addition to the database."""
-    found = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
-    return {
-        "host": found.get("host") or found.get("hostaddr"),
-        "port": found.get("port"),
-        "user": found.get("user"),
-    }

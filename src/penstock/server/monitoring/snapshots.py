@@ -56,6 +56,8 @@ PARTS: Final[dict[str, Part]] = {
     "horizon": Part(read.horizon, 10),
     "schedules": Part(read.schedules, 10),
     "lakes": Part(analytics.lakes, 10),
+    # Recorded once a minute.
+    "depths": Part(read.recent_depths, 20, times_its_cost=100),
 }
 
 
@@ -77,6 +79,7 @@ class Snapshot:
     horizon: list[HorizonHolder] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
     lakes: list[LakeGlance] = field(default_factory=list)
+    depths: dict[str, dict[datetime, int]] = field(default_factory=dict)
 
 
 class SnapshotCache:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
-import http.client
 import logging
-import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 from urllib.parse import urlsplit
+
+from penstock.push.http_sender import HttpSender, SendError
+from penstock.push.networks import AllowedNetworks
 
 log: Final = logging.getLogger("penstock.server")
 TIMEOUT_SECONDS: Final = 10.0
@@ -47,7 +46,15 @@ class Destination:
         headers = {"Content-Type": "application/json", "User-Agent": "penstock"}
         if self.secret is not None:
             headers[SIGNATURE] = sign(self.secret, body)
-        await asyncio.to_thread(_post, self.url, body, headers)
+        sender = HttpSender(AllowedNetworks(everything=True))
+        try:
+            answer = await sender.post(self.url, body, headers, TIMEOUT_SECONDS)
+        except SendError as error:
+            raise DeliveryError(str(error)) from error
+        finally:
+            await sender.close()
+        if not answer.is_success:
+            raise DeliveryError(f"status {answer.status}", answer.retry_after)
 
 
 class Channel:
@@ -80,31 +87,3 @@ class Channel:
 def sign(secret: str, body: bytes) -> str:
     """The receiver computes the same from the body as it came, and compares."""
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-
-
-def _post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
-    parts = urlsplit(url)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection = _connection(parts.scheme, parts.hostname or "", parts.port)
-    try:
-        connection.request("POST", target, body, dict(headers))
-        answer = connection.getresponse()
-        answer.read(65536)
-    except (OSError, http.client.HTTPException) as error:
-        raise DeliveryError(str(error) or type(error).__name__) from error
-    finally:
-        connection.close()
-    if not 200 <= answer.status < 300:
-        raise DeliveryError(f"status {answer.status}", _seconds(answer.getheader("Retry-After")))
-
-
-def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-    if scheme == "https":
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=context)
-    return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-
-
-def _seconds(retry_after: str | None) -> float:
-    text = (retry_after or "").strip()
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from secrets import token_hex
 from time import monotonic
 from typing import Final
 
@@ -62,7 +63,8 @@ class Notifier:
         self._database = database
         self._snapshots = snapshots
         self._settings = settings
-        self._name = name
+        # Two servers may have the same host name and process id, for example in two containers.
+        self._holder = f"{name}:{token_hex(8)}"
         self._bodies = Bodies(name.partition(":")[0], settings.ui, redact)
         self.channels = [Channel(each) for each in destinations(settings)]
         self._task: asyncio.Task[None] | None = None
@@ -83,7 +85,7 @@ class Notifier:
             await self._task
         if self._leads:
             with suppress(PenstockError):  # the lease ends by itself
-                await self._database.run(release_notifications(self._name))
+                await self._database.run(release_notifications(self._holder))
 
     async def _work(self) -> None:
         while True:
@@ -96,7 +98,7 @@ class Notifier:
     async def run_once(self) -> None:
         """Look once, if no other server does, and send what has changed."""
         try:
-            self._leads = await self._database.run(lead_notifications(self._name, LEASE_SECONDS))
+            self._leads = await self._database.run(lead_notifications(self._holder, LEASE_SECONDS))
             if not self._leads:
                 return
             snapshot = await self._snapshots.look()

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import QueueNotFoundError
 from penstock.server.context import Context
+from penstock.server.transport.cors import Cors
 from penstock.server.transport.exchange import Exchange, log
 from penstock.server.transport.path_prefix import PathPrefix
 from penstock.server.transport.path_tree import Paths
@@ -29,6 +31,7 @@ from penstock.server.transport.routing import (
     encoded,
     headers_of,
     other_method,
+    without_slash,
 )
 
 _GZIP_FROM: Final = 1000
@@ -52,6 +55,7 @@ class EntryApp:
         self._app = app
         self._finished = finished
         self._prefix = PathPrefix(context.settings.path_prefix)
+        self._cors = Cors(context.settings.cors_origins)
         self._sending: set[asyncio.Task[None]] = set()
 
     def _exchange(self, scope: Scope) -> Exchange:
@@ -66,12 +70,16 @@ class EntryApp:
         try:
             found = self._paths.find(scope["path"])
             if found is None:
+                if self._paths.find(scope["path"].rstrip("/")) is not None:
+                    await self._reply(scope, send, without_slash(scope))
+                    return
                 await self._app(scope, receive, _answering(exchange, send, self._prefix))
                 return
             methods, scope["path_params"] = found
             endpoint = methods.get(scope["method"])
             if endpoint is None:
-                await self._reply(scope, send, other_method(methods, scope))
+                reply = self._cors.preflight(exchange, methods) if self._cors else None
+                await self._reply(scope, send, reply or other_method(methods, scope))
                 return
             await self._reply(scope, send, await endpoint.answer(self._context, scope, receive))
         except Disconnected:
@@ -125,6 +133,8 @@ class EntryApp:
                 reply = endpoint.reply(pending.finish(call, pending.future.result()))
             else:
                 reply = endpoint.refusal(self._context, error, exchange)
+            if self._cors:
+                reply = self._cors.allow(exchange, reply)
             if not _send_at_once(scope, reply, encoded(reply)):
                 sending = asyncio.ensure_future(self._send(scope, reply))
                 self._sending.add(sending)
@@ -143,6 +153,8 @@ class EntryApp:
             self._finish(scope)
 
     async def _reply(self, scope: Scope, send: Send, reply: Reply) -> None:
+        if self._cors:
+            reply = self._cors.allow(scope["exchange"], reply)
         await _send_reply(scope, send, reply, self._prefix)
 
     def _finish(self, scope: Scope) -> None:
@@ -162,6 +174,9 @@ def _send_at_once(scope: Scope, reply: Reply, body: bytes) -> bool:
 
 
 async def _send_reply(scope: Scope, send: Send, reply: Reply, prefix: PathPrefix) -> None:
+    if isinstance(reply.body, AsyncGenerator):
+        await _send_stream(scope, send, reply, reply.body)
+        return
     body = encoded(reply)
     if _send_at_once(scope, reply, body):
         return
@@ -176,6 +191,24 @@ async def _send_reply(scope: Scope, send: Send, reply: Reply, prefix: PathPrefix
     exchange.sent = len(body)
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _send_stream(
+    scope: Scope, send: Send, reply: Reply, parts: AsyncGenerator[bytes]
+) -> None:
+    """Send a response part by part. Parts are neither collected nor compressed."""
+    exchange: Exchange = scope["exchange"]
+    exchange.status = reply.status
+    headers = [
+        *headers_of(reply, None),
+        (b"x-request-id", exchange.request_id.encode()),
+    ]
+    async with aclosing(parts):
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        async for part in parts:
+            exchange.sent += len(part)
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _answering(exchange: Exchange, send: Send, prefix: PathPrefix) -> Send:

@@ -124,12 +124,26 @@ def _problem(
         hint=hint,
         field=_text(fields.pop("field", None)),
         allowed=_text(fields.pop("allowed", None)),
-        fields=fields,
+        fields={name: _text_id(name, value) for name, value in fields.items()},
     )
 
 
+def _text_id(name: str, value: Any) -> Any:
+    """Ids are strings over HTTP, because JavaScript rounds large numbers."""
+    if name in ("id", "batch") and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if name == "ids" and isinstance(value, list):
+        return [str(each) for each in value]
+    return value
+
+
+_WORD_END: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
 def _dashed(code: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", code.removesuffix("Error")).lower()
+    return re.sub(
+        r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", code.removesuffix("Error")
+    ).lower()
 
 
 def _text(value: Any) -> str | None:

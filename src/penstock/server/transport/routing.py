@@ -15,10 +15,11 @@ transport has all of it (see `dispatch`). Everywhere else, `Endpoint.answer` awa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from inspect import iscoroutinefunction
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 from starlette.types import Receive
@@ -31,6 +32,7 @@ from penstock.server.auth.permissions import need_of
 from penstock.server.context import Context
 from penstock.server.transport.call import Call, Pending, Reply, header
 from penstock.server.transport.exchange import Exchange, log
+from penstock.server.transport.http_words import in_http_words, speaks_http
 from penstock.server.transport.idempotency import HEADER, once
 from penstock.server.transport.integral_floats import Shape
 from penstock.server.transport.problems import MEDIA_TYPE, HttpError, describe
@@ -143,6 +145,7 @@ class Endpoint:
         elif scope["query_string"]:
             _query(_NoQuery, scope["query_string"])
         if self._decoder is None:
+            await _refuse_body(context, scope, receive)
             return self.reply(await self._handled(call))
         check_json(scope)
         async with context.bodies.read(scope, receive) as raw:
@@ -191,6 +194,8 @@ class Endpoint:
         return found
 
     def _decoded(self, decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
+        """An absent body means an object without fields."""
+        raw = raw or b"{}"
         try:
             try:
                 return decoder.decode(raw)
@@ -201,7 +206,7 @@ class Endpoint:
                 self._shape = Shape(self.body)
             return decoder.decode(self._shape.rewritten(raw))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise invalid(error, "body", raw) from None
+            raise invalid(error, "body", self.body, raw) from None
 
     def reply(self, answer: Any) -> Reply:
         return answer if isinstance(answer, Reply) else Reply(answer, self.status)
@@ -249,8 +254,20 @@ def other_method(allowed: Mapping[str, Endpoint], scope: AsgiScope) -> Reply:
     return problem_reply(error, scope["exchange"])
 
 
+def without_slash(scope: AsgiScope) -> Reply:
+    """The redirect from a path with a slash at its end to the same path without it."""
+    return Reply(b"", 308, {"Location": address_without_slash(scope)})
+
+
+def address_without_slash(scope: AsgiScope) -> str:
+    query = scope["query_string"].decode("latin-1")
+    return quote(scope["path"].rstrip("/")) + (f"?{query}" if query else "")
+
+
 def problem_reply(error: BaseException, exchange: Exchange) -> Reply:
     problem, headers = describe(error)
+    if speaks_http(exchange.route):
+        problem = in_http_words(problem)
     problem.request_id = exchange.request_id
     if problem.status == 500:
         log.error("request %s failed", exchange.request_id, exc_info=error)
@@ -266,19 +283,48 @@ def encoded(reply: Reply) -> bytes:
     return reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
 
 
-def headers_of(reply: Reply, length: int) -> list[tuple[bytes, bytes]]:
+def headers_of(reply: Reply, length: int | None) -> list[tuple[bytes, bytes]]:
+    """The headers of a reply. The length of a stream is not known."""
     return [
         (b"content-type", reply.media_type.encode()),
-        (b"content-length", b"%d" % length),
+        *([] if length is None else [(b"content-length", b"%d" % length)]),
         *((name.lower().encode(), value.encode()) for name, value in reply.headers.items()),
     ]
+
+
+_CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([^\"';\s]*)", re.IGNORECASE)
+_UTF_8: Final = ("utf-8", "utf8", "us-ascii")
+
+
+async def _refuse_body(context: Context, scope: AsgiScope, receive: Receive) -> None:
+    """Parameters of a call without a body are in its path and query. An empty object is nothing."""
+    headers = scope["exchange"].headers
+    if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
+        return
+    async with context.bodies.read(scope, receive) as raw:
+        if raw.strip() not in (b"", b"{}"):
+            raise HttpError(
+                400,
+                "MalformedBody",
+                "this call takes no body",
+                hint="Send its parameters in the query. See /docs.",
+            )
 
 
 def check_json(scope: AsgiScope) -> None:
     exchange: Exchange = scope["exchange"]
     if exchange.headers.get(b"content-type") == b"application/json":
         return
-    kind = (header(scope, "content-type") or "application/json").partition(";")[0].strip().lower()
+    kind, _, parameters = (header(scope, "content-type") or "application/json").partition(";")
+    kind = kind.strip().lower()
+    charset = _CHARSET.search(parameters)
+    if charset is not None and charset[1].lower() not in _UTF_8:
+        raise HttpError(
+            415,
+            "UnsupportedMediaType",
+            f"the body's charset is {charset[1]!r:.100}",
+            hint="Send JSON in UTF-8.",
+        )
     if kind != "application/json" and not kind.endswith("+json"):
         raise HttpError(
             415,
@@ -298,7 +344,7 @@ def _query(kind: Any, text: bytes) -> Any:
     except UnicodeDecodeError:
         raise HttpError(400, "MalformedQuery", "the query is not UTF-8, percent-encoded") from None
     except msgspec.ValidationError as error:
-        raise invalid(error, "query") from None
+        raise invalid(error, "query", kind) from None
     for name in found:
         if getattr(query, name) is None:  # msgspec takes the word null for nothing
             raise HttpError(400, "MalformedQuery", f"{name} is {found[name]!r:.100}", field=name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from penstock.server.transport.field_rules import allowed_values, field_names
 from penstock.server.transport.problems import HttpError
 
 _LOOKED_AT: Final = 1024 * 1024
@@ -15,29 +16,53 @@ _WHERE: Final = re.compile(r"^(.*?)(?: - at `(?:key in )?\$(.*)`)?$", re.DOTALL)
 _RANGE: Final = re.compile(
     r"Expected `[^`]+` (?:[<>]=? |of length |matching |that's a )|^Invalid enum"
 )
-_NAMED: Final = re.compile(r"(?:missing required|contains unknown) field `([^`]*)`")
+_MISSING: Final = re.compile(r"missing required field `([^`]*)`")
+_UNKNOWN: Final = re.compile(r"contains unknown field `([^`]*)`")
 
 
-def invalid(error: Exception, what: str, raw: bytes = b"") -> HttpError:
-    """`what` names the part of the request, `raw` is its content."""
+def invalid(error: Exception, what: str, kind: Any, raw: bytes = b"") -> HttpError:
+    """`what` names the part of the request, `kind` is its type, `raw` is its content."""
     if isinstance(error, RecursionError):
         return HttpError(400, "MalformedBody", f"the {what} is nested too deeply")
     if isinstance(error, UnicodeDecodeError):
         return HttpError(400, "MalformedBody", f"the {what} is not UTF-8")
-    code = "MalformedQuery" if what == "query" else "MalformedBody"
     if not isinstance(error, msgspec.ValidationError):
         return _malformed(error, what, raw)
+    code = "MalformedQuery" if what == "query" else "MalformedBody"
     found = _WHERE.match(str(error))
     reason, path = (found[1], (found[2] or "").lstrip(".")) if found else (str(error), "")
-    named = _NAMED.search(reason)
-    field = ".".join(part for part in (path, named[1] if named else "") if part) or None
-    shown = reason[:1].lower() + reason[1:]
-    where = f" in {path}" if path else ""
-    status, code = (422, "InvalidValueError") if _RANGE.search(reason) else (400, code)
-    allowed = reason.removeprefix("Expected ") if reason.startswith("Expected ") else None
+    if missing := _MISSING.search(reason):
+        field = _joined(path, missing[1])
+        allowed = allowed_values(kind, field)
+        return HttpError(400, code, f"the {what} lacks {field}", field=field, allowed=allowed)
+    if unknown := _UNKNOWN.search(reason):
+        return _unknown(code, what, kind, path, unknown[1])
+    allowed = allowed_values(kind, path)
+    subject = path or f"the {what}"
+    detail = f"{subject} must be {allowed}" if allowed else f"{subject} has a value of a wrong type"
+    if _RANGE.search(reason):
+        return HttpError(422, "InvalidValueError", detail, field=path or None, allowed=allowed)
+    return HttpError(400, code, detail, field=path or None, allowed=allowed)
+
+
+def _unknown(code: str, what: str, kind: Any, path: str, name: str) -> HttpError:
+    names = ", ".join(field_names(kind, path))
+    field = _joined(path, name)
+    part = "parameter" if what == "query" else "field"
+    if not names:
+        return HttpError(400, code, f"this call takes no {part} {field!r:.100}", field=field)
     return HttpError(
-        status, code, f"the {what} is not valid{where}: {shown}", field=field, allowed=allowed
+        400,
+        code,
+        f"the {what} has an unknown {part}, {field!r:.100}",
+        hint=f"Known here: {names}.",
+        field=field,
+        allowed=names,
     )
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _malformed(error: Exception, what: str, raw: bytes) -> HttpError:

@@ -36,7 +36,7 @@ FORM_BYTES: Final = 2 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One input of a form. `kind`: text, number, select, checkbox, textarea or hidden."""
+    """One input of a form. `kind`: text, number, select, checkbox, textarea, password or hidden."""
 
     name: str
     label: str = ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from penstock.server.ui.formats import duration, short, zoned
 
 WIDTH: Final = 640
 HEIGHT: Final = 180
@@ -40,6 +43,8 @@ class Chart:
     top: float
     empty: bool
     clock: str = "%H:%M"  # the format of its times
+    times: Sequence[datetime] = ()
+    values: Sequence[Sequence[float | None]] = ()
 
 
 def chart(times: Sequence[datetime], series: dict[str, Sequence[float | None]]) -> Chart:
@@ -61,7 +66,22 @@ def chart(times: Sequence[datetime], series: dict[str, Sequence[float | None]]) 
     ticks_x = [(_x(n, len(times)), times[n]) for n in steps]
     short = bool(times) and times[-1] - times[0] < SHORT
     clock = "%H:%M:%S" if short else "%H:%M"
-    return Chart(lines, ticks_y, ticks_x, top, not values, clock)
+    return Chart(lines, ticks_y, ticks_x, top, not values, clock, times, list(series.values()))
+
+
+def hover(drawn: Chart, seconds: bool, days: bool) -> str:
+    """The values of a chart as JSON, for the script that shows those under the pointer."""
+    show = duration if seconds else short
+    clock = "%b %d %H:%M" if days else drawn.clock
+    points = [
+        [
+            round(_x(n, len(drawn.times)), 1),
+            zoned(at, clock),
+            *("-" if line[n] is None else show(line[n]) for line in drawn.values),
+        ]
+        for n, at in enumerate(drawn.times)
+    ]
+    return json.dumps({"names": [line.name for line in drawn.lines], "points": points})
 
 
 def spark(values: Sequence[float], width: int = 96, height: int = 22) -> str:

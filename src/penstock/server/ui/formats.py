@@ -76,6 +76,11 @@ def moment(at: datetime | None) -> str:
     return "-" if at is None else f"{at.astimezone(ZONE.get()):%Y-%m-%d %H:%M:%S %Z}"
 
 
+def zoned(at: datetime, layout: str) -> str:
+    """A time in the visitor's zone."""
+    return f"{at.astimezone(ZONE.get()):{layout}}"
+
+
 def zone_of(name: str) -> tzinfo | None:
     """The time zone with an IANA name; None if there is none."""
     if not _ZONE_NAME.fullmatch(name):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.server.monitoring.rate_history import RateHistory
 from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.ui.diagnosis import Finding
 
@@ -28,7 +27,7 @@ class QueueRow:
     trend: list[int]
 
 
-def queue_rows(snapshot: Snapshot, findings: list[Finding], pulse: RateHistory) -> list[QueueRow]:
+def queue_rows(snapshot: Snapshot, findings: list[Finding]) -> list[QueueRow]:
     """Every queue of the snapshot, by name."""
     done = _rates((p.queue, p.count, p.seconds) for p in snapshot.finished if p.state == "done")
     failed = _rates((p.queue, p.count, p.seconds) for p in snapshot.failed)
@@ -37,7 +36,7 @@ def queue_rows(snapshot: Snapshot, findings: list[Finding], pulse: RateHistory) 
     for finding in findings:  # the worst first
         if finding.queue is not None and not finding.is_muted:
             trouble.setdefault(finding.queue, finding.severity)
-    beats = list(pulse.beats)[-60:]
+    minutes = sorted(snapshot.depths.get("", ()))
     lines = []
     for stats in snapshot.stats:
         chosen = settings.get(stats.queue)
@@ -55,7 +54,7 @@ def queue_rows(snapshot: Snapshot, findings: list[Finding], pulse: RateHistory) 
                 done.get(stats.queue, 0.0) if keeps else None,
                 failed.get(stats.queue, 0.0) if keeps else None,
                 trouble.get(stats.queue),
-                [beat.of(stats.queue)[0] for beat in beats],
+                [snapshot.depths.get(stats.queue, {}).get(at, 0) for at in minutes],
             )
         )
     return lines

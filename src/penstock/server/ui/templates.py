@@ -34,6 +34,8 @@ def environment() -> Environment:
         ago=formats.ago,
         pretty=formats.pretty,
         spark=charts.spark,
+        hover=charts.hover,
+        zoned=formats.zoned,
         tree=json_tree,
         sentence=describe,
     )

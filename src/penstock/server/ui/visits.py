@@ -146,6 +146,12 @@ def cut(snapshot: Snapshot, principal: Principal) -> Snapshot:
     for name in ("stats", "exact", "finished", "failed", "leases", "errors", "schedules"):
         rows = getattr(snapshot, name)
         changes[name] = [row for row in rows if principal.may("read", row.queue)]
+    changes["depths"] = {
+        # The empty name stands for all queues. Only its times are shown.
+        name: depths
+        for name, depths in snapshot.depths.items()
+        if not name or principal.may("read", name)
+    }
     changes["queues"] = [row for row in snapshot.queues if principal.may("read", row.name)]
     beats = [
         replace(row, queues={n: q for n, q in row.queues.items() if principal.may("read", n)})

@@ -74,7 +74,7 @@ end $$;
 create or replace function penstock._announce_put(queue_id integer, priority integer, at_position bigint) returns void
 language plpgsql as $$
 declare
-  lane constant text := queue_id || '/' || priority;
+  lane constant text := queue_id::text || '/' || priority::text;
 begin
   if penstock._in_block() then
     perform penstock._announce(lane, 'put', queue_id, priority, at_position);
@@ -85,23 +85,85 @@ begin
   end if;
 end $$;
 
+-- Announces that a claim in a transaction block has leased messages of a segment, whose lock it already has. This is
+-- _announce with fewer statements, because it is part of the first claim of many sessions. Rows of the overflow segment
+-- would never be truncated, so they go to the current one.
+-- Locks: ROW EXCLUSIVE on deferred_N until commit. Indexes: none.
+-- from functions/background/announce.sql:41
+create or replace function penstock._announce_leased(slot integer, queue_id integer) returns void language plpgsql as $$
+declare
+  announced constant text := coalesce(current_setting('penstock.announced', true), '');
+  what      constant text := ' leased ' || queue_id::text || ' ';
+begin
+  if strpos(announced, what) > 0 then
+    return;
+  end if;
+  perform set_config('penstock.announced', announced || what, true);
+  if slot = 0 then
+    slot := penstock._hold_current();
+  end if;
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/background/announce.sql:54, segment 0
+  insert into penstock.deferred_0 (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);
+else
+-- from functions/background/announce.sql:54, segment 1
+  insert into penstock.deferred_1 (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);
+end if;
+else
+if slot <= 2 then
+-- from functions/background/announce.sql:54, segment 2
+  insert into penstock.deferred_2 (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);
+else
+-- from functions/background/announce.sql:54, segment 3
+  insert into penstock.deferred_3 (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/background/announce.sql:54, segment 4
+  insert into penstock.deferred_4 (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);
+else
+-- from functions/background/announce.sql:54, segment 5
+  insert into penstock.deferred_5 (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);
+end if;
+else
+if slot <= 6 then
+-- from functions/background/announce.sql:54, segment 6
+  insert into penstock.deferred_6 (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);
+else
+if slot <= 7 then
+-- from functions/background/announce.sql:54, segment 7
+  insert into penstock.deferred_7 (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);
+else
+-- from functions/background/announce.sql:54, segment 8
+  insert into penstock.deferred_8 (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);
+end if;
+end if;
+end if;
+end if;
+-- from functions/background/announce.sql:56
+end $$;
+
 -- Was this announced in this transaction? Rolling back to a savepoint undoes the announcement with the row. The setting
 -- is a hint: a user who sets it only delays their messages.
--- from functions/background/announce.sql:39
+-- from functions/background/announce.sql:60
 create or replace function penstock._is_announced(what text) returns boolean language plpgsql as $$
 begin
   return strpos(coalesce(current_setting('penstock.announced', true), ''), ' ' || what || ' ') > 0;
 end $$;
 
 -- Has this transaction put messages into lanes of the queue?
--- from functions/background/announce.sql:45
+-- from functions/background/announce.sql:66
 create or replace function penstock._has_announced(queue_id integer) returns boolean language plpgsql as $$
 begin
-  return strpos(coalesce(current_setting('penstock.announced', true), ''), ' ' || queue_id || '/') > 0;
+  return strpos(coalesce(current_setting('penstock.announced', true), ''), ' ' || queue_id::text || '/') > 0;
 end $$;
 
 -- From here on everything is announced again.
--- from functions/background/announce.sql:51
+-- from functions/background/announce.sql:72
 create or replace function penstock._forget_announcements() returns void language sql volatile as $$
   select set_config('penstock.announced', '', true)
 $$;
@@ -131,8 +193,9 @@ end $$;
 
 -- After a step back, moves the ends of leases, retries and schedules back that were written by the clock that ran
 -- ahead. They would last, or wait, that much longer otherwise. A message that is leased in place moves to leased_N, as
--- if it were extended. Scans the tables of messages once. Locks the rows that it changes, with SKIP LOCKED.
--- from functions/background/clock.sql:26
+-- if it were extended. Scans the tables of messages once. Locks the rows that it changes, with SKIP LOCKED. Indexes:
+-- none.
+-- from functions/background/clock.sql:27
 create or replace function penstock._redate() returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -144,7 +207,7 @@ begin
     return;
   end if;
   step := greatest(to_timestamp(was_us / 1e6) - started, interval '0');
--- from functions/background/clock.sql:38, segment 0
+-- from functions/background/clock.sql:39, segment 0
   with gone as (
     delete from penstock.held_0 where place = any (array(
       select h.place from penstock.held_0 h where h.claimed_at > started and h.lease_until > started
@@ -156,7 +219,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_0 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:38, segment 1
+-- from functions/background/clock.sql:39, segment 1
   with gone as (
     delete from penstock.held_1 where place = any (array(
       select h.place from penstock.held_1 h where h.claimed_at > started and h.lease_until > started
@@ -168,7 +231,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_1 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:38, segment 2
+-- from functions/background/clock.sql:39, segment 2
   with gone as (
     delete from penstock.held_2 where place = any (array(
       select h.place from penstock.held_2 h where h.claimed_at > started and h.lease_until > started
@@ -180,7 +243,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_2 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:38, segment 3
+-- from functions/background/clock.sql:39, segment 3
   with gone as (
     delete from penstock.held_3 where place = any (array(
       select h.place from penstock.held_3 h where h.claimed_at > started and h.lease_until > started
@@ -192,7 +255,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_3 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:38, segment 4
+-- from functions/background/clock.sql:39, segment 4
   with gone as (
     delete from penstock.held_4 where place = any (array(
       select h.place from penstock.held_4 h where h.claimed_at > started and h.lease_until > started
@@ -204,7 +267,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_4 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:38, segment 5
+-- from functions/background/clock.sql:39, segment 5
   with gone as (
     delete from penstock.held_5 where place = any (array(
       select h.place from penstock.held_5 h where h.claimed_at > started and h.lease_until > started
@@ -216,7 +279,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_5 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:38, segment 6
+-- from functions/background/clock.sql:39, segment 6
   with gone as (
     delete from penstock.held_6 where place = any (array(
       select h.place from penstock.held_6 h where h.claimed_at > started and h.lease_until > started
@@ -228,7 +291,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_6 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:38, segment 7
+-- from functions/background/clock.sql:39, segment 7
   with gone as (
     delete from penstock.held_7 where place = any (array(
       select h.place from penstock.held_7 h where h.claimed_at > started and h.lease_until > started
@@ -240,7 +303,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_7 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:38, segment 8
+-- from functions/background/clock.sql:39, segment 8
   with gone as (
     delete from penstock.held_8 where place = any (array(
       select h.place from penstock.held_8 h where h.claimed_at > started and h.lease_until > started
@@ -252,7 +315,7 @@ begin
   where l.ctid = any (array(
     select t.ctid from penstock.leased_8 t where t.claimed_at > started and t.lease_until > started
       for update skip locked));
--- from functions/background/clock.sql:50
+-- from functions/background/clock.sql:51
   -- First the group tokens, then the messages that they lead to.
   update penstock.scheduled s set due_at = s.due_at - step
   where s.ctid = any (array(
@@ -313,7 +376,7 @@ language plpgsql
 set lock_timeout = 0 as $$   -- the sweep lock is held for microseconds: a commit must not fail for it
 #variable_conflict use_column
 declare
-  below constant bigint := greatest(0, at_position - 1);
+  below constant bigint := greatest(bigint '0', at_position - bigint '1');
   over  bigint;
   q     record;
 begin
@@ -322,13 +385,13 @@ begin
     select pg_advisory_xact_lock_shared(1885695616
       + (coalesce(pg_sequence_last_value(t.generation_register), bigint '0') & bigint '7')::integer, t.id),
       pg_advisory_lock(1885695608, t.id),
-      case when coalesce(pg_sequence_last_value(t.floor), bigint '0') > at_position then setval(t.floor, below + 1) end,
+      case when coalesce(pg_sequence_last_value(t.floor), bigint '0') > at_position then setval(t.floor, below + bigint '1') end,
       case when coalesce(pg_sequence_last_value(t.mark_register), bigint '0') > below then setval(t.mark_register, below) end,
       case when coalesce(pg_sequence_last_value(t.settled_register), bigint '0') > below then setval(t.settled_register, below) end,
       case when coalesce(pg_sequence_last_value(t.first_row_register), bigint '0') > below then setval(t.first_row_register, below) end,
       pg_advisory_unlock(1885695608, t.id),
       t.name, t.notify_register, t.waiting_register,
-      pg_sequence_last_value(t.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6 as wakes
+      pg_sequence_last_value(t.notify_register)::float8 <= date_part('epoch', clock_timestamp()) * float8 '1e6' as wakes
     into q
     from (select id, name, generation_register, mark_register, settled_register, first_row_register, notify_register,
             waiting_register, floors[array_position(priorities, _commit_put.priority::smallint)] as floor
@@ -421,7 +484,7 @@ begin
     where h.worker = beat_v2.worker and h.command_for = beat_v2.started_at);
 end $$;
 
--- A worker ends: deletes its heartbeat. True if there was one.
+-- A worker ends: deletes its heartbeat. True if there was one. Locks: the row of the worker. Uses heartbeat_pkey.
 -- from functions/background/heartbeat.sql:40
 create or replace function penstock.retire(worker text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -431,10 +494,11 @@ begin
   return found;
 end $$;
 
--- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. Nothing depends on it; a
--- cron job may call it. full_pass looks at everything once, whatever the clocks say. Returns what it did.
+-- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. It also records the charts.
+-- Nothing depends on it. A cron job may call it. full_pass looks at everything once, whatever the clocks say.
+-- Returns what it did.
 -- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
--- from functions/background/maintain.sql:4
+-- from functions/background/maintain.sql:5
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -462,13 +526,14 @@ begin
   end if;
   done := penstock._upkeep();
   freed := penstock._tend_ring();
-  return jsonb_build_object('returned', returned, 'segments_freed', freed) || done;
+  return jsonb_build_object('returned', returned, 'segments_freed', freed,
+    'chart_points_recorded', penstock.record_charts()) || done;
 end $$;
 
--- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches
--- that no
--- worker looks at, and segments that hold rows though the ring does not list them (after a restore).
--- from functions/background/maintain.sql:37
+-- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches that
+-- no worker looks at, and segments that hold rows though the ring does not list them (after a restore). Locks: the rows
+-- of unused keys, with SKIP LOCKED, otherwise as the functions that it calls. Scans message_key.
+-- from functions/background/maintain.sql:39
 create or replace function penstock._upkeep() returns jsonb language plpgsql as $$
 declare
   expired integer := penstock._expire(1000);
@@ -497,8 +562,8 @@ begin
 end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry
--- indexes.
--- from functions/background/maintain.sql:66
+-- indexes. Locks: the rows, with SKIP LOCKED. Uses scheduled_expiry, grouped_expiry and lane_N_expiry.
+-- from functions/background/maintain.sql:68
 create or replace function penstock._expire(piece integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -512,7 +577,7 @@ begin
   n := n + (select count(penstock._remove_waiting(m.id, 'expired')) from (
     select id from penstock.grouped t where t.expires_at <= now_at order by t.expires_at limit piece
       for update skip locked) m);
--- from functions/background/maintain.sql:80, segment 0
+-- from functions/background/maintain.sql:82, segment 0
   with gone as (
     delete from penstock.lane_0 where ctid = any (array(
       select t.ctid from penstock.lane_0 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -521,7 +586,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:80, segment 1
+-- from functions/background/maintain.sql:82, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select t.ctid from penstock.lane_1 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -530,7 +595,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:80, segment 2
+-- from functions/background/maintain.sql:82, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select t.ctid from penstock.lane_2 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -539,7 +604,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:80, segment 3
+-- from functions/background/maintain.sql:82, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select t.ctid from penstock.lane_3 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -548,7 +613,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:80, segment 4
+-- from functions/background/maintain.sql:82, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select t.ctid from penstock.lane_4 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -557,7 +622,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:80, segment 5
+-- from functions/background/maintain.sql:82, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select t.ctid from penstock.lane_5 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -566,7 +631,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:80, segment 6
+-- from functions/background/maintain.sql:82, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select t.ctid from penstock.lane_6 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -575,7 +640,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:80, segment 7
+-- from functions/background/maintain.sql:82, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select t.ctid from penstock.lane_7 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -584,7 +649,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:80, segment 8
+-- from functions/background/maintain.sql:82, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select t.ctid from penstock.lane_8 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
@@ -593,7 +658,7 @@ begin
       g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
       g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:89
+-- from functions/background/maintain.sql:91
   return n;
 end $$;
 
@@ -612,7 +677,11 @@ begin
     when 'join' then perform penstock._commit_joins(new.position);
     when 'end group' then perform penstock._issue_group_token(new.queue_id, new.group_key, new.position,
       at_commit => true);
-    when 'leased' then perform penstock._commit_timers(new.queue_id);
+    when 'leased' then
+      -- _commit_timers asks this too. Asking here saves new sessions from compiling it.
+      if penstock._is_long() then
+        perform penstock._commit_timers(new.queue_id);
+      end if;
     when 'scheduled' then
       perform penstock._commit_timers();
       perform penstock._wake_waiters(q, to_timestamp(new.position / 1e6)) from penstock.queue q
@@ -651,7 +720,7 @@ begin
 end $$;
 
 -- Raises PS015 if the batch does not exist, and PS016 if it is sealed. Its row stays locked, shared, until commit:
--- seal_batch waits for those who add members.
+-- seal_batch waits for those who add members. Uses batch_pkey.
 -- from functions/batches/add_to_batch.sql:30
 create or replace function penstock._check_open(batch_id bigint) returns void language plpgsql as $$
 declare
@@ -676,11 +745,10 @@ end $$;
 
 -- Cancels members of a batch that have not ended, at most max_count of them, and seals it. Returns how many were
 -- cancelled, and whether others are left: then call it again, in another transaction. Workers lose the leases of
--- members
--- that they run. Dead letters stay. When no member is left, the batch finishes.
+-- members that they run. Dead letters stay. When no member is left, the batch finishes.
 -- Locks: the row of the batch and the rows of the messages until commit. Uses batch_pkey; scans batch_member. Otherwise
 -- as cancel, but each segment is scanned once, not once for each message.
--- from functions/batches/cancel_batch.sql:7
+-- from functions/batches/cancel_batch.sql:6
 create or replace function penstock.cancel_batch(batch_id bigint, max_count integer default 10000,
   out cancelled bigint, out more boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -708,10 +776,9 @@ end $$;
 
 -- Creates a batch and returns its id. It is open: add_to_batch adds members until seal_batch closes it. on_success,
 -- on_failure and on_finish are messages to enqueue when all members have ended: arrays of objects with the parameters
--- of
--- penstock.enqueue. on_success if every member is done, on_failure if one of them is not, on_finish in both cases.
+-- of penstock.enqueue. on_success if every member is done, on_failure if one of them is not, on_finish in both cases.
 -- Locks: none. Uses queue_name_key.
--- from functions/batches/create_batch.sql:6
+-- from functions/batches/create_batch.sql:5
 create or replace function penstock.create_batch(name text default null, on_success jsonb default '[]',
   on_failure jsonb default '[]', on_finish jsonb default '[]')
 returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -731,7 +798,8 @@ begin
 end $$;
 
 -- Checks the messages of a batch when it is created. They are enqueued later, by any caller, and then it would be too
--- late to tell the caller who made the mistake. Internal queues are refused to all roles for the same reason.
+-- late to tell the caller who made the mistake. Internal queues are refused to all roles for the same reason. Locks:
+-- none. Uses queue_name_key.
 -- from functions/batches/create_batch.sql:26
 create or replace function penstock._check_batch_messages(field text, messages jsonb) returns void language plpgsql
   as $$
@@ -791,8 +859,9 @@ begin
   from gone g where not g.is_dead group by g.batch_id;
 end $$;
 
--- A member becomes a dead letter. It has ended, but a redrive brings it back.
--- from functions/batches/end_members.sql:19
+-- A member becomes a dead letter. It has ended, but a redrive brings it back. Locks: the row of the member. Uses
+-- batch_member_pkey.
+-- from functions/batches/end_members.sql:20
 create or replace function penstock._bury_member(id bigint) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -803,8 +872,9 @@ begin
   insert into penstock.batch_change (batch_id, dead) select b.batch_id, 1 from buried b;
 end $$;
 
--- A dead letter is redriven. Its batch waits for it again, unless the batch has finished.
--- from functions/batches/end_members.sql:30
+-- A dead letter is redriven. Its batch waits for it again, unless the batch has finished. Locks: the row of the member.
+-- Uses batch_member_pkey.
+-- from functions/batches/end_members.sql:32
 create or replace function penstock._revive_member(id bigint) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -815,8 +885,9 @@ begin
   insert into penstock.batch_change (batch_id, dead) select r.batch_id, -1 from revived r;
 end $$;
 
--- The next step of a chain takes the place of a member that is done. Called after the member has ended.
--- from functions/batches/end_members.sql:41
+-- The next step of a chain takes the place of a member that is done. Called after the member has ended. Locks: the new
+-- rows, and the row of the queue if this is its first member. Uses queue_name_key.
+-- from functions/batches/end_members.sql:44
 create or replace function penstock._replace_member(batch_id bigint, new_id bigint, queue text) returns void
 language plpgsql as $$
 #variable_conflict use_column
@@ -832,11 +903,10 @@ end $$;
 --
 -- A batch finishes exactly once. Its row is locked while its changes are added up, so only one caller decides. The
 -- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that
--- adds
--- them up. The messages are enqueued in the transaction that sets finished_at.
+-- adds them up. The messages are enqueued in the transaction that sets finished_at.
 -- Locks until commit: the rows of these batches, with SKIP LOCKED. Uses batch_change_batch, batch_pkey and
 -- batch_failing.
--- from functions/batches/finish_batches.sql:11
+-- from functions/batches/finish_batches.sql:10
 create or replace function penstock.finish_batches(max_count integer default 100) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -858,8 +928,8 @@ begin
 end $$;
 
 -- Adds up the changes of a batch whose row the caller has locked, and finishes it if all members have ended. True if it
--- has finished now.
--- from functions/batches/finish_batches.sql:33
+-- has finished now. Locks: the row of the batch, which the caller has locked. Uses batch_change_batch and batch_pkey.
+-- from functions/batches/finish_batches.sql:32
 create or replace function penstock._finish_batch(batch_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -896,7 +966,7 @@ end $$;
 
 -- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
 -- to enqueue: the caller of create_batch had it.
--- from functions/batches/finish_batches.sql:69
+-- from functions/batches/finish_batches.sql:68
 create or replace function penstock._enqueue_for_batch(batch_id bigint, event text, messages jsonb) returns void
 language plpgsql as $$
 begin
@@ -910,7 +980,7 @@ end $$;
 -- Closes a batch: its messages are enqueued when the members that it has now have ended. A batch without members
 -- finishes at once. Sealing twice changes nothing. Waits for transactions that add members.
 -- Locks: the row of the batch until commit. Uses batch_pkey.
--- from functions/batches/finish_batches.sql:82
+-- from functions/batches/finish_batches.sql:81
 create or replace function penstock.seal_batch(batch_id bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -928,7 +998,7 @@ end $$;
 
 -- Deletes batches that finished seven days ago, and what is left of their members. Returns how many.
 -- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
--- from functions/batches/finish_batches.sql:99
+-- from functions/batches/finish_batches.sql:98
 create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
 declare
   dropped bigint[];
@@ -1273,7 +1343,7 @@ begin
   return null;
 end $$;
 
--- Does a queue have a message that could be claimed now? Uses lane_N_order and grouped_order.
+-- Does a queue have a message that could be claimed now? Uses lane_N_order and grouped_order. Locks: ACCESS SHARE.
 -- from functions/claim/attend.sql:67
 create or replace function penstock._any_waiting(queue_id integer, now_at timestamptz) returns boolean language plpgsql
   stable
@@ -1549,8 +1619,9 @@ end if;
   end loop;
 end $$;
 
--- Gives such a lease another end and another holder. False if it does not exist any more.
--- from functions/claim/by_id.sql:33
+-- Gives such a lease another end and another holder. False if it does not exist any more. Locks: the row. Uses
+-- leased_N_id.
+-- from functions/claim/by_id.sql:34
 create or replace function penstock._amend_by_id(queue_id integer, id bigint, of_attempt integer, until timestamptz,
   worker text) returns boolean
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -1563,24 +1634,24 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:43, segment 0
+-- from functions/claim/by_id.sql:44, segment 0
     update penstock.leased_0 l set lease_until = until, worker = _amend_by_id.worker
     where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
       and (of_attempt is null or l.attempt = of_attempt);
 else
--- from functions/claim/by_id.sql:43, segment 1
+-- from functions/claim/by_id.sql:44, segment 1
     update penstock.leased_1 l set lease_until = until, worker = _amend_by_id.worker
     where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
       and (of_attempt is null or l.attempt = of_attempt);
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:43, segment 2
+-- from functions/claim/by_id.sql:44, segment 2
     update penstock.leased_2 l set lease_until = until, worker = _amend_by_id.worker
     where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
       and (of_attempt is null or l.attempt = of_attempt);
 else
--- from functions/claim/by_id.sql:43, segment 3
+-- from functions/claim/by_id.sql:44, segment 3
     update penstock.leased_3 l set lease_until = until, worker = _amend_by_id.worker
     where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
       and (of_attempt is null or l.attempt = of_attempt);
@@ -1589,30 +1660,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:43, segment 4
+-- from functions/claim/by_id.sql:44, segment 4
     update penstock.leased_4 l set lease_until = until, worker = _amend_by_id.worker
     where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
       and (of_attempt is null or l.attempt = of_attempt);
 else
--- from functions/claim/by_id.sql:43, segment 5
+-- from functions/claim/by_id.sql:44, segment 5
     update penstock.leased_5 l set lease_until = until, worker = _amend_by_id.worker
     where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
       and (of_attempt is null or l.attempt = of_attempt);
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:43, segment 6
+-- from functions/claim/by_id.sql:44, segment 6
     update penstock.leased_6 l set lease_until = until, worker = _amend_by_id.worker
     where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
       and (of_attempt is null or l.attempt = of_attempt);
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:43, segment 7
+-- from functions/claim/by_id.sql:44, segment 7
     update penstock.leased_7 l set lease_until = until, worker = _amend_by_id.worker
     where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
       and (of_attempt is null or l.attempt = of_attempt);
 else
--- from functions/claim/by_id.sql:43, segment 8
+-- from functions/claim/by_id.sql:44, segment 8
     update penstock.leased_8 l set lease_until = until, worker = _amend_by_id.worker
     where l.token < 0 and l.id = _amend_by_id.id and l.queue_id = _amend_by_id.queue_id and l.dead_at is null
       and (of_attempt is null or l.attempt = of_attempt);
@@ -1620,7 +1691,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:47
+-- from functions/claim/by_id.sql:48
     if found then
       perform penstock._forget_quiet(_amend_by_id.queue_id, until);
       return true;
@@ -1629,8 +1700,8 @@ end if;
   return false;
 end $$;
 
--- Gives all leases of a token another end and another holder.
--- from functions/claim/by_id.sql:56
+-- Gives all leases of a token another end and another holder. Locks: the rows. Uses leased_N_token.
+-- from functions/claim/by_id.sql:57
 create or replace function penstock._amend_claim(token bigint, until timestamptz, worker text) returns void
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -1641,13 +1712,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:64, segment 0
+-- from functions/claim/by_id.sql:65, segment 0
   update penstock.leased_0 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
   perform penstock._forget_quiet(l.queue_id, until)
     from (select l.queue_id from penstock.leased_0 l where l.token = _amend_claim.token limit 1) l;
 else
--- from functions/claim/by_id.sql:64, segment 1
+-- from functions/claim/by_id.sql:65, segment 1
   update penstock.leased_1 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
   perform penstock._forget_quiet(l.queue_id, until)
@@ -1655,13 +1726,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:64, segment 2
+-- from functions/claim/by_id.sql:65, segment 2
   update penstock.leased_2 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
   perform penstock._forget_quiet(l.queue_id, until)
     from (select l.queue_id from penstock.leased_2 l where l.token = _amend_claim.token limit 1) l;
 else
--- from functions/claim/by_id.sql:64, segment 3
+-- from functions/claim/by_id.sql:65, segment 3
   update penstock.leased_3 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
   perform penstock._forget_quiet(l.queue_id, until)
@@ -1671,13 +1742,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:64, segment 4
+-- from functions/claim/by_id.sql:65, segment 4
   update penstock.leased_4 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
   perform penstock._forget_quiet(l.queue_id, until)
     from (select l.queue_id from penstock.leased_4 l where l.token = _amend_claim.token limit 1) l;
 else
--- from functions/claim/by_id.sql:64, segment 5
+-- from functions/claim/by_id.sql:65, segment 5
   update penstock.leased_5 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
   perform penstock._forget_quiet(l.queue_id, until)
@@ -1685,20 +1756,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:64, segment 6
+-- from functions/claim/by_id.sql:65, segment 6
   update penstock.leased_6 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
   perform penstock._forget_quiet(l.queue_id, until)
     from (select l.queue_id from penstock.leased_6 l where l.token = _amend_claim.token limit 1) l;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:64, segment 7
+-- from functions/claim/by_id.sql:65, segment 7
   update penstock.leased_7 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
   perform penstock._forget_quiet(l.queue_id, until)
     from (select l.queue_id from penstock.leased_7 l where l.token = _amend_claim.token limit 1) l;
 else
--- from functions/claim/by_id.sql:64, segment 8
+-- from functions/claim/by_id.sql:65, segment 8
   update penstock.leased_8 l set lease_until = until, worker = _amend_claim.worker
     where l.token = _amend_claim.token;
   perform penstock._forget_quiet(l.queue_id, until)
@@ -1707,11 +1778,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:69
+-- from functions/claim/by_id.sql:70
 end $$;
 
--- The leases claimed by id on these messages of a queue, as _pull_by_id would take them; locked until commit.
--- from functions/claim/by_id.sql:72
+-- The leases claimed by id on these messages of a queue, as _pull_by_id would take them; locked until commit. Uses
+-- leased_N_id.
+-- from functions/claim/by_id.sql:74
 create or replace function penstock._held_by_id(queue_id integer, ids bigint[]) returns setof penstock.leased_0
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -1723,21 +1795,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:81, segment 0
+-- from functions/claim/by_id.sql:83, segment 0
     return query select * from penstock.leased_0 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
--- from functions/claim/by_id.sql:81, segment 1
+-- from functions/claim/by_id.sql:83, segment 1
     return query select * from penstock.leased_1 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:81, segment 2
+-- from functions/claim/by_id.sql:83, segment 2
     return query select * from penstock.leased_2 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
--- from functions/claim/by_id.sql:81, segment 3
+-- from functions/claim/by_id.sql:83, segment 3
     return query select * from penstock.leased_3 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 end if;
@@ -1745,38 +1817,39 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:81, segment 4
+-- from functions/claim/by_id.sql:83, segment 4
     return query select * from penstock.leased_4 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
--- from functions/claim/by_id.sql:81, segment 5
+-- from functions/claim/by_id.sql:83, segment 5
     return query select * from penstock.leased_5 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:81, segment 6
+-- from functions/claim/by_id.sql:83, segment 6
     return query select * from penstock.leased_6 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:81, segment 7
+-- from functions/claim/by_id.sql:83, segment 7
     return query select * from penstock.leased_7 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 else
--- from functions/claim/by_id.sql:81, segment 8
+-- from functions/claim/by_id.sql:83, segment 8
     return query select * from penstock.leased_8 l
     where l.token < 0 and l.id = any (ids) and l.queue_id = _held_by_id.queue_id and l.dead_at is null for update;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:84
+-- from functions/claim/by_id.sql:86
   end loop;
 end $$;
 
--- The leases that a claim handed out under a token, in the order of their ids.
--- from functions/claim/by_id.sql:88
+-- The leases that a claim handed out under a token, in the order of their ids. Locks: ACCESS SHARE. Uses
+-- leased_N_token.
+-- from functions/claim/by_id.sql:91
 create or replace function penstock._leases_of(token bigint) returns setof penstock.leased_0 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -1786,51 +1859,52 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:95, segment 0
+-- from functions/claim/by_id.sql:98, segment 0
   return query select * from penstock.leased_0 l where l.token = _leases_of.token order by l.id;
 else
--- from functions/claim/by_id.sql:95, segment 1
+-- from functions/claim/by_id.sql:98, segment 1
   return query select * from penstock.leased_1 l where l.token = _leases_of.token order by l.id;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:95, segment 2
+-- from functions/claim/by_id.sql:98, segment 2
   return query select * from penstock.leased_2 l where l.token = _leases_of.token order by l.id;
 else
--- from functions/claim/by_id.sql:95, segment 3
+-- from functions/claim/by_id.sql:98, segment 3
   return query select * from penstock.leased_3 l where l.token = _leases_of.token order by l.id;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:95, segment 4
+-- from functions/claim/by_id.sql:98, segment 4
   return query select * from penstock.leased_4 l where l.token = _leases_of.token order by l.id;
 else
--- from functions/claim/by_id.sql:95, segment 5
+-- from functions/claim/by_id.sql:98, segment 5
   return query select * from penstock.leased_5 l where l.token = _leases_of.token order by l.id;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:95, segment 6
+-- from functions/claim/by_id.sql:98, segment 6
   return query select * from penstock.leased_6 l where l.token = _leases_of.token order by l.id;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:95, segment 7
+-- from functions/claim/by_id.sql:98, segment 7
   return query select * from penstock.leased_7 l where l.token = _leases_of.token order by l.id;
 else
--- from functions/claim/by_id.sql:95, segment 8
+-- from functions/claim/by_id.sql:98, segment 8
   return query select * from penstock.leased_8 l where l.token = _leases_of.token order by l.id;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:97
+-- from functions/claim/by_id.sql:100
 end $$;
 
 -- Puts messages that this transaction has claimed back to where they were, with or without counting the attempt. Their
--- positions in the lane are still free: no floor passes a message whose claim has not been committed.
--- from functions/claim/by_id.sql:101
+-- positions in the lane are still free: no floor passes a message whose claim has not been committed. Locks: the rows.
+-- Uses leased_N_token.
+-- from functions/claim/by_id.sql:105
 create or replace function penstock._unclaim(token bigint, ids bigint[], counted boolean default false) returns void
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -1842,7 +1916,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:110, segment 0
+-- from functions/claim/by_id.sql:114, segment 0
   for l in delete from penstock.leased_0 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1857,7 +1931,7 @@ if slot <= 0 then
     g.payload, g.payload_bytes, g.last_error
   from gone g;
 else
--- from functions/claim/by_id.sql:110, segment 1
+-- from functions/claim/by_id.sql:114, segment 1
   for l in delete from penstock.leased_1 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1874,7 +1948,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:110, segment 2
+-- from functions/claim/by_id.sql:114, segment 2
   for l in delete from penstock.leased_2 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1889,7 +1963,7 @@ if slot <= 2 then
     g.payload, g.payload_bytes, g.last_error
   from gone g;
 else
--- from functions/claim/by_id.sql:110, segment 3
+-- from functions/claim/by_id.sql:114, segment 3
   for l in delete from penstock.leased_3 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1908,7 +1982,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:110, segment 4
+-- from functions/claim/by_id.sql:114, segment 4
   for l in delete from penstock.leased_4 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1923,7 +1997,7 @@ if slot <= 4 then
     g.payload, g.payload_bytes, g.last_error
   from gone g;
 else
--- from functions/claim/by_id.sql:110, segment 5
+-- from functions/claim/by_id.sql:114, segment 5
   for l in delete from penstock.leased_5 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1940,7 +2014,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:110, segment 6
+-- from functions/claim/by_id.sql:114, segment 6
   for l in delete from penstock.leased_6 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1956,7 +2030,7 @@ if slot <= 6 then
   from gone g;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:110, segment 7
+-- from functions/claim/by_id.sql:114, segment 7
   for l in delete from penstock.leased_7 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1971,7 +2045,7 @@ if slot <= 7 then
     g.payload, g.payload_bytes, g.last_error
   from gone g;
 else
--- from functions/claim/by_id.sql:110, segment 8
+-- from functions/claim/by_id.sql:114, segment 8
   for l in delete from penstock.leased_8 t where t.token = _unclaim.token and t.id = any (ids)
     and t.group_key is not null returning * loop
     l.attempt := l.attempt - case when counted then 0 else 1 end;
@@ -1989,13 +2063,13 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:124
+-- from functions/claim/by_id.sql:128
 end $$;
 
 -- Takes a waiting message of a queue. Returns nothing if it does not exist or another transaction has locked it.
 -- Messages of groups are not taken, because that would break their order. Uses lane_N_order, scheduled_id and
--- lane_N_back.
--- from functions/claim/by_id.sql:129
+-- lane_N_back. Locks: the row, with SKIP LOCKED.
+-- from functions/claim/by_id.sql:133
 create or replace function penstock._pull_waiting(queue_id integer, id bigint, of_attempt integer default null)
 returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -2016,7 +2090,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:150, segment 0
+-- from functions/claim/by_id.sql:154, segment 0
   delete from penstock.lane_0 where ctid = any (array(
     select r.ctid from penstock.lane_0 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -2027,7 +2101,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:150, segment 1
+-- from functions/claim/by_id.sql:154, segment 1
   delete from penstock.lane_1 where ctid = any (array(
     select r.ctid from penstock.lane_1 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -2038,7 +2112,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:150, segment 2
+-- from functions/claim/by_id.sql:154, segment 2
   delete from penstock.lane_2 where ctid = any (array(
     select r.ctid from penstock.lane_2 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -2049,7 +2123,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:150, segment 3
+-- from functions/claim/by_id.sql:154, segment 3
   delete from penstock.lane_3 where ctid = any (array(
     select r.ctid from penstock.lane_3 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -2060,7 +2134,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:150, segment 4
+-- from functions/claim/by_id.sql:154, segment 4
   delete from penstock.lane_4 where ctid = any (array(
     select r.ctid from penstock.lane_4 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -2071,7 +2145,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:150, segment 5
+-- from functions/claim/by_id.sql:154, segment 5
   delete from penstock.lane_5 where ctid = any (array(
     select r.ctid from penstock.lane_5 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -2082,7 +2156,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:150, segment 6
+-- from functions/claim/by_id.sql:154, segment 6
   delete from penstock.lane_6 where ctid = any (array(
     select r.ctid from penstock.lane_6 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -2093,7 +2167,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:150, segment 7
+-- from functions/claim/by_id.sql:154, segment 7
   delete from penstock.lane_7 where ctid = any (array(
     select r.ctid from penstock.lane_7 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -2104,7 +2178,7 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:150, segment 8
+-- from functions/claim/by_id.sql:154, segment 8
   delete from penstock.lane_8 where ctid = any (array(
     select r.ctid from penstock.lane_8 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
@@ -2115,12 +2189,13 @@ begin
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:161
+-- from functions/claim/by_id.sql:165
   return null;
 end $$;
 
--- Takes a ready message that never came back: its position is its id. Uses lane_N_order.
--- from functions/claim/by_id.sql:165
+-- Takes a ready message that never came back: its position is its id. Uses lane_N_order. Locks: the row, with SKIP
+-- LOCKED.
+-- from functions/claim/by_id.sql:170
 create or replace function penstock._pull_fresh(queue_id integer, id bigint, of_attempt integer)
 returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -2135,7 +2210,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:177, segment 0
+-- from functions/claim/by_id.sql:182, segment 0
     delete from penstock.lane_0 where ctid = any (array(
       select r.ctid from penstock.lane_0 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -2144,7 +2219,7 @@ if slot <= 0 then
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
       max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:177, segment 1
+-- from functions/claim/by_id.sql:182, segment 1
     delete from penstock.lane_1 where ctid = any (array(
       select r.ctid from penstock.lane_1 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -2155,7 +2230,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:177, segment 2
+-- from functions/claim/by_id.sql:182, segment 2
     delete from penstock.lane_2 where ctid = any (array(
       select r.ctid from penstock.lane_2 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -2164,7 +2239,7 @@ if slot <= 2 then
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
       max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:177, segment 3
+-- from functions/claim/by_id.sql:182, segment 3
     delete from penstock.lane_3 where ctid = any (array(
       select r.ctid from penstock.lane_3 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -2177,7 +2252,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:177, segment 4
+-- from functions/claim/by_id.sql:182, segment 4
     delete from penstock.lane_4 where ctid = any (array(
       select r.ctid from penstock.lane_4 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -2186,7 +2261,7 @@ if slot <= 4 then
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
       max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:177, segment 5
+-- from functions/claim/by_id.sql:182, segment 5
     delete from penstock.lane_5 where ctid = any (array(
       select r.ctid from penstock.lane_5 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -2197,7 +2272,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:177, segment 6
+-- from functions/claim/by_id.sql:182, segment 6
     delete from penstock.lane_6 where ctid = any (array(
       select r.ctid from penstock.lane_6 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -2207,7 +2282,7 @@ if slot <= 6 then
       max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:177, segment 7
+-- from functions/claim/by_id.sql:182, segment 7
     delete from penstock.lane_7 where ctid = any (array(
       select r.ctid from penstock.lane_7 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -2216,7 +2291,7 @@ if slot <= 7 then
     returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
       max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:177, segment 8
+-- from functions/claim/by_id.sql:182, segment 8
     delete from penstock.lane_8 where ctid = any (array(
       select r.ctid from penstock.lane_8 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
@@ -2228,14 +2303,15 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:185
+-- from functions/claim/by_id.sql:190
     exit when m.id is not null;
   end loop;
   return m;
 end $$;
 
--- Leases a message, claimed by id, and counts the attempt. Returns the token.
--- from functions/claim/by_id.sql:191
+-- Leases a message, claimed by id, and counts the attempt. Returns the token. Locks: ROW EXCLUSIVE on the current
+-- segment until commit. Uses queue_pkey.
+-- from functions/claim/by_id.sql:197
 create or replace function penstock._lease_by_id(m penstock.envelope, until timestamptz, worker text) returns bigint
 language plpgsql as $$
 #variable_conflict use_column
@@ -2251,7 +2327,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:204, segment 0
+-- from functions/claim/by_id.sql:210, segment 0
   insert into penstock.leased_0 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2261,7 +2337,7 @@ if slot <= 0 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:204, segment 1
+-- from functions/claim/by_id.sql:210, segment 1
   insert into penstock.leased_1 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2273,7 +2349,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:204, segment 2
+-- from functions/claim/by_id.sql:210, segment 2
   insert into penstock.leased_2 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2283,7 +2359,7 @@ if slot <= 2 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:204, segment 3
+-- from functions/claim/by_id.sql:210, segment 3
   insert into penstock.leased_3 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2297,7 +2373,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:204, segment 4
+-- from functions/claim/by_id.sql:210, segment 4
   insert into penstock.leased_4 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2307,7 +2383,7 @@ if slot <= 4 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:204, segment 5
+-- from functions/claim/by_id.sql:210, segment 5
   insert into penstock.leased_5 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2319,7 +2395,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:204, segment 6
+-- from functions/claim/by_id.sql:210, segment 6
   insert into penstock.leased_6 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2330,7 +2406,7 @@ if slot <= 6 then
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:204, segment 7
+-- from functions/claim/by_id.sql:210, segment 7
   insert into penstock.leased_7 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2340,7 +2416,7 @@ if slot <= 7 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:204, segment 8
+-- from functions/claim/by_id.sql:210, segment 8
   insert into penstock.leased_8 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2353,7 +2429,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:213
+-- from functions/claim/by_id.sql:219
   return lease_token;
 end $$;
 
@@ -2376,15 +2452,14 @@ end $$;
 -- Locks: ROW EXCLUSIVE on the segments it looks at; the rows it takes, with SKIP LOCKED. Uses lane_N_order from the
 -- floor on.
 --
--- The statements that take messages from a segment are parts of this function and not separate: a call from
--- claim to a function costs 15 us of 106.
+-- The function is longer than 120 lines because it contains the statements that move messages. As separate functions
+-- they cost 15 us of 106 for each claim. Leasing in place has its own function: claims of 16 or more take longer, and a
+-- new session compiles half the text.
 --
--- choose_first: a claim that may not be alone in its transaction has _pick choose the rows.
 -- take_by_moving: returns the rows that it has deleted. FOR UPDATE locks a row that another transaction has changed
 -- since the statement began in its new version, which the statement does not see and so cannot take. Messages with a
 -- group or a time to live are left to _claim_special: the queue may have got its first one since we looked at it.
--- take_in_place: a token has room for 2^24 blocks. CASE keeps the planner from scanning the table by ctid.
--- from functions/claim/claim.sql:81
+-- from functions/claim/claim.sql:51
 create or replace function penstock.claim(queue text, count integer default 1, lease_seconds integer default null,
   worker text default null)
 returns setof penstock.lease language plpgsql security definer
@@ -2407,8 +2482,8 @@ declare
   due         boolean;
   quiet       boolean; -- no lease expires before the next sweep: see _any_lease_ends
   empty       boolean; -- nothing was enqueued since the floor rose past everything
+  nothing_due boolean; -- no message is due, and no lease has expired
   places      tid[];   -- the rows that _pick has locked, if the claim is not alone in its transaction
-  tokens_from bigint;
   n           integer;
   has_some    boolean;
 begin
@@ -2452,62 +2527,57 @@ begin
       number := ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history;
     else
       number := penstock._hold(until, history <> bigint '0');
-      tokens_from := penstock._held_from(penstock._hold_mark(number));
     end if;
     loop
       exit when empty;
+      -- A claim that may not be alone in its transaction has _pick choose the rows.
+      if alone is not true then
+        places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
+                         and pg_relation_size(('penstock.grant_' || slot::text)::regclass, 'main') > bigint '0'
+                       then penstock._pick(slot, lane_queue, lane_rank, lane_floor, count, true, false) end;
+      end if;
       if moves then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:154, segment 0
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_0', 'main') > bigint '0'
-                 then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 0
         return query with gone as (
   delete from penstock.lane_0 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_0 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_0
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_0 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 0, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 0, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  claim.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:154, segment 1
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_1', 'main') > bigint '0'
-                 then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 1
         return query with gone as (
   delete from penstock.lane_1 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_1 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_1
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_1 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 1, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 1, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  claim.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -2516,54 +2586,44 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:154, segment 2
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_2', 'main') > bigint '0'
-                 then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 2
         return query with gone as (
   delete from penstock.lane_2 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_2 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_2
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_2 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 2, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 2, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  claim.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:154, segment 3
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_3', 'main') > bigint '0'
-                 then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 3
         return query with gone as (
   delete from penstock.lane_3 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_3 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_3
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_3 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 3, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 3, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  claim.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -2574,54 +2634,44 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:154, segment 4
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_4', 'main') > bigint '0'
-                 then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 4
         return query with gone as (
   delete from penstock.lane_4 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_4 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_4
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_4 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 4, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 4, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  claim.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:154, segment 5
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_5', 'main') > bigint '0'
-                 then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 5
         return query with gone as (
   delete from penstock.lane_5 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_5 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_5
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_5 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 5, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 5, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  claim.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -2630,27 +2680,22 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:154, segment 6
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_6', 'main') > bigint '0'
-                 then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 6
         return query with gone as (
   delete from penstock.lane_6 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_6 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_6
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_6 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 6, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 6, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  claim.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -2658,54 +2703,44 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
     null::text;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:154, segment 7
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_7', 'main') > bigint '0'
-                 then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 7
         return query with gone as (
   delete from penstock.lane_7 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_7 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_7
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_7 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 7, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 7, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  claim.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:154, segment 8
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_8', 'main') > bigint '0'
-                 then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 8
         return query with gone as (
   delete from penstock.lane_8 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_8 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_8
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_8 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 8, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  claim.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 8, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  claim.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -2715,272 +2750,15 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:157
+-- from functions/claim/claim.sql:131
       else
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/claim/claim.sql:159, segment 0
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_0', 'main') > bigint '0'
-                 then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_0 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_0 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_0 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 0 + penstock._held_at(h.place), claim.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
--- from functions/claim/claim.sql:159, segment 1
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_1', 'main') > bigint '0'
-                 then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_1 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_1 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_1 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 1 + penstock._held_at(h.place), claim.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-end if;
-else
-if slot <= 2 then
--- from functions/claim/claim.sql:159, segment 2
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_2', 'main') > bigint '0'
-                 then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_2 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_2 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_2 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 2 + penstock._held_at(h.place), claim.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
--- from functions/claim/claim.sql:159, segment 3
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_3', 'main') > bigint '0'
-                 then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_3 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_3 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_3 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 3 + penstock._held_at(h.place), claim.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/claim/claim.sql:159, segment 4
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_4', 'main') > bigint '0'
-                 then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_4 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_4 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_4 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 4 + penstock._held_at(h.place), claim.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
--- from functions/claim/claim.sql:159, segment 5
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_5', 'main') > bigint '0'
-                 then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_5 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_5 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_5 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 5 + penstock._held_at(h.place), claim.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-end if;
-else
-if slot <= 6 then
--- from functions/claim/claim.sql:159, segment 6
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_6', 'main') > bigint '0'
-                 then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_6 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_6 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_6 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 6 + penstock._held_at(h.place), claim.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
-if slot <= 7 then
--- from functions/claim/claim.sql:159, segment 7
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_7', 'main') > bigint '0'
-                 then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_7 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_7 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_7 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 7 + penstock._held_at(h.place), claim.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
--- from functions/claim/claim.sql:159, segment 8
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_8', 'main') > bigint '0'
-                 then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_8 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_8 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_8 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), claim.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 8 + penstock._held_at(h.place), claim.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-end if;
-end if;
-end if;
-end if;
--- from functions/claim/claim.sql:162
+        return query select * from penstock._take_in_place(slot, lane_queue, lane_rank, lane_floor, count, places,
+          number, started, until, claim.queue, claim.worker);
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
         then
-        perform penstock._announce('leased ' || lane_queue, 'leased', lane_queue);
+        perform penstock._announce_leased(slot, lane_queue);
       end if;
       if n = count then
         return;
@@ -3000,14 +2778,25 @@ end if;
     end if;
     -- Most polls of an empty queue end here: no lease expires before the next sweep, nothing is scheduled, and this
     -- transaction has enqueued nothing that only it can see.
-    if quiet and coalesce(current_setting('penstock.announced', true), '') = ''
-      and pg_relation_size('penstock.scheduled', 'main') = bigint '0' then
+    nothing_due := coalesce(current_setting('penstock.announced', true), '') = ''
+      and pg_relation_size('penstock.scheduled', 'main') = bigint '0';
+    if quiet and nothing_due then
       return;
     end if;
+    -- The first claim of a session leaves the upkeep in _look_again to others, and asks only whether a lease has
+    -- expired.
+    if not tends and nothing_due then
+      nothing_due := not penstock._any_expired(lane_queue,
+        to_timestamp(coalesce(pg_sequence_last_value('penstock.lease_floor'), bigint '0')::float8 / float8 '1e6'), started, started);
+    else
+      nothing_due := false;
+    end if;
+    if not nothing_due then
+      nothing_due := not penstock._look_again(lane_queue, count, has_some, tends, quiet);
+    end if;
     -- The queue may have got its first group, time to live or second priority since we looked at it.
-    if not penstock._look_again(lane_queue, count, has_some, tends, quiet)
-       and exists (select from penstock.queue q where q.id = lane_queue and q.plain_out
-         and pg_sequence_last_value(q.lanes_register) = bigint '512') then
+    if nothing_due and exists (select from penstock.queue q where q.id = lane_queue and q.plain_out
+        and pg_sequence_last_value(q.lanes_register) = bigint '512') then
       return;
     end if;
   end if;
@@ -3035,15 +2824,14 @@ end $$;
 -- Locks: ROW EXCLUSIVE on the segments it looks at; the rows it takes, with SKIP LOCKED. Uses lane_N_order from the
 -- floor on.
 --
--- The statements that take messages from a segment are parts of this function and not separate: a call from
--- claim to a function costs 15 us of 106.
+-- The function is longer than 120 lines because it contains the statements that move messages. As separate functions
+-- they cost 15 us of 106 for each _claim_by_id. Leasing in place has its own function: claims of 16 or more take longer, and a
+-- new session compiles half the text.
 --
--- choose_first: a claim that may not be alone in its transaction has _pick choose the rows.
 -- take_by_moving: returns the rows that it has deleted. FOR UPDATE locks a row that another transaction has changed
 -- since the statement began in its new version, which the statement does not see and so cannot take. Messages with a
 -- group or a time to live are left to _claim_special: the queue may have got its first one since we looked at it.
--- take_in_place: a token has room for 2^24 blocks. CASE keeps the planner from scanning the table by ctid.
--- from functions/claim/claim.sql:81
+-- from functions/claim/claim.sql:51
 create or replace function penstock._claim_by_id(queue text, count integer default 1, lease_seconds integer default null,
   worker text default null)
 returns setof penstock.lease language plpgsql security definer
@@ -3066,8 +2854,8 @@ declare
   due         boolean;
   quiet       boolean; -- no lease expires before the next sweep: see _any_lease_ends
   empty       boolean; -- nothing was enqueued since the floor rose past everything
+  nothing_due boolean; -- no message is due, and no lease has expired
   places      tid[];   -- the rows that _pick has locked, if the claim is not alone in its transaction
-  tokens_from bigint;
   n           integer;
   has_some    boolean;
 begin
@@ -3111,62 +2899,57 @@ begin
       number := ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history;
     else
       number := penstock._hold(until, history <> bigint '0');
-      tokens_from := penstock._held_from(penstock._hold_mark(number));
     end if;
     loop
       exit when empty;
+      -- A claim that may not be alone in its transaction has _pick choose the rows.
+      if alone is not true then
+        places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
+                         and pg_relation_size(('penstock.grant_' || slot::text)::regclass, 'main') > bigint '0'
+                       then penstock._pick(slot, lane_queue, lane_rank, lane_floor, count, true, false) end;
+      end if;
       if moves then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:154, segment 0
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_0', 'main') > bigint '0'
-                 then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 0
         return query with gone as (
   delete from penstock.lane_0 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_0 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_0
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_0 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 0, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 0, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:154, segment 1
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_1', 'main') > bigint '0'
-                 then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 1
         return query with gone as (
   delete from penstock.lane_1 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_1 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_1
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_1 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 1, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 1, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -3175,54 +2958,44 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:154, segment 2
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_2', 'main') > bigint '0'
-                 then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 2
         return query with gone as (
   delete from penstock.lane_2 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_2 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_2
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_2 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 2, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 2, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:154, segment 3
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_3', 'main') > bigint '0'
-                 then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 3
         return query with gone as (
   delete from penstock.lane_3 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_3 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_3
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_3 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 3, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 3, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -3233,54 +3006,44 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:154, segment 4
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_4', 'main') > bigint '0'
-                 then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 4
         return query with gone as (
   delete from penstock.lane_4 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_4 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_4
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_4 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 4, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 4, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:154, segment 5
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_5', 'main') > bigint '0'
-                 then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 5
         return query with gone as (
   delete from penstock.lane_5 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_5 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_5
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_5 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 5, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 5, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -3289,27 +3052,22 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:154, segment 6
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_6', 'main') > bigint '0'
-                 then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 6
         return query with gone as (
   delete from penstock.lane_6 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_6 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_6
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_6 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 6, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 6, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -3317,54 +3075,44 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
     null::text;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:154, segment 7
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_7', 'main') > bigint '0'
-                 then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 7
         return query with gone as (
   delete from penstock.lane_7 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_7 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_7
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_7 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 7, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 7, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:154, segment 8
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_8', 'main') > bigint '0'
-                 then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
+-- from functions/claim/claim.sql:129, segment 8
         return query with gone as (
   delete from penstock.lane_8 where ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_8 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null
-    order by r.position limit count for update skip locked) else places end)
+    select ctid from penstock.lane_8
+    where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
+      and (group_key, expires_at) is null
+    order by position limit count for update skip locked) else places end)
   returning position, id, enqueued_at, first_claimed_at, queue_id, priority, attempt, max_attempts, body_slot, key,
     headers, payload, payload_bytes, last_error)
 insert into penstock.leased_8 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 8, until, t.position, t.key is not null, t.id, t.enqueued_at,
-  coalesce(t.first_claimed_at, started), started, t.queue_id, t.priority, t.attempt + 1, t.max_attempts, t.body_slot,
-  _claim_by_id.worker, t.key, t.headers, t.payload, t.payload_bytes, t.last_error
-from gone t order by t.position
+select number + 8, until, position, key is not null, id, enqueued_at,
+  coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
+  _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
+from gone order by position
 returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
@@ -3374,272 +3122,15 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:157
+-- from functions/claim/claim.sql:131
       else
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/claim/claim.sql:159, segment 0
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_0', 'main') > bigint '0'
-                 then penstock._pick_0(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_0 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_0 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_0 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), _claim_by_id.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 0 + penstock._held_at(h.place), _claim_by_id.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
--- from functions/claim/claim.sql:159, segment 1
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_1', 'main') > bigint '0'
-                 then penstock._pick_1(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_1 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_1 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_1 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), _claim_by_id.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 1 + penstock._held_at(h.place), _claim_by_id.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-end if;
-else
-if slot <= 2 then
--- from functions/claim/claim.sql:159, segment 2
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_2', 'main') > bigint '0'
-                 then penstock._pick_2(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_2 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_2 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_2 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), _claim_by_id.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 2 + penstock._held_at(h.place), _claim_by_id.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
--- from functions/claim/claim.sql:159, segment 3
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_3', 'main') > bigint '0'
-                 then penstock._pick_3(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_3 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_3 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_3 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), _claim_by_id.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 3 + penstock._held_at(h.place), _claim_by_id.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/claim/claim.sql:159, segment 4
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_4', 'main') > bigint '0'
-                 then penstock._pick_4(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_4 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_4 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_4 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), _claim_by_id.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 4 + penstock._held_at(h.place), _claim_by_id.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
--- from functions/claim/claim.sql:159, segment 5
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_5', 'main') > bigint '0'
-                 then penstock._pick_5(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_5 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_5 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_5 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), _claim_by_id.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 5 + penstock._held_at(h.place), _claim_by_id.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-end if;
-else
-if slot <= 6 then
--- from functions/claim/claim.sql:159, segment 6
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_6', 'main') > bigint '0'
-                 then penstock._pick_6(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_6 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_6 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_6 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), _claim_by_id.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 6 + penstock._held_at(h.place), _claim_by_id.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
-if slot <= 7 then
--- from functions/claim/claim.sql:159, segment 7
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_7', 'main') > bigint '0'
-                 then penstock._pick_7(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_7 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_7 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_7 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), _claim_by_id.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 7 + penstock._held_at(h.place), _claim_by_id.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-else
--- from functions/claim/claim.sql:159, segment 8
-        if alone is not true then
-  places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
-                   and pg_relation_size('penstock.grant_8', 'main') > bigint '0'
-                 then penstock._pick_8(lane_queue, lane_rank, lane_floor, count, true, false) end;
-end if;
-        return query with held as (
-  update penstock.lane_8 l set hold = number
-  where l.ctid = any (case when places is null then array(
-    select r.ctid from penstock.lane_8 r
-    where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
-      and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
-    order by r.position limit count for update skip locked) else places end)
-  returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key, l.headers,
-    l.payload, l.payload_bytes, l.last_error),
-granted as (
-  insert into penstock.grant_8 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
-    worker)
-  select until, number, started, lane_queue, lane_rank, min(h.position), max(h.position), _claim_by_id.worker from held h
-    having count(*) > 0)
-select h.id, tokens_from + 8 + penstock._held_at(h.place), _claim_by_id.queue,
-  case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-  case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-  h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-  null::timestamptz, h.last_error, null::text
-from held h order by h.position;
-end if;
-end if;
-end if;
-end if;
--- from functions/claim/claim.sql:162
+        return query select * from penstock._take_in_place(slot, lane_queue, lane_rank, lane_floor, count, places,
+          number, started, until, _claim_by_id.queue, _claim_by_id.worker);
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
         then
-        perform penstock._announce('leased ' || lane_queue, 'leased', lane_queue);
+        perform penstock._announce_leased(slot, lane_queue);
       end if;
       if n = count then
         return;
@@ -3659,14 +3150,25 @@ end if;
     end if;
     -- Most polls of an empty queue end here: no lease expires before the next sweep, nothing is scheduled, and this
     -- transaction has enqueued nothing that only it can see.
-    if quiet and coalesce(current_setting('penstock.announced', true), '') = ''
-      and pg_relation_size('penstock.scheduled', 'main') = bigint '0' then
+    nothing_due := coalesce(current_setting('penstock.announced', true), '') = ''
+      and pg_relation_size('penstock.scheduled', 'main') = bigint '0';
+    if quiet and nothing_due then
       return;
     end if;
+    -- The first claim of a session leaves the upkeep in _look_again to others, and asks only whether a lease has
+    -- expired.
+    if not tends and nothing_due then
+      nothing_due := not penstock._any_expired(lane_queue,
+        to_timestamp(coalesce(pg_sequence_last_value('penstock.lease_floor'), bigint '0')::float8 / float8 '1e6'), started, started);
+    else
+      nothing_due := false;
+    end if;
+    if not nothing_due then
+      nothing_due := not penstock._look_again(lane_queue, count, has_some, tends, quiet);
+    end if;
     -- The queue may have got its first group, time to live or second priority since we looked at it.
-    if not penstock._look_again(lane_queue, count, has_some, tends, quiet)
-       and exists (select from penstock.queue q where q.id = lane_queue and q.plain_out
-         and pg_sequence_last_value(q.lanes_register) = bigint '512') then
+    if nothing_due and exists (select from penstock.queue q where q.id = lane_queue and q.plain_out
+        and pg_sequence_last_value(q.lanes_register) = bigint '512') then
       return;
     end if;
   end if;
@@ -3693,13 +3195,15 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(dlq);
   end if;
-  lease_base := lease_base + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
+  lease_base := lease_base + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+      else bigint '0' end
+    + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
   slot := penstock._hold_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim_dead.sql:25, segment 0
+-- from functions/claim/claim_dead.sql:26, segment 0
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3719,7 +3223,7 @@ if slot <= 0 then
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     q.name;
 else
--- from functions/claim/claim_dead.sql:25, segment 1
+-- from functions/claim/claim_dead.sql:26, segment 1
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3741,7 +3245,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim_dead.sql:25, segment 2
+-- from functions/claim/claim_dead.sql:26, segment 2
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3761,7 +3265,7 @@ if slot <= 2 then
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     q.name;
 else
--- from functions/claim/claim_dead.sql:25, segment 3
+-- from functions/claim/claim_dead.sql:26, segment 3
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3785,7 +3289,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim_dead.sql:25, segment 4
+-- from functions/claim/claim_dead.sql:26, segment 4
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3805,7 +3309,7 @@ if slot <= 4 then
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     q.name;
 else
--- from functions/claim/claim_dead.sql:25, segment 5
+-- from functions/claim/claim_dead.sql:26, segment 5
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3827,7 +3331,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim_dead.sql:25, segment 6
+-- from functions/claim/claim_dead.sql:26, segment 6
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3848,7 +3352,7 @@ if slot <= 6 then
     q.name;
 else
 if slot <= 7 then
--- from functions/claim/claim_dead.sql:25, segment 7
+-- from functions/claim/claim_dead.sql:26, segment 7
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3868,7 +3372,7 @@ if slot <= 7 then
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     q.name;
 else
--- from functions/claim/claim_dead.sql:25, segment 8
+-- from functions/claim/claim_dead.sql:26, segment 8
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3891,7 +3395,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim_dead.sql:40
+-- from functions/claim/claim_dead.sql:41
 end $$;
 -- Claims dead letters, from '<queue>.dlq'. Locks: ROW EXCLUSIVE on the current segment; the rows, with SKIP LOCKED.
 -- Uses dead_queue.
@@ -3910,13 +3414,15 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(dlq);
   end if;
-  lease_base := lease_base + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
+  lease_base := lease_base + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+      else bigint '0' end
+    + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
   slot := penstock._hold_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim_dead.sql:25, segment 0
+-- from functions/claim/claim_dead.sql:26, segment 0
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3936,7 +3442,7 @@ if slot <= 0 then
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     q.name;
 else
--- from functions/claim/claim_dead.sql:25, segment 1
+-- from functions/claim/claim_dead.sql:26, segment 1
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3958,7 +3464,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim_dead.sql:25, segment 2
+-- from functions/claim/claim_dead.sql:26, segment 2
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -3978,7 +3484,7 @@ if slot <= 2 then
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     q.name;
 else
--- from functions/claim/claim_dead.sql:25, segment 3
+-- from functions/claim/claim_dead.sql:26, segment 3
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -4002,7 +3508,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim_dead.sql:25, segment 4
+-- from functions/claim/claim_dead.sql:26, segment 4
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -4022,7 +3528,7 @@ if slot <= 4 then
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     q.name;
 else
--- from functions/claim/claim_dead.sql:25, segment 5
+-- from functions/claim/claim_dead.sql:26, segment 5
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -4044,7 +3550,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim_dead.sql:25, segment 6
+-- from functions/claim/claim_dead.sql:26, segment 6
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -4065,7 +3571,7 @@ if slot <= 6 then
     q.name;
 else
 if slot <= 7 then
--- from functions/claim/claim_dead.sql:25, segment 7
+-- from functions/claim/claim_dead.sql:26, segment 7
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -4085,7 +3591,7 @@ if slot <= 7 then
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     q.name;
 else
--- from functions/claim/claim_dead.sql:25, segment 8
+-- from functions/claim/claim_dead.sql:26, segment 8
   return query
   with taken as (
     delete from penstock.dead where id = any (array(
@@ -4108,7 +3614,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim_dead.sql:40
+-- from functions/claim/claim_dead.sql:41
 end $$;
 
 -- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
@@ -4152,7 +3658,8 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number()
+  lease_base := penstock._lease_number() + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+      else bigint '0' end
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
@@ -4352,7 +3859,8 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number() + bigint '-9223372036854775808'
+  lease_base := penstock._lease_number() + bigint '-9223372036854775808' + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+      else bigint '0' end
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
@@ -4615,7 +4123,7 @@ end if;
 -- from functions/claim/first_live.sql:11
 end $$;
 
--- The same for messages that are ready or leased in place.
+-- The same for messages that are ready or leased in place. Locks: ACCESS SHARE. Uses lane_N_order.
 -- from functions/claim/first_live.sql:14
 create or replace function penstock._first_in_lane(slot integer, queue_id integer, priority smallint)
 returns bigint language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -4877,7 +4385,7 @@ begin
   return wanted;
 end $$;
 
--- The live leases of a queue with max_in_flight. Uses leased_N_watched.
+-- The live leases of a queue with max_in_flight. Uses leased_N_watched. Locks: ACCESS SHARE.
 -- from functions/claim/limits.sql:51
 create or replace function penstock._in_flight(queue_id integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -4917,48 +4425,49 @@ begin
   return n;
 end $$;
 
--- From now on the leases of this queue are counted: marks the existing leases as watched.
--- from functions/claim/limits.sql:66
+-- From now on the leases of this queue are counted: marks the existing leases as watched. Locks: the rows that it
+-- changes. Scans lane_N and leased_N, once for each queue that gets a limit.
+-- from functions/claim/limits.sql:67
 create or replace function penstock._watch_leases(queue_id integer) returns void language plpgsql as $$
 #variable_conflict use_column
 begin
--- from functions/claim/limits.sql:70, segment 0
+-- from functions/claim/limits.sql:71, segment 0
   with gone as (delete from penstock.held_0 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_0 select * from gone;
   update penstock.leased_0 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:70, segment 1
+-- from functions/claim/limits.sql:71, segment 1
   with gone as (delete from penstock.held_1 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_1 select * from gone;
   update penstock.leased_1 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:70, segment 2
+-- from functions/claim/limits.sql:71, segment 2
   with gone as (delete from penstock.held_2 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_2 select * from gone;
   update penstock.leased_2 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:70, segment 3
+-- from functions/claim/limits.sql:71, segment 3
   with gone as (delete from penstock.held_3 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_3 select * from gone;
   update penstock.leased_3 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:70, segment 4
+-- from functions/claim/limits.sql:71, segment 4
   with gone as (delete from penstock.held_4 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_4 select * from gone;
   update penstock.leased_4 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:70, segment 5
+-- from functions/claim/limits.sql:71, segment 5
   with gone as (delete from penstock.held_5 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_5 select * from gone;
   update penstock.leased_5 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:70, segment 6
+-- from functions/claim/limits.sql:71, segment 6
   with gone as (delete from penstock.held_6 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_6 select * from gone;
   update penstock.leased_6 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:70, segment 7
+-- from functions/claim/limits.sql:71, segment 7
   with gone as (delete from penstock.held_7 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_7 select * from gone;
   update penstock.leased_7 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:70, segment 8
+-- from functions/claim/limits.sql:71, segment 8
   with gone as (delete from penstock.held_8 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_8 select * from gone;
   update penstock.leased_8 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:74
+-- from functions/claim/limits.sql:75
 end $$;
 
 -- A claim found too few messages and looks for due messages and expired leases. It moves no more than it will take
@@ -4978,7 +4487,7 @@ begin
 end $$;
 
 -- The same by the id of a queue. tends: not the first claim of a session, which leaves upkeep to others. quiet: no
--- lease can have expired.
+-- lease can have expired. Locks and indexes: as the function above.
 -- from functions/claim/look_again.sql:18
 create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean, tends boolean,
   quiet boolean) returns boolean language plpgsql as $$
@@ -5804,8 +5313,9 @@ begin
 end $$;
 
 -- A lease of this queue ends so soon that the next claims have to look for it.
--- Locks: the quiet lock of the queue, shared, until the commit is visible. No transaction waits for it.
--- from functions/claim/quiet.sql:32
+-- Locks: the quiet lock of the queue, shared, until the commit is visible. No transaction waits for it. Uses
+-- queue_pkey.
+-- from functions/claim/quiet.sql:33
 create or replace function penstock._forget_quiet(queue_id integer, until timestamptz) returns void language plpgsql
   as $$
 begin
@@ -6422,8 +5932,9 @@ end if;
 end $$;
 
 -- Takes the next visible message of a group whose group token we have. Expired messages go to history. Returns nothing
--- if another transaction has locked that message: to skip it would break the order.
--- from functions/claim/resolve.sql:47
+-- if another transaction has locked that message: to skip it would break the order. Locks: that message, with SKIP
+-- LOCKED. Uses grouped_order and grouped_id.
+-- from functions/claim/resolve.sql:48
 create or replace function penstock._next_of_group(queue_id integer, group_key text, after bigint)
 returns penstock.grouped language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -6596,6 +6107,244 @@ begin
   end loop;
 end $$;
 
+-- Leases the next ready messages of a lane in a segment where they are, and returns them with their tokens. For claim,
+-- whose planner settings it needs. places: the rows that _pick has locked, or null. new_hold: the value for the
+-- column hold. A token has room for 2^24 blocks. CASE keeps the planner from scanning the table by ctid.
+-- Locks: ROW EXCLUSIVE on the segment; the rows it takes, with SKIP LOCKED. Uses lane_N_order from the floor on.
+-- from functions/claim/take_in_place.sql:5
+create or replace function penstock._take_in_place(slot integer, lane_queue integer, lane_rank smallint,
+  lane_floor bigint, wanted integer, places tid[], new_hold bigint, started timestamptz, until timestamptz, queue text,
+  worker text)
+returns setof penstock.lease language plpgsql as $$
+#variable_conflict use_column
+declare
+  tokens_from constant bigint := penstock._held_from(penstock._hold_mark(new_hold));
+begin
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/claim/take_in_place.sql:14, segment 0
+  return query
+  with held as (
+    update penstock.lane_0 l set hold = new_hold
+    where l.ctid = any (case when places is null then array(
+      select r.ctid from penstock.lane_0 r
+      where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+        and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+      order by r.position limit wanted for update skip locked) else places end)
+    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
+      l.headers, l.payload, l.payload_bytes, l.last_error),
+  granted as (
+    insert into penstock.grant_0 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
+      worker)
+    select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
+    from held h having count(*) > 0)
+  select h.id, tokens_from + bigint '0' + penstock._held_at(h.place), _take_in_place.queue,
+    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
+    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
+    null::timestamptz, h.last_error, null::text
+  from held h order by h.position;
+else
+-- from functions/claim/take_in_place.sql:14, segment 1
+  return query
+  with held as (
+    update penstock.lane_1 l set hold = new_hold
+    where l.ctid = any (case when places is null then array(
+      select r.ctid from penstock.lane_1 r
+      where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+        and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+      order by r.position limit wanted for update skip locked) else places end)
+    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
+      l.headers, l.payload, l.payload_bytes, l.last_error),
+  granted as (
+    insert into penstock.grant_1 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
+      worker)
+    select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
+    from held h having count(*) > 0)
+  select h.id, tokens_from + bigint '1' + penstock._held_at(h.place), _take_in_place.queue,
+    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
+    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
+    null::timestamptz, h.last_error, null::text
+  from held h order by h.position;
+end if;
+else
+if slot <= 2 then
+-- from functions/claim/take_in_place.sql:14, segment 2
+  return query
+  with held as (
+    update penstock.lane_2 l set hold = new_hold
+    where l.ctid = any (case when places is null then array(
+      select r.ctid from penstock.lane_2 r
+      where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+        and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+      order by r.position limit wanted for update skip locked) else places end)
+    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
+      l.headers, l.payload, l.payload_bytes, l.last_error),
+  granted as (
+    insert into penstock.grant_2 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
+      worker)
+    select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
+    from held h having count(*) > 0)
+  select h.id, tokens_from + bigint '2' + penstock._held_at(h.place), _take_in_place.queue,
+    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
+    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
+    null::timestamptz, h.last_error, null::text
+  from held h order by h.position;
+else
+-- from functions/claim/take_in_place.sql:14, segment 3
+  return query
+  with held as (
+    update penstock.lane_3 l set hold = new_hold
+    where l.ctid = any (case when places is null then array(
+      select r.ctid from penstock.lane_3 r
+      where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+        and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+      order by r.position limit wanted for update skip locked) else places end)
+    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
+      l.headers, l.payload, l.payload_bytes, l.last_error),
+  granted as (
+    insert into penstock.grant_3 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
+      worker)
+    select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
+    from held h having count(*) > 0)
+  select h.id, tokens_from + bigint '3' + penstock._held_at(h.place), _take_in_place.queue,
+    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
+    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
+    null::timestamptz, h.last_error, null::text
+  from held h order by h.position;
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/claim/take_in_place.sql:14, segment 4
+  return query
+  with held as (
+    update penstock.lane_4 l set hold = new_hold
+    where l.ctid = any (case when places is null then array(
+      select r.ctid from penstock.lane_4 r
+      where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+        and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+      order by r.position limit wanted for update skip locked) else places end)
+    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
+      l.headers, l.payload, l.payload_bytes, l.last_error),
+  granted as (
+    insert into penstock.grant_4 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
+      worker)
+    select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
+    from held h having count(*) > 0)
+  select h.id, tokens_from + bigint '4' + penstock._held_at(h.place), _take_in_place.queue,
+    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
+    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
+    null::timestamptz, h.last_error, null::text
+  from held h order by h.position;
+else
+-- from functions/claim/take_in_place.sql:14, segment 5
+  return query
+  with held as (
+    update penstock.lane_5 l set hold = new_hold
+    where l.ctid = any (case when places is null then array(
+      select r.ctid from penstock.lane_5 r
+      where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+        and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+      order by r.position limit wanted for update skip locked) else places end)
+    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
+      l.headers, l.payload, l.payload_bytes, l.last_error),
+  granted as (
+    insert into penstock.grant_5 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
+      worker)
+    select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
+    from held h having count(*) > 0)
+  select h.id, tokens_from + bigint '5' + penstock._held_at(h.place), _take_in_place.queue,
+    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
+    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
+    null::timestamptz, h.last_error, null::text
+  from held h order by h.position;
+end if;
+else
+if slot <= 6 then
+-- from functions/claim/take_in_place.sql:14, segment 6
+  return query
+  with held as (
+    update penstock.lane_6 l set hold = new_hold
+    where l.ctid = any (case when places is null then array(
+      select r.ctid from penstock.lane_6 r
+      where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+        and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+      order by r.position limit wanted for update skip locked) else places end)
+    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
+      l.headers, l.payload, l.payload_bytes, l.last_error),
+  granted as (
+    insert into penstock.grant_6 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
+      worker)
+    select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
+    from held h having count(*) > 0)
+  select h.id, tokens_from + bigint '6' + penstock._held_at(h.place), _take_in_place.queue,
+    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
+    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
+    null::timestamptz, h.last_error, null::text
+  from held h order by h.position;
+else
+if slot <= 7 then
+-- from functions/claim/take_in_place.sql:14, segment 7
+  return query
+  with held as (
+    update penstock.lane_7 l set hold = new_hold
+    where l.ctid = any (case when places is null then array(
+      select r.ctid from penstock.lane_7 r
+      where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+        and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+      order by r.position limit wanted for update skip locked) else places end)
+    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
+      l.headers, l.payload, l.payload_bytes, l.last_error),
+  granted as (
+    insert into penstock.grant_7 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
+      worker)
+    select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
+    from held h having count(*) > 0)
+  select h.id, tokens_from + bigint '7' + penstock._held_at(h.place), _take_in_place.queue,
+    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
+    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
+    null::timestamptz, h.last_error, null::text
+  from held h order by h.position;
+else
+-- from functions/claim/take_in_place.sql:14, segment 8
+  return query
+  with held as (
+    update penstock.lane_8 l set hold = new_hold
+    where l.ctid = any (case when places is null then array(
+      select r.ctid from penstock.lane_8 r
+      where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
+        and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
+      order by r.position limit wanted for update skip locked) else places end)
+    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
+      l.headers, l.payload, l.payload_bytes, l.last_error),
+  granted as (
+    insert into penstock.grant_8 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
+      worker)
+    select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
+    from held h having count(*) > 0)
+  select h.id, tokens_from + bigint '8' + penstock._held_at(h.place), _take_in_place.queue,
+    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
+    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
+    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
+    null::timestamptz, h.last_error, null::text
+  from held h order by h.position;
+end if;
+end if;
+end if;
+end if;
+-- from functions/claim/take_in_place.sql:36
+end $$;
+
 -- Moves the next rows of a lane in a segment to leased_N, group tokens included. Returns how many.
 -- Locks: the rows, with SKIP LOCKED, by _pick. Uses lane_N_order.
 -- from functions/claim/take_special.sql:3
@@ -6728,15 +6477,14 @@ end if;
   return n;
 end $$;
 
--- Timers: due messages and expired leases become ready again. Claims do this, so no background process is
--- required.
+-- Timers: due messages and expired leases become ready again. Claims do this, so no background process is required.
 --
 -- _run_timers moves up to piece due messages, and as many expired leases in each segment; for one queue, or for all.
 -- Returns how many. Scans begin at the floors of the timers. Every half second (or up to a second, if it costs more
 -- than a fiftieth of the time) the scans for all queues begin at the far left, to find what a slow transaction has left
 -- below the floors.
 -- Locks: the rows it moves, with SKIP LOCKED. Uses scheduled_due, leased_N_until and grant_N_until.
--- from functions/claim/timers.sql:9
+-- from functions/claim/timers.sql:8
 create or replace function penstock._run_timers(only_queue integer, piece integer) returns integer language plpgsql
   as $$
 declare
@@ -6781,7 +6529,7 @@ end $$;
 
 -- Raises due_floor or lease_floor, unless a transaction that was open for long is about to commit rows below it: see
 -- background/commit_timers.sql. Such a transaction does not raise them either. A floor ahead of the clock is lowered.
--- from functions/claim/timers.sql:53
+-- from functions/claim/timers.sql:52
 create or replace function penstock._raise_timer_floor(floor regclass, to_us bigint) returns void language plpgsql as $$
 begin
   if penstock._is_due(floor, to_us - 1, 2000000) and not penstock._is_long() then
@@ -6791,14 +6539,15 @@ begin
 end $$;
 
 -- Sets when the next scan from the far left may begin.
--- from functions/claim/timers.sql:62
+-- from functions/claim/timers.sql:61
 create or replace function penstock._rest_timers(started timestamptz) returns void language sql as $$
   select setval('penstock.timer_rescan_at',
     (date_part('epoch', started) * 1e6 + least(1000000,
       greatest(500000, 50 * 1e6 * date_part('epoch', clock_timestamp() - started))))::bigint)
 $$;
 
--- Is a message due, or has a lease expired? Looks where _run_timers would look. Uses scheduled_due.
+-- Is a message due, or has a lease expired? Looks where _run_timers would look. Uses scheduled_due. Locks: ACCESS
+-- SHARE.
 -- from functions/claim/timers.sql:69
 create or replace function penstock._timers_due() returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -7206,8 +6955,9 @@ begin
   return state;
 end $$;
 
--- Puts a message that left its lease into the state it reached, and issues the group token of its group.
--- from functions/settle/give_back.sql:42
+-- Puts a message that left its lease into the state it reached, and issues the group token of its group. Locks: the new
+-- row, and as _issue_group_token. Indexes: none.
+-- from functions/settle/give_back.sql:43
 create or replace function penstock._place(q penstock.queue, m penstock.envelope, state text, due timestamptz,
   old_position bigint)
 returns void language plpgsql as $$
@@ -7233,9 +6983,7 @@ begin
     if m.key is not null then
       perform penstock._forget_key(m.queue_id, m.key, m.id);
     end if;
-    if q.has_members then
-      perform penstock._bury_member(m.id);
-    end if;
+    perform penstock._bury_member(m.id);
   else
     perform penstock._finish(m, state, null);
   end if;
@@ -7245,7 +6993,7 @@ begin
 end $$;
 
 -- The delay before the next attempt.
--- from functions/settle/give_back.sql:79
+-- from functions/settle/give_back.sql:78
 create or replace function penstock._backoff(rule jsonb, attempt integer) returns interval language sql as $$
   select make_interval(secs => least(
       (rule ->> 'max_seconds')::double precision,
@@ -7481,8 +7229,9 @@ begin
 end $$;
 
 -- Counts the waiting and leased messages of a queue up to a little more than at_most. STABLE: with one snapshot, in
--- which a message that moves from table to table is in exactly one of them.
--- from functions/enqueue/depth.sql:84
+-- which a message that moves from table to table is in exactly one of them. Locks: ACCESS SHARE. Uses scheduled_queue,
+-- grouped_order and lane_N_order, and scans leased_N.
+-- from functions/enqueue/depth.sql:85
 create or replace function penstock._depth(queue_id integer, at_most bigint) returns bigint
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -7493,61 +7242,61 @@ begin
     and s.group_key is null limit at_most + 1) c;
   n := n + (select count(*) from (select from penstock.grouped g where g.queue_id = _depth.queue_id
     limit at_most + 1) c);
--- from functions/enqueue/depth.sql:95, segment 0
+-- from functions/enqueue/depth.sql:96, segment 0
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_0 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_0 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:95, segment 1
+-- from functions/enqueue/depth.sql:96, segment 1
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_1 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_1 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:95, segment 2
+-- from functions/enqueue/depth.sql:96, segment 2
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_2 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_2 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:95, segment 3
+-- from functions/enqueue/depth.sql:96, segment 3
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_3 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_3 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:95, segment 4
+-- from functions/enqueue/depth.sql:96, segment 4
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_4 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_4 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:95, segment 5
+-- from functions/enqueue/depth.sql:96, segment 5
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_5 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_5 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:95, segment 6
+-- from functions/enqueue/depth.sql:96, segment 6
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_6 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_6 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:95, segment 7
+-- from functions/enqueue/depth.sql:96, segment 7
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_7 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_7 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:95, segment 8
+-- from functions/enqueue/depth.sql:96, segment 8
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_8 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_8 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:101
+-- from functions/enqueue/depth.sql:102
   return n;
 end $$;
 
@@ -8040,8 +7789,9 @@ end if;
   end if;
 end $$;
 
--- After enqueue_many has put messages into a segment that is not the current one any more, or that is full.
--- from functions/enqueue/enqueue_many.sql:63
+-- After enqueue_many has put messages into a segment that is not the current one any more, or that is full. Locks: the
+-- rows, if they are put in again. Scans the segment in that case. Uses queue_name_key.
+-- from functions/enqueue/enqueue_many.sql:64
 create or replace function penstock._rotated_many(slot integer, queue text) returns void language plpgsql as $$
 declare
   stray bigint[];
@@ -8050,46 +7800,46 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/enqueue_many.sql:69, segment 0
+-- from functions/enqueue/enqueue_many.sql:70, segment 0
     stray := array(select id from penstock.ready_0 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:69, segment 1
+-- from functions/enqueue/enqueue_many.sql:70, segment 1
     stray := array(select id from penstock.ready_1 order by position);
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/enqueue_many.sql:69, segment 2
+-- from functions/enqueue/enqueue_many.sql:70, segment 2
     stray := array(select id from penstock.ready_2 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:69, segment 3
+-- from functions/enqueue/enqueue_many.sql:70, segment 3
     stray := array(select id from penstock.ready_3 order by position);
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/enqueue_many.sql:69, segment 4
+-- from functions/enqueue/enqueue_many.sql:70, segment 4
     stray := array(select id from penstock.ready_4 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:69, segment 5
+-- from functions/enqueue/enqueue_many.sql:70, segment 5
     stray := array(select id from penstock.ready_5 order by position);
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/enqueue_many.sql:69, segment 6
+-- from functions/enqueue/enqueue_many.sql:70, segment 6
     stray := array(select id from penstock.ready_6 order by position);
 else
 if slot <= 7 then
--- from functions/enqueue/enqueue_many.sql:69, segment 7
+-- from functions/enqueue/enqueue_many.sql:70, segment 7
     stray := array(select id from penstock.ready_7 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:69, segment 8
+-- from functions/enqueue/enqueue_many.sql:70, segment 8
     stray := array(select id from penstock.ready_8 order by position);
 end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/enqueue_many.sql:71
+-- from functions/enqueue/enqueue_many.sql:72
     perform penstock._put_again(slot, id) from unnest(stray) id;
   elsif (pg_sequence_last_value('penstock.ring') % bigint '10') <> slot then
     perform penstock._put_beside(slot, q.id, 0) from penstock.queue q where q.name = _rotated_many.queue;
@@ -8098,7 +7848,7 @@ end if;
 end $$;
 
 -- Enqueues the messages of a batch one by one.
--- from functions/enqueue/enqueue_many.sql:79
+-- from functions/enqueue/enqueue_many.sql:80
 create or replace function penstock._enqueue_each(
   queue text, payloads jsonb[], payloads_bytes bytea[], headers jsonb[], keys text[], priorities integer[],
     group_keys text[],
@@ -8153,8 +7903,9 @@ begin
   end loop;
 end $$;
 
--- Puts a new message into its group. Its position is negative until its transaction commits. Returns its id.
--- from functions/enqueue/group.sql:26
+-- Puts a new message into its group. Its position is negative until its transaction commits. Returns its id. Locks: the
+-- new row. Indexes: none.
+-- from functions/enqueue/group.sql:27
 create or replace function penstock._join_group(m penstock.envelope, due timestamptz) returns bigint language plpgsql
   as $$
 begin
@@ -8165,8 +7916,8 @@ begin
   return m.id;
 end $$;
 
--- A dead letter joins its group again as the newest message, and keeps its id.
--- from functions/enqueue/group.sql:37
+-- A dead letter joins its group again as the newest message, and keeps its id. Locks: the new row. Indexes: none.
+-- from functions/enqueue/group.sql:38
 create or replace function penstock._rejoin_group(m penstock.envelope, due timestamptz) returns void language plpgsql
   as $$
 declare
@@ -8176,8 +7927,9 @@ begin
   perform penstock._announce('join', 'join', null, at_position => joining);
 end $$;
 
--- Ends a group that has no messages. False if it has some, or if another transaction has locked it.
--- from functions/enqueue/group.sql:47
+-- Ends a group that has no messages. False if it has some, or if another transaction has locked it. Locks: the row of
+-- the group until commit, with SKIP LOCKED. Uses message_group_pkey and grouped_order.
+-- from functions/enqueue/group.sql:49
 create or replace function penstock._end_group(queue_id integer, group_key text, after bigint) returns boolean
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -8195,8 +7947,8 @@ begin
   return true;
 end $$;
 
--- Returns the next message of a group after a position.
--- from functions/enqueue/group.sql:65
+-- Returns the next message of a group after a position. Locks: ACCESS SHARE. Uses grouped_order.
+-- from functions/enqueue/group.sql:67
 create or replace function penstock._group_head(queue_id integer, group_key text, after bigint, out "position" bigint,
   out priority smallint, out visible_at timestamptz)
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -8269,7 +8021,7 @@ begin
 end $$;
 
 -- A delayed message left its group without being claimed. A group token that waits for it is due now. Uses
--- scheduled_due.
+-- scheduled_due. Locks: the row of the group token.
 -- from functions/enqueue/group_token.sql:62
 create or replace function penstock._hasten_group_token(queue_id integer, group_key text, visible_at timestamptz)
 returns void language plpgsql
@@ -8287,7 +8039,8 @@ end $$;
 
 -- The position of a group token in its lane: that of the message it stands for, or a group would wait for the whole
 -- backlog with each of its messages. With hardly any backlog it goes to the end, so that no floor has to be lowered.
--- from functions/enqueue/group_token.sql:78
+-- Locks: as _lower_floor. Uses queue_pkey.
+-- from functions/enqueue/group_token.sql:79
 create or replace function penstock._group_token_position(queue_id integer, priority smallint, head bigint)
 returns bigint language plpgsql as $$
 #variable_conflict use_column
@@ -8323,8 +8076,9 @@ begin
   end loop;
 end $$;
 
--- Enqueues a message with a key: replaces the waiting message with that key, skips, or raises PS009.
--- from functions/enqueue/key.sql:19
+-- Enqueues a message with a key: replaces the waiting message with that key, skips, or raises PS009. Locks until
+-- commit: the row of the key, and the message that is replaced, otherwise as _admit. Uses message_key_pkey.
+-- from functions/enqueue/key.sql:20
 create or replace function penstock._enqueue_keyed(q penstock.queue, m penstock.envelope, due timestamptz,
   on_conflict text, unique_while text)
 returns bigint language plpgsql
@@ -8366,7 +8120,7 @@ begin
 end $$;
 
 -- PS009: another message has the key.
--- from functions/enqueue/key.sql:60
+-- from functions/enqueue/key.sql:61
 create or replace function penstock._fail_key(queue text, key text, id bigint, what text) returns void language plpgsql
   as $$
 begin
@@ -8376,7 +8130,8 @@ begin
 end $$;
 
 -- Deletes the row of the key of a finished message. If an enqueuer has locked the row, it is left to the enqueuer.
--- from functions/enqueue/key.sql:69
+-- Locks: the row of the key, with SKIP LOCKED. Uses message_key_pkey.
+-- from functions/enqueue/key.sql:71
 create or replace function penstock._forget_key(queue_id integer, key text, id bigint) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -8388,8 +8143,9 @@ begin
 end $$;
 
 -- A message with a key becomes ready again. If another message with the key is waiting, the older of the two is
--- superseded. Returns the state of this message, or null if it may wait.
--- from functions/enqueue/key.sql:81
+-- superseded. Returns the state of this message, or null if it may wait. Locks until commit: the row of the key, and
+-- the message that is superseded. Uses message_key_pkey.
+-- from functions/enqueue/key.sql:84
 create or replace function penstock._yield_key(m penstock.envelope, key_wait text) returns text language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -8497,8 +8253,8 @@ begin
     end if;
   elsif not in_block then
     perform penstock._announce_put(queue_id, priority, new_id);
-  elsif strpos(coalesce(current_setting('penstock.announced', true), ''), ' ' || queue_id || '/' || priority || ' ') = 0
-    then
+  elsif strpos(coalesce(current_setting('penstock.announced', true), ''),
+    ' ' || queue_id::text || '/' || priority::text || ' ') = 0 then
     perform penstock._announce_here(slot, queue_id, priority, new_id);
   end if;
   if new_id >= pg_sequence_last_value('penstock.ring_until') then
@@ -8506,8 +8262,9 @@ begin
   end if;
 end $$;
 
--- Moves a message that was just inserted into a segment outside the ring to the current segment.
--- from functions/enqueue/put.sql:48
+-- Moves a message that was just inserted into a segment outside the ring to the current segment. Locks: ROW EXCLUSIVE
+-- on the current segment until commit. Scans the segment that the message leaves.
+-- from functions/enqueue/put.sql:49
 create or replace function penstock._put_again(slot integer, id bigint) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -8516,46 +8273,46 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/put.sql:54, segment 0
+-- from functions/enqueue/put.sql:55, segment 0
   delete from penstock.ready_0 r where r.id = _put_again.id returning * into m;
 else
--- from functions/enqueue/put.sql:54, segment 1
+-- from functions/enqueue/put.sql:55, segment 1
   delete from penstock.ready_1 r where r.id = _put_again.id returning * into m;
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/put.sql:54, segment 2
+-- from functions/enqueue/put.sql:55, segment 2
   delete from penstock.ready_2 r where r.id = _put_again.id returning * into m;
 else
--- from functions/enqueue/put.sql:54, segment 3
+-- from functions/enqueue/put.sql:55, segment 3
   delete from penstock.ready_3 r where r.id = _put_again.id returning * into m;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/put.sql:54, segment 4
+-- from functions/enqueue/put.sql:55, segment 4
   delete from penstock.ready_4 r where r.id = _put_again.id returning * into m;
 else
--- from functions/enqueue/put.sql:54, segment 5
+-- from functions/enqueue/put.sql:55, segment 5
   delete from penstock.ready_5 r where r.id = _put_again.id returning * into m;
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/put.sql:54, segment 6
+-- from functions/enqueue/put.sql:55, segment 6
   delete from penstock.ready_6 r where r.id = _put_again.id returning * into m;
 else
 if slot <= 7 then
--- from functions/enqueue/put.sql:54, segment 7
+-- from functions/enqueue/put.sql:55, segment 7
   delete from penstock.ready_7 r where r.id = _put_again.id returning * into m;
 else
--- from functions/enqueue/put.sql:54, segment 8
+-- from functions/enqueue/put.sql:55, segment 8
   delete from penstock.ready_8 r where r.id = _put_again.id returning * into m;
 end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/put.sql:56
+-- from functions/enqueue/put.sql:57
   perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at,
     m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload,
     m.payload_bytes, m.last_error)::penstock.envelope, m.position);
@@ -8563,7 +8320,7 @@ end $$;
 
 -- Messages were put into a segment that is not the current one any more. Claims look there only if the segment is in
 -- use and the floor of the lane is not in the share of positions of the current segment.
--- from functions/enqueue/put.sql:63
+-- from functions/enqueue/put.sql:64
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
 language plpgsql as $$
 begin
@@ -8573,85 +8330,60 @@ begin
   perform penstock._forget_announcements(), penstock._announce_put(queue_id, priority, penstock._current_from());
 end $$;
 
--- Announces a message that a transaction block has just put into a segment, whose lock it already has.
--- from functions/enqueue/put.sql:73
+-- Announces a message that a transaction block has just put into a segment, whose lock it already has. Indexes: none.
+-- from functions/enqueue/put.sql:74
 create or replace function penstock._announce_here(slot integer, queue_id integer, priority integer, at_position bigint)
 returns void language plpgsql as $$
 begin
+  perform set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '')
+    || ' ' || queue_id::text || '/' || priority::text || ' ', true);
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/put.sql:77, segment 0
+-- from functions/enqueue/put.sql:80, segment 0
   insert into penstock.deferred_0 (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:77, segment 1
+-- from functions/enqueue/put.sql:80, segment 1
   insert into penstock.deferred_1 (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/put.sql:77, segment 2
+-- from functions/enqueue/put.sql:80, segment 2
   insert into penstock.deferred_2 (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:77, segment 3
+-- from functions/enqueue/put.sql:80, segment 3
   insert into penstock.deferred_3 (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/put.sql:77, segment 4
+-- from functions/enqueue/put.sql:80, segment 4
   insert into penstock.deferred_4 (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:77, segment 5
+-- from functions/enqueue/put.sql:80, segment 5
   insert into penstock.deferred_5 (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/put.sql:77, segment 6
+-- from functions/enqueue/put.sql:80, segment 6
   insert into penstock.deferred_6 (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
 if slot <= 7 then
--- from functions/enqueue/put.sql:77, segment 7
+-- from functions/enqueue/put.sql:80, segment 7
   insert into penstock.deferred_7 (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:77, segment 8
+-- from functions/enqueue/put.sql:80, segment 8
   insert into penstock.deferred_8 (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 end if;
 end if;
@@ -8728,8 +8460,9 @@ begin
 end $$;
 
 -- Inserts the row of a key that is not there, or locked. Another open transaction may just have inserted it, and only
--- the attempt can tell. PostgreSQL has no INSERT NOWAIT, so it sets a timeout.
--- from functions/enqueue/try_key.sql:21
+-- the attempt can tell. PostgreSQL has no INSERT NOWAIT, so it sets a timeout. Locks: the new row until commit. Uses
+-- message_key_pkey.
+-- from functions/enqueue/try_key.sql:22
 create or replace function penstock._try_new_key(queue_id integer, key text, id bigint) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -8804,7 +8537,8 @@ begin
 end $$;
 
 -- Locks the waiting message with this id and key. False if another transaction has locked it, or it is not waiting.
--- from functions/enqueue/waiting_with_key.sql:23
+-- Locks: the message until commit, with SKIP LOCKED. Uses scheduled_key, grouped_key and lane_N_key.
+-- from functions/enqueue/waiting_with_key.sql:24
 create or replace function penstock._try_waiting(queue_id integer, key text, waiting bigint) returns boolean
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -8817,43 +8551,43 @@ begin
     and m.id = waiting for update skip locked;
   if found then return true; end if;
   begin
--- from functions/enqueue/waiting_with_key.sql:36, segment 0
+-- from functions/enqueue/waiting_with_key.sql:37, segment 0
     perform from penstock.ready_0 m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key
       and m.id = waiting for update skip locked;
     if found then return true; end if;
--- from functions/enqueue/waiting_with_key.sql:36, segment 1
+-- from functions/enqueue/waiting_with_key.sql:37, segment 1
     perform from penstock.ready_1 m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key
       and m.id = waiting for update skip locked;
     if found then return true; end if;
--- from functions/enqueue/waiting_with_key.sql:36, segment 2
+-- from functions/enqueue/waiting_with_key.sql:37, segment 2
     perform from penstock.ready_2 m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key
       and m.id = waiting for update skip locked;
     if found then return true; end if;
--- from functions/enqueue/waiting_with_key.sql:36, segment 3
+-- from functions/enqueue/waiting_with_key.sql:37, segment 3
     perform from penstock.ready_3 m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key
       and m.id = waiting for update skip locked;
     if found then return true; end if;
--- from functions/enqueue/waiting_with_key.sql:36, segment 4
+-- from functions/enqueue/waiting_with_key.sql:37, segment 4
     perform from penstock.ready_4 m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key
       and m.id = waiting for update skip locked;
     if found then return true; end if;
--- from functions/enqueue/waiting_with_key.sql:36, segment 5
+-- from functions/enqueue/waiting_with_key.sql:37, segment 5
     perform from penstock.ready_5 m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key
       and m.id = waiting for update skip locked;
     if found then return true; end if;
--- from functions/enqueue/waiting_with_key.sql:36, segment 6
+-- from functions/enqueue/waiting_with_key.sql:37, segment 6
     perform from penstock.ready_6 m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key
       and m.id = waiting for update skip locked;
     if found then return true; end if;
--- from functions/enqueue/waiting_with_key.sql:36, segment 7
+-- from functions/enqueue/waiting_with_key.sql:37, segment 7
     perform from penstock.ready_7 m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key
       and m.id = waiting for update skip locked;
     if found then return true; end if;
--- from functions/enqueue/waiting_with_key.sql:36, segment 8
+-- from functions/enqueue/waiting_with_key.sql:37, segment 8
     perform from penstock.ready_8 m where m.queue_id = _try_waiting.queue_id and m.key = _try_waiting.key
       and m.id = waiting for update skip locked;
     if found then return true; end if;
--- from functions/enqueue/waiting_with_key.sql:40
+-- from functions/enqueue/waiting_with_key.sql:41
     raise sqlstate 'PZ001';
   -- releases the lock on a message that was claimed meanwhile: see claim/pick.sql
   exception when sqlstate 'PZ001' then
@@ -8861,83 +8595,84 @@ begin
   end;
 end $$;
 
--- Returns the id of a leased message with the key.
--- from functions/enqueue/waiting_with_key.sql:48
+-- Returns the id of a leased message with the key. Locks: ACCESS SHARE. Uses leased_N_watched and lane_N_key.
+-- from functions/enqueue/waiting_with_key.sql:49
 create or replace function penstock._leased_with_key(queue_id integer, key text) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
   return (select w.id from (
     select null::bigint as id where false
--- from functions/enqueue/waiting_with_key.sql:55, segment 0
+-- from functions/enqueue/waiting_with_key.sql:56, segment 0
     union all
     select l.id from penstock.leased_0 l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
     union all
     select l.id from penstock.lane_0 l where l.queue_id = _leased_with_key.queue_id
       and l.key = _leased_with_key.key and l.hold <> 0
--- from functions/enqueue/waiting_with_key.sql:55, segment 1
+-- from functions/enqueue/waiting_with_key.sql:56, segment 1
     union all
     select l.id from penstock.leased_1 l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
     union all
     select l.id from penstock.lane_1 l where l.queue_id = _leased_with_key.queue_id
       and l.key = _leased_with_key.key and l.hold <> 0
--- from functions/enqueue/waiting_with_key.sql:55, segment 2
+-- from functions/enqueue/waiting_with_key.sql:56, segment 2
     union all
     select l.id from penstock.leased_2 l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
     union all
     select l.id from penstock.lane_2 l where l.queue_id = _leased_with_key.queue_id
       and l.key = _leased_with_key.key and l.hold <> 0
--- from functions/enqueue/waiting_with_key.sql:55, segment 3
+-- from functions/enqueue/waiting_with_key.sql:56, segment 3
     union all
     select l.id from penstock.leased_3 l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
     union all
     select l.id from penstock.lane_3 l where l.queue_id = _leased_with_key.queue_id
       and l.key = _leased_with_key.key and l.hold <> 0
--- from functions/enqueue/waiting_with_key.sql:55, segment 4
+-- from functions/enqueue/waiting_with_key.sql:56, segment 4
     union all
     select l.id from penstock.leased_4 l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
     union all
     select l.id from penstock.lane_4 l where l.queue_id = _leased_with_key.queue_id
       and l.key = _leased_with_key.key and l.hold <> 0
--- from functions/enqueue/waiting_with_key.sql:55, segment 5
+-- from functions/enqueue/waiting_with_key.sql:56, segment 5
     union all
     select l.id from penstock.leased_5 l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
     union all
     select l.id from penstock.lane_5 l where l.queue_id = _leased_with_key.queue_id
       and l.key = _leased_with_key.key and l.hold <> 0
--- from functions/enqueue/waiting_with_key.sql:55, segment 6
+-- from functions/enqueue/waiting_with_key.sql:56, segment 6
     union all
     select l.id from penstock.leased_6 l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
     union all
     select l.id from penstock.lane_6 l where l.queue_id = _leased_with_key.queue_id
       and l.key = _leased_with_key.key and l.hold <> 0
--- from functions/enqueue/waiting_with_key.sql:55, segment 7
+-- from functions/enqueue/waiting_with_key.sql:56, segment 7
     union all
     select l.id from penstock.leased_7 l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
     union all
     select l.id from penstock.lane_7 l where l.queue_id = _leased_with_key.queue_id
       and l.key = _leased_with_key.key and l.hold <> 0
--- from functions/enqueue/waiting_with_key.sql:55, segment 8
+-- from functions/enqueue/waiting_with_key.sql:56, segment 8
     union all
     select l.id from penstock.leased_8 l
     where l.queue_id = _leased_with_key.queue_id and l.watched and l.key = _leased_with_key.key and l.dead_at is null
     union all
     select l.id from penstock.lane_8 l where l.queue_id = _leased_with_key.queue_id
       and l.key = _leased_with_key.key and l.hold <> 0
--- from functions/enqueue/waiting_with_key.sql:62
+-- from functions/enqueue/waiting_with_key.sql:63
     limit 1) w);
 end $$;
 
 -- Gives the waiting message with this id and key the payload and headers of m. False if it is not waiting any more.
--- from functions/enqueue/waiting_with_key.sql:66
+-- Locks: the message until commit. Uses scheduled_key, grouped_key and lane_N_key.
+-- from functions/enqueue/waiting_with_key.sql:68
 create or replace function penstock._replace_waiting(queue_id integer, m penstock.envelope, waiting bigint)
 returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -8965,7 +8700,7 @@ begin
     return true;
   end if;
   begin
--- from functions/enqueue/waiting_with_key.sql:94, segment 0
+-- from functions/enqueue/waiting_with_key.sql:96, segment 0
     select body_slot into old_body from penstock.ready_0 w where w.queue_id = _replace_waiting.queue_id
       and w.key = m.key and w.id = waiting for update;
     if found then
@@ -8975,7 +8710,7 @@ begin
       where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
       return true;
     end if;
--- from functions/enqueue/waiting_with_key.sql:94, segment 1
+-- from functions/enqueue/waiting_with_key.sql:96, segment 1
     select body_slot into old_body from penstock.ready_1 w where w.queue_id = _replace_waiting.queue_id
       and w.key = m.key and w.id = waiting for update;
     if found then
@@ -8985,7 +8720,7 @@ begin
       where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
       return true;
     end if;
--- from functions/enqueue/waiting_with_key.sql:94, segment 2
+-- from functions/enqueue/waiting_with_key.sql:96, segment 2
     select body_slot into old_body from penstock.ready_2 w where w.queue_id = _replace_waiting.queue_id
       and w.key = m.key and w.id = waiting for update;
     if found then
@@ -8995,7 +8730,7 @@ begin
       where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
       return true;
     end if;
--- from functions/enqueue/waiting_with_key.sql:94, segment 3
+-- from functions/enqueue/waiting_with_key.sql:96, segment 3
     select body_slot into old_body from penstock.ready_3 w where w.queue_id = _replace_waiting.queue_id
       and w.key = m.key and w.id = waiting for update;
     if found then
@@ -9005,7 +8740,7 @@ begin
       where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
       return true;
     end if;
--- from functions/enqueue/waiting_with_key.sql:94, segment 4
+-- from functions/enqueue/waiting_with_key.sql:96, segment 4
     select body_slot into old_body from penstock.ready_4 w where w.queue_id = _replace_waiting.queue_id
       and w.key = m.key and w.id = waiting for update;
     if found then
@@ -9015,7 +8750,7 @@ begin
       where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
       return true;
     end if;
--- from functions/enqueue/waiting_with_key.sql:94, segment 5
+-- from functions/enqueue/waiting_with_key.sql:96, segment 5
     select body_slot into old_body from penstock.ready_5 w where w.queue_id = _replace_waiting.queue_id
       and w.key = m.key and w.id = waiting for update;
     if found then
@@ -9025,7 +8760,7 @@ begin
       where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
       return true;
     end if;
--- from functions/enqueue/waiting_with_key.sql:94, segment 6
+-- from functions/enqueue/waiting_with_key.sql:96, segment 6
     select body_slot into old_body from penstock.ready_6 w where w.queue_id = _replace_waiting.queue_id
       and w.key = m.key and w.id = waiting for update;
     if found then
@@ -9035,7 +8770,7 @@ begin
       where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
       return true;
     end if;
--- from functions/enqueue/waiting_with_key.sql:94, segment 7
+-- from functions/enqueue/waiting_with_key.sql:96, segment 7
     select body_slot into old_body from penstock.ready_7 w where w.queue_id = _replace_waiting.queue_id
       and w.key = m.key and w.id = waiting for update;
     if found then
@@ -9045,7 +8780,7 @@ begin
       where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
       return true;
     end if;
--- from functions/enqueue/waiting_with_key.sql:94, segment 8
+-- from functions/enqueue/waiting_with_key.sql:96, segment 8
     select body_slot into old_body from penstock.ready_8 w where w.queue_id = _replace_waiting.queue_id
       and w.key = m.key and w.id = waiting for update;
     if found then
@@ -9055,7 +8790,7 @@ begin
       where w.queue_id = _replace_waiting.queue_id and w.key = m.key and w.id = waiting;
       return true;
     end if;
--- from functions/enqueue/waiting_with_key.sql:104
+-- from functions/enqueue/waiting_with_key.sql:106
     raise sqlstate 'PZ001';
   exception when sqlstate 'PZ001' then
     return false;
@@ -9114,8 +8849,9 @@ begin
   end if;
 end $$;
 
--- Creates the registers for wake-ups of a queue, at the first call of attend. Locks the row of the queue.
--- from functions/enqueue/wake.sql:52
+-- Creates the registers for wake-ups of a queue, at the first call of attend. Locks the row of the queue. Uses
+-- queue_pkey.
+-- from functions/enqueue/wake.sql:53
 create or replace function penstock._make_wake_registers(queue_id integer) returns penstock.queue language plpgsql as $$
 declare
   q penstock.queue;
@@ -9128,6 +8864,19 @@ begin
       where t.id = q.id;
   end if;
   return q;
+end $$;
+
+-- Computes the statistics of history again. PostgreSQL keeps common values of a column in pg_statistic, so a payload
+-- that was erased from history may still be there. For `penstock lake forget`. Locks: the logs, against vacuum and
+-- changes of their definition. Reads a sample of each log.
+-- from functions/lake/analyze_history.sql:4
+create or replace function penstock.analyze_history() returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  analyze penstock.history_log;
+  analyze penstock.attempt_log;
+  analyze penstock.result;
+  analyze penstock.error_day;
 end $$;
 
 -- _database distinguishes this database from a copy of it, which has the same rows but other transaction ids.
@@ -9189,8 +8938,9 @@ begin
   return next;
 end $$;
 
--- Returns the last transaction whose history may be missing because its slot was dropped. Locks: none.
--- from functions/lake/drop_landed.sql:43
+-- Returns the last transaction whose history may be missing because its slot was dropped. Locks: none. Scans
+-- history_dropped, which has one row for each dropped slot.
+-- from functions/lake/drop_landed.sql:44
 create or replace function penstock.history_dropped_through() returns bigint
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select coalesce(max(through_xid::text::bigint), 0) from penstock.history_dropped
@@ -9199,7 +8949,7 @@ $$;
 -- Gives the id of this transaction to rows of a restored dump whose transaction ids are in the future of this server,
 -- and returns their number. No snapshot of this server would see them for a long time. Locks: the changed rows. Scans
 -- history.
--- from functions/lake/drop_landed.sql:51
+-- from functions/lake/drop_landed.sql:52
 create or replace function penstock.restamp_history() returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -9215,15 +8965,17 @@ begin
   return n + m;
 end $$;
 
--- Deletes finished messages from history, with their failed attempts: those with these ids that were enqueued at these
--- times. Parallel arrays. Returns how many rows went. For `penstock lake forget`. Locks: the rows. Uses the indexes of
--- history_log and attempt_log on their ids.
--- from functions/lake/erase_history.sql:4
+-- Deletes finished messages from history, with their failed attempts, their results and their progress: those with
+-- these ids that were enqueued at these times. Parallel arrays. Returns how many rows went. For `penstock lake forget`.
+-- Locks: the rows. Uses the indexes of history_log and attempt_log on their ids, and the primary keys of result and
+-- progress.
+-- from functions/lake/erase_history.sql:5
 create or replace function penstock.erase_history(ids bigint[], enqueued_ats timestamptz[]) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   messages bigint;
   attempts bigint;
+  results bigint;
 begin
   delete from penstock.history_log h using unnest(ids, enqueued_ats) u (id, enqueued_at)
     where h.id = u.id and h.enqueued_at = u.enqueued_at;
@@ -9231,7 +8983,12 @@ begin
   delete from penstock.attempt_log a using unnest(ids, enqueued_ats) u (id, enqueued_at)
     where a.message_id = u.id and a.ended_at >= u.enqueued_at;
   get diagnostics attempts = row_count;
-  return messages + attempts;
+  delete from penstock.result r using unnest(ids, enqueued_ats) u (id, enqueued_at)
+    where r.id = u.id and r.finished_at >= u.enqueued_at;
+  get diagnostics results = row_count;
+  delete from penstock.progress p using unnest(ids, enqueued_ats) u (id, enqueued_at)
+    where p.id = u.id and p.updated_at >= u.enqueued_at;
+  return messages + attempts + results;
 end $$;
 
 -- Notes how new the data in each layer of a lake is: the time at which the newest message or attempt in it ended.
@@ -9484,6 +9241,128 @@ begin
   return trimmed;
 end $$;
 
+-- chart returns what happened in a queue, or in all queues if it is null: one row for each step since a time in which
+-- something was recorded. is_hour says whether to read the hours, which are kept for longer, or the minutes. Depths are
+-- the highest ones of the step, and null if none was recorded. waits and runs are the 50th, 95th and 99th percentile in
+-- seconds. Locks: ACCESS SHARE. Uses chart_point_at.
+-- from functions/monitoring/chart.sql:5
+create or replace function penstock.chart(queue text, since timestamptz, step interval, is_hour boolean)
+returns table (at timestamptz, ready bigint, leased bigint, scheduled bigint, dead bigint, estimated boolean,
+  done bigint, failed bigint, died bigint, waits double precision[], runs double precision[])
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  wanted integer := 0;
+begin
+  if chart.queue is not null then
+    select q.id into wanted from penstock.queue q where q.name = chart.queue;
+    if not found then
+      perform penstock._fail_unknown_queue(chart.queue);
+    end if;
+  end if;
+  return query
+  with point as materialized (
+    select penstock._chart_step(chart.step, p.at) as start, p.* from penstock.chart_point p
+    where p.queue_id = wanted and p.is_hour = chart.is_hour and p.at >= chart.since
+  ), recorded as (
+    -- The row of all queues exists for each minute whose depths were recorded.
+    select distinct penstock._chart_step(chart.step, p.at) as start from penstock.chart_point p
+    where p.queue_id = 0 and p.is_hour = chart.is_hour and p.at >= chart.since and p.ready is not null
+  ), number as (
+    select p.start, max(p.ready) as ready, max(p.leased) as leased, max(p.scheduled) as scheduled, max(p.dead) as dead,
+      bool_or(p.estimated) as estimated, sum(p.done)::bigint as done, sum(p.failed)::bigint as failed,
+      sum(p.died)::bigint as died
+    from point p group by p.start
+  ), bucket as (
+    select p.start, false as is_run, p.waits[i][1] as bucket, sum(p.waits[i][2]) as n
+    from point p cross join generate_subscripts(p.waits, 1) i group by 1, 2, 3
+    union all
+    select p.start, true, p.runs[i][1], sum(p.runs[i][2])
+    from point p cross join generate_subscripts(p.runs, 1) i group by 1, 2, 3
+  ), ranked as (
+    select b.start, b.is_run, b.bucket, sum(b.n) over (partition by b.start, b.is_run order by b.bucket) as upto,
+      sum(b.n) over (partition by b.start, b.is_run) as total
+    from bucket b
+  ), percentile as (
+    select r.start, r.is_run, array[
+      penstock._bucket_seconds(min(r.bucket) filter (where r.upto >= 0.5 * r.total)),
+      penstock._bucket_seconds(min(r.bucket) filter (where r.upto >= 0.95 * r.total)),
+      penstock._bucket_seconds(min(r.bucket) filter (where r.upto >= 0.99 * r.total))] as seconds
+    from ranked r group by 1, 2
+  )
+  select s.start, case when r.start is not null then coalesce(n.ready, 0) end,
+    case when r.start is not null then coalesce(n.leased, 0) end,
+    case when r.start is not null then coalesce(n.scheduled, 0) end,
+    case when r.start is not null then coalesce(n.dead, 0) end, coalesce(n.estimated, false), coalesce(n.done, 0),
+    coalesce(n.failed, 0), coalesce(n.died, 0), w.seconds, u.seconds
+  from (select start from recorded union select start from number) s left join recorded r on r.start = s.start
+    left join number n on n.start = s.start
+    left join percentile w on w.start = s.start and not w.is_run
+    left join percentile u on u.start = s.start and u.is_run
+  order by 1;
+end $$;
+
+-- recent_depths returns the ready messages of each queue in the minutes of the last hour in which it had any, for the
+-- small charts in lists. The empty name stands for all queues. Locks: ACCESS SHARE. Uses chart_point_at.
+-- from functions/monitoring/chart.sql:64
+create or replace function penstock.recent_depths() returns table (queue text, at timestamptz[], ready bigint[])
+language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+  select coalesce(q.name, ''), array_agg(p.at order by p.at), array_agg(p.ready order by p.at)
+  from penstock.chart_point p left join penstock.queue q on q.id = p.queue_id
+  where not p.is_hour and p.at >= clock_timestamp() - interval '1 hour' and p.ready is not null
+    and (p.queue_id = 0 or q.id is not null)
+  group by q.name
+$$;
+
+-- Where a point of a chart is stored: minutes in slots 0 to 3 of twelve hours each, hours in slots 4 to 8 of thirty
+-- days each. Locks: none. Indexes: none.
+
+-- The beginning of the minute, hour or other step that a time is in.
+-- from functions/monitoring/chart_layout.sql:5
+create or replace function penstock._chart_step(step interval, at timestamptz) returns timestamptz
+language sql immutable parallel safe as $$
+  select date_bin(step, at, '2000-01-01 00:00:00+00')
+$$;
+
+-- Twelve hours, or thirty days, since 1970.
+-- from functions/monitoring/chart_layout.sql:11
+create or replace function penstock._chart_period(is_hour boolean, at timestamptz) returns bigint
+language sql immutable parallel safe as $$
+  select floor(date_part('epoch', at) / case when is_hour then 2592000 else 43200 end)::bigint
+$$;
+
+-- The slot of a time: its period, modulo the number of slots.
+-- from functions/monitoring/chart_layout.sql:17
+create or replace function penstock._chart_slot(is_hour boolean, at timestamptz) returns smallint
+language sql immutable parallel safe as $$
+  select case when is_hour then 4 + penstock._chart_period(true, at) % 5
+              else penstock._chart_period(false, at) % 4 end::smallint
+$$;
+
+-- Whether the minutes of a time are still kept.
+-- from functions/monitoring/chart_layout.sql:24
+create or replace function penstock._chart_has_minute(at timestamptz) returns boolean language sql stable as $$
+  select penstock._chart_period(false, at) between penstock._chart_period(false, clock_timestamp()) - 2
+    and penstock._chart_period(false, clock_timestamp())
+$$;
+
+-- Durations are counted in buckets. Bucket 0 is below a millisecond. The upper ends of the others are 2^(1/4) apart, so
+-- a percentile that is taken from them is at most 9 % too high or too low. The last bucket, 127, begins at 35 days.
+-- from functions/monitoring/chart_layout.sql:31
+create or replace function penstock._duration_bucket(duration interval) returns integer
+language sql immutable parallel safe as $$
+  select case when date_part('epoch', duration) < 0.001 then 0
+    else least(127, 1 + floor(4 * (ln(date_part('epoch', duration) * 1000) / ln(2::double precision))))::integer end
+$$;
+
+-- The middle of a bucket in seconds.
+-- from functions/monitoring/chart_layout.sql:38
+create or replace function penstock._bucket_seconds(bucket integer) returns double precision
+language sql immutable parallel safe as $$
+  select case when bucket = 0 then 0.0005 else power(2::double precision, (bucket - 0.5) / 4) / 1000 end
+$$;
+
 -- count_finished adds what has ended since the last call to the counters of the queues, and returns all counters.
 -- Messages that ended are rows of history, and failed attempts are rows of the attempt log. It counts the rows that
 -- this statement sees and the last call did not see, so it misses none and counts none twice, whatever transactions
@@ -9590,6 +9469,271 @@ begin
     missing_since = excluded.missing_since
   where (a.severity, a.title, a.since, a.missing_since)
     is distinct from (excluded.severity, excluded.title, excluded.since, excluded.missing_since);
+end $$;
+
+-- record_charts adds what has happened since the last call to the charts of the queues: the depths at the end of each
+-- minute, and the messages and attempts that ended in it. Returns the number of rows that it wrote. Any number of
+-- servers may call it at any time. Once in each minute one of them does the work.
+-- It reads the history that this statement sees and the last call did not see, so it misses none and counts none twice,
+-- whatever transactions are open. After a pause it fills the gap from history, 50,000 rows with each call. Depths exist
+-- only for minutes in which it was called. For queues without history it counts what workers report.
+-- Locks: an advisory lock, the row of progress, the heartbeats of workers that serve queues without history, and ACCESS
+-- EXCLUSIVE (NOWAIT) on an old slot that it truncates. Uses history_log_xid and attempt_log_xid.
+-- from functions/monitoring/record_charts.sql:9
+create or replace function penstock.record_charts() returns integer language plpgsql security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  piece     constant integer := 50000;
+  now_at    constant timestamptz := clock_timestamp();
+  minute_at constant timestamptz := penstock._chart_step('1 minute', now_at);
+  progress  penstock.chart_progress;
+  next_xid  xid8;
+  until     xid8;
+  is_due    boolean;
+  total     integer := 0;
+  added     integer;
+begin
+  if not pg_try_advisory_xact_lock(1885695603, 7) then
+    return 0;
+  end if;
+  select * into progress from penstock.chart_progress;
+  is_due := progress.recorded_at is null or progress.recorded_at < minute_at
+    or progress.recorded_at > minute_at + interval '2 hours';   -- the clock was set back
+  if not is_due and not progress.is_behind then
+    return 0;
+  end if;
+  if progress.database <> penstock._database()
+    or pg_snapshot_xmax(progress.snapshot) > pg_snapshot_xmax(pg_current_snapshot()) then
+    -- A copy of the database has other transaction ids. Its history was counted before it was copied.
+    progress.snapshot := pg_current_snapshot();
+    progress.history_since := now_at;
+  end if;
+  progress.hours_until := penstock._add_up_hours(progress.hours_until, now_at);
+  -- Ends before the first transaction after the piece, so that a call counts whole transactions and always moves on.
+  until := pg_snapshot_xmax(pg_current_snapshot());
+  for next_xid in
+    select (select n.xid from penstock.history_log n where n.xid > h.xid order by n.xid limit 1)
+    from (select t.xid from penstock.history_log t where t.xid >= pg_snapshot_xmax(progress.snapshot)
+          order by t.xid offset piece limit 1) h
+    union all
+    select (select n.xid from penstock.attempt_log n where n.xid > a.xid order by n.xid limit 1)
+    from (select t.xid from penstock.attempt_log t where t.xid >= pg_snapshot_xmax(progress.snapshot)
+          order by t.xid offset piece limit 1) a
+  loop
+    until := least(until, next_xid);
+  end loop;
+  added := penstock._chart_history(progress, until);
+  total := total + added;
+  if is_due then
+    added := penstock._chart_depths(minute_at - interval '1 minute');
+    total := total + added;
+    progress.cleared := penstock._clear_charts(progress.cleared, now_at);
+  end if;
+  update penstock.chart_progress set database = penstock._database(), history_since = progress.history_since,
+    recorded_at = minute_at, hours_until = progress.hours_until, cleared = progress.cleared;
+  return total;
+end $$;
+
+-- Inserts the messages and attempts that ended in transactions below `until` and that the last call did not see, and
+-- stores how far it got. One statement, so that the rows and the new snapshot agree. The rows of the own transaction
+-- count next time: it may still write more of them. Locks: the row of progress. Uses history_log_xid and
+-- attempt_log_xid.
+-- from functions/monitoring/record_charts.sql:68
+create or replace function penstock._chart_history(progress penstock.chart_progress, until xid8) returns integer
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  own   constant xid8 := coalesce(pg_current_xact_id_if_assigned(), '0'::xid8);
+  seen  constant pg_snapshot := progress.snapshot;
+  added integer;
+begin
+  with ended as (
+    select h.queue, h.finished_at as at, h.state = 'done' as is_done,
+      penstock._duration_bucket(h.first_claimed_at - h.enqueued_at) as wait,
+      penstock._duration_bucket(h.finished_at - h.last_claimed_at) as run
+    from penstock.history_log h
+    where h.xid >= pg_snapshot_xmax(seen) and h.xid < until and h.xid <> own
+    union all
+    select h.queue, h.finished_at, h.state = 'done', penstock._duration_bucket(h.first_claimed_at - h.enqueued_at),
+      penstock._duration_bucket(h.finished_at - h.last_claimed_at)
+    from penstock.history_log h where h.xid = any (array(select pg_snapshot_xip(seen))) and h.xid <> own
+  ), attempted as (
+    select a.queue, a.ended_at as at, a.state = 'dead' as is_dead,
+      penstock._duration_bucket(a.ended_at - a.started_at) as run
+    from penstock.attempt_log a
+    where a.xid >= pg_snapshot_xmax(seen) and a.xid < until and a.xid <> own
+    union all
+    select a.queue, a.ended_at, a.state = 'dead', penstock._duration_bucket(a.ended_at - a.started_at)
+    from penstock.attempt_log a where a.xid = any (array(select pg_snapshot_xip(seen))) and a.xid <> own
+  ), counted as (
+    -- By minute, and by minute and duration: waits and runs apart, or there would be as many groups as messages.
+    select e.queue, e.at, e.wait, e.run, grouping(e.wait) = 0 as is_wait, grouping(e.run) = 0 as is_run,
+      count(*) as done, 0 as failed, 0 as died
+    from (select queue, penstock._chart_step('1 minute', at) as at, wait, run from ended
+          where is_done and at >= progress.history_since) e
+    group by grouping sets ((e.queue, e.at), (e.queue, e.at, e.wait), (e.queue, e.at, e.run))
+    union all
+    select a.queue, a.at, null::integer, a.run, false, grouping(a.run) = 0, 0, count(*),
+      count(*) filter (where a.is_dead)
+    from (select queue, penstock._chart_step('1 minute', at) as at, is_dead, run from attempted
+          where at >= progress.history_since) a
+    group by grouping sets ((a.queue, a.at), (a.queue, a.at, a.run))
+  ), placed as (
+    -- Each count belongs to its queue and to all queues together. Hours that were added up before get it, too.
+    select p.queue_id, p.is_hour, case when p.is_hour then penstock._chart_step('1 hour', c.at) else c.at end as at,
+      c.done, c.failed, c.died, c.wait, c.run, c.is_wait, c.is_run
+    from counted c join penstock.queue q on q.name = c.queue
+      cross join lateral (values (q.id, false), (0, false), (q.id, true), (0, true)) p (queue_id, is_hour)
+    where case when p.is_hour then c.at < progress.hours_until else penstock._chart_has_minute(c.at) end
+  ), waits as (
+    select w.queue_id, w.is_hour, w.at, array_agg(array[w.wait, w.n] order by w.wait) as pairs
+    from (select queue_id, is_hour, at, wait, sum(done)::integer as n from placed
+          where is_wait and wait is not null group by 1, 2, 3, 4) w
+    group by 1, 2, 3
+  ), runs as (
+    select r.queue_id, r.is_hour, r.at, array_agg(array[r.run, r.n] order by r.run) as pairs
+    from (select queue_id, is_hour, at, run, sum(done + failed)::integer as n from placed
+          where is_run and run is not null group by 1, 2, 3, 4) r
+    group by 1, 2, 3
+  ), noted as (
+    update penstock.chart_progress set is_behind = until < pg_snapshot_xmax(pg_current_snapshot()),
+      snapshot = penstock._snapshot_until(until, own)
+  )
+  insert into penstock.chart_point (slot, queue_id, is_hour, at, done, failed, died, waits, runs)
+  select penstock._chart_slot(p.is_hour, p.at), p.queue_id, p.is_hour, p.at, p.done, p.failed, p.died, w.pairs, r.pairs
+  from (select queue_id, is_hour, at, sum(done) as done, sum(failed) as failed, sum(died) as died from placed
+        where not is_wait and not is_run group by 1, 2, 3) p
+    left join waits w on w.queue_id = p.queue_id and w.is_hour = p.is_hour and w.at = p.at
+    left join runs r on r.queue_id = p.queue_id and r.is_hour = p.is_hour and r.at = p.at;
+  get diagnostics added = row_count;
+  return added;
+end $$;
+
+-- Returns the current snapshot as if it had been taken before transaction `until` began. `own` counts as running.
+-- from functions/monitoring/record_charts.sql:139
+create or replace function penstock._snapshot_until(until xid8, own xid8) returns pg_snapshot language sql stable as $$
+  select (coalesce(min(r.xid), until)::text || ':' || until::text || ':'
+    || coalesce(string_agg(r.xid::text, ',' order by r.xid), ''))::pg_snapshot
+  from (select x as xid from pg_snapshot_xip(pg_current_snapshot()) x where x < until
+        union select own where own > '0'::xid8 and own < until) r
+$$;
+
+-- Inserts the depths of the queues, and the work that workers report for queues without history, for one minute.
+-- Queues without messages get no row. Locks: the heartbeats of workers that serve queues without history. Reads what
+-- all_stats reads, and all heartbeats.
+-- from functions/monitoring/record_charts.sql:149
+create or replace function penstock._chart_depths(at timestamptz) returns integer language plpgsql as $$
+#variable_conflict use_column
+declare
+  added integer;
+begin
+  with depth as (
+    select q.id, s.ready, s.leased, s.scheduled, s.dead, s.estimated
+    from penstock.all_stats() s join penstock.queue q on q.name = s.queue
+  ), reported as (
+    select h.worker, w.key as queue, greatest((w.value ->> 'done')::bigint, 0) as done,
+      greatest((w.value ->> 'failed')::bigint, 0) as failed, h.started_at::text as start, h.counted
+    from penstock.heartbeat h cross join lateral jsonb_each(case when jsonb_typeof(h.report -> 'queues') = 'object'
+      then h.report -> 'queues' else '{}' end) w
+    where w.value @? '$.done ? (@.type() == "number" && @ < 1e15)'
+      and w.value @? '$.failed ? (@.type() == "number" && @ < 1e15)'
+      and exists (select from penstock.queue q where q.name = w.key and q.keep_history = 0)
+  ), noted as (
+    update penstock.heartbeat h set counted = r.counted
+    from (select worker, jsonb_build_object('start', start, 'queues',
+            jsonb_object_agg(queue, jsonb_build_array(done, failed))) as counted
+          from reported group by worker, start) r
+    where h.worker = r.worker and h.counted is distinct from r.counted
+  ), worked as (
+    -- A worker that was started since begins at zero. One that is seen for the first time may have worked for days.
+    select q.id, sum(greatest(r.done - case when r.counted ->> 'start' = r.start
+        then coalesce((r.counted #>> array['queues', r.queue, '0'])::bigint, 0) else 0 end, 0)) as done,
+      sum(greatest(r.failed - case when r.counted ->> 'start' = r.start
+        then coalesce((r.counted #>> array['queues', r.queue, '1'])::bigint, 0) else 0 end, 0)) as failed
+    from reported r join penstock.queue q on q.name = r.queue
+    where r.counted is not null or r.start::timestamptz >= _chart_depths.at
+    group by q.id
+  ), queues as (
+    select d.id, d.ready, d.leased, d.scheduled, d.dead, d.estimated, coalesce(w.done, 0) as done,
+      coalesce(w.failed, 0) as failed
+    from depth d left join worked w on w.id = d.id
+  )
+  insert into penstock.chart_point (slot, queue_id, is_hour, estimated, at, ready, leased, scheduled, dead, done,
+    failed)
+  select penstock._chart_slot(false, _chart_depths.at), n.id, false, n.estimated, _chart_depths.at, n.ready, n.leased,
+    n.scheduled, n.dead, n.done, n.failed
+  from (select * from queues where ready + leased + scheduled + dead + done + failed > 0
+        union all
+        select 0, coalesce(sum(ready), 0), coalesce(sum(leased), 0), coalesce(sum(scheduled), 0),
+          coalesce(sum(dead), 0), coalesce(bool_or(estimated), false), coalesce(sum(done), 0), coalesce(sum(failed), 0)
+        from queues) n;
+  get diagnostics added = row_count;
+  return added;
+end $$;
+
+-- Adds the minutes of each hour up, three minutes after its end, and returns the end of the last hour that is done.
+-- What is counted for these hours later is inserted as another row of the hour. Locks: none but
+-- the new rows. Uses chart_point_at.
+-- from functions/monitoring/record_charts.sql:201
+create or replace function penstock._add_up_hours(done_until timestamptz, now_at timestamptz) returns timestamptz
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  until constant timestamptz := penstock._chart_step('1 hour', now_at - interval '3 minutes');
+begin
+  if done_until is null or done_until >= until then
+    return case when done_until > now_at + interval '2 hours' then until else coalesce(done_until, until) end;
+  end if;
+  with points as materialized (
+    select p.*, penstock._chart_step('1 hour', p.at) as hour from penstock.chart_point p
+    where not p.is_hour and p.at >= done_until and p.at < until
+  ), waits as (
+    select b.queue_id, b.hour, array_agg(array[b.bucket, b.n] order by b.bucket) as pairs
+    from (select p.queue_id, p.hour, p.waits[i][1] as bucket, sum(p.waits[i][2])::integer as n
+          from points p cross join generate_subscripts(p.waits, 1) i group by 1, 2, 3) b
+    group by 1, 2
+  ), runs as (
+    select b.queue_id, b.hour, array_agg(array[b.bucket, b.n] order by b.bucket) as pairs
+    from (select p.queue_id, p.hour, p.runs[i][1] as bucket, sum(p.runs[i][2])::integer as n
+          from points p cross join generate_subscripts(p.runs, 1) i group by 1, 2, 3) b
+    group by 1, 2
+  ), hours as (
+    select p.queue_id, p.hour, bool_or(p.estimated) as estimated, max(p.ready) as ready, max(p.leased) as leased,
+      max(p.scheduled) as scheduled, max(p.dead) as dead, sum(p.done) as done, sum(p.failed) as failed,
+      sum(p.died) as died
+    from points p group by p.queue_id, p.hour
+  )
+  insert into penstock.chart_point (slot, queue_id, is_hour, estimated, at, ready, leased, scheduled, dead, done,
+    failed, died, waits, runs)
+  select penstock._chart_slot(true, h.hour), h.queue_id, true, h.estimated, h.hour, h.ready, h.leased, h.scheduled,
+    h.dead, h.done, h.failed, h.died, w.pairs, r.pairs
+  from hours h left join waits w on w.queue_id = h.queue_id and w.hour = h.hour
+    left join runs r on r.queue_id = h.queue_id and r.hour = h.hour;
+  return until;
+end $$;
+
+-- Truncates the slots that the next periods will use. A slot that a reader or a dump locks is tried again next time.
+-- Locks: ACCESS EXCLUSIVE (NOWAIT) on the slot. Uses no index.
+-- from functions/monitoring/record_charts.sql:240
+create or replace function penstock._clear_charts(cleared bigint[], now_at timestamptz) returns bigint[]
+language plpgsql as $$
+declare
+  slot integer;
+begin
+  for kind in 1 .. 2 loop
+    continue when cleared[kind] = penstock._chart_period(kind = 2, now_at);
+    slot := penstock._chart_slot(kind = 2,
+      now_at + case when kind = 2 then interval '30 days' else interval '12 hours' end);
+    begin
+      execute format('lock table penstock.chart_point_%s in access exclusive mode nowait', slot);
+      execute format('truncate penstock.chart_point_%s', slot);
+      cleared[kind] := penstock._chart_period(kind = 2, now_at);
+    exception when lock_not_available then
+      null;
+    end;
+  end loop;
+  return cleared;
 end $$;
 
 -- Requests an act on all messages in a state that match a filter: cancel, redrive, replay, move or set_priority.
@@ -9995,9 +10139,8 @@ begin
 end $$;
 
 -- Ends messages in any table, and returns their number. Each segment is scanned once for all of them. Locks: the rows
--- of
--- the messages.
--- from functions/operate/cancel.sql:71
+-- of the messages.
+-- from functions/operate/cancel.sql:70
 create or replace function penstock._remove_many(ids bigint[], final_state text) returns bigint language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -10009,7 +10152,7 @@ begin
   if rest = '{}' then
     return n;
   end if;
--- from functions/operate/cancel.sql:83, segment 0
+-- from functions/operate/cancel.sql:82, segment 0
   for r in delete from penstock.ready_0 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10027,7 +10170,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:83, segment 1
+-- from functions/operate/cancel.sql:82, segment 1
   for r in delete from penstock.ready_1 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10045,7 +10188,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:83, segment 2
+-- from functions/operate/cancel.sql:82, segment 2
   for r in delete from penstock.ready_2 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10063,7 +10206,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:83, segment 3
+-- from functions/operate/cancel.sql:82, segment 3
   for r in delete from penstock.ready_3 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10081,7 +10224,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:83, segment 4
+-- from functions/operate/cancel.sql:82, segment 4
   for r in delete from penstock.ready_4 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10099,7 +10242,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:83, segment 5
+-- from functions/operate/cancel.sql:82, segment 5
   for r in delete from penstock.ready_5 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10117,7 +10260,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:83, segment 6
+-- from functions/operate/cancel.sql:82, segment 6
   for r in delete from penstock.ready_6 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10135,7 +10278,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:83, segment 7
+-- from functions/operate/cancel.sql:82, segment 7
   for r in delete from penstock.ready_7 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10153,7 +10296,7 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:83, segment 8
+-- from functions/operate/cancel.sql:82, segment 8
   for r in delete from penstock.ready_8 t where t.id = any (rest) and t.group_key is null returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
       r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
@@ -10171,13 +10314,13 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:101
+-- from functions/operate/cancel.sql:100
   return n;
 end $$;
 
 -- Ends a message that an index finds: one that is scheduled, dead or in a group, or ready and never came back (see
 -- _remove_fresh). Returns the previous state, or null. Locks: the row of the message.
--- from functions/operate/cancel.sql:106
+-- from functions/operate/cancel.sql:105
 create or replace function penstock._remove_indexed(id bigint, final_state text) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -10214,7 +10357,7 @@ end $$;
 
 -- Ends a ready message that never came back, whose position is its id. Uses lane_N_order, in every lane. Locks: the row
 -- of the message.
--- from functions/operate/cancel.sql:142
+-- from functions/operate/cancel.sql:141
 create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -10222,7 +10365,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/cancel.sql:150, segment 0
+-- from functions/operate/cancel.sql:149, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10233,7 +10376,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:150, segment 1
+-- from functions/operate/cancel.sql:149, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10244,7 +10387,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:150, segment 2
+-- from functions/operate/cancel.sql:149, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10255,7 +10398,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:150, segment 3
+-- from functions/operate/cancel.sql:149, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10266,7 +10409,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:150, segment 4
+-- from functions/operate/cancel.sql:149, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10277,7 +10420,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:150, segment 5
+-- from functions/operate/cancel.sql:149, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10288,7 +10431,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:150, segment 6
+-- from functions/operate/cancel.sql:149, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10299,7 +10442,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:150, segment 7
+-- from functions/operate/cancel.sql:149, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10310,7 +10453,7 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:150, segment 8
+-- from functions/operate/cancel.sql:149, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10321,16 +10464,14 @@ begin
       r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:161
+-- from functions/operate/cancel.sql:160
   return false;
 end $$;
 
 -- Tells a worker to claim no more (quiet), to claim again (resume), or to finish what it runs and end (stop). The
--- worker
--- gets the command by a notification, or with its next beat, within ten seconds. PS026 if no such worker was seen
--- within
--- a day, PS027 if its version takes no commands. Locks: the row of the worker. Uses heartbeat_pkey.
--- from functions/operate/command_worker.sql:6
+-- worker gets the command by a notification, or with its next beat, within ten seconds. PS026 if no such worker was
+-- seen within a day, PS027 if its version takes no commands. Locks: the row of the worker. Uses heartbeat_pkey.
+-- from functions/operate/command_worker.sql:4
 create or replace function penstock.command_worker(worker text, command text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10391,14 +10532,13 @@ begin
   return true;
 end $$;
 
--- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a
--- period such
--- as @every 30s.
+-- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a period
+-- such as @every 30s.
 -- _parse_cron returns the parts of a rule, or raises an error that names the wrong field. every_hour means that the
 -- hour field begins with *. Such a rule follows elapsed time instead of local time. The difference matters on the two
 -- nights a year on which daylight saving time begins or ends.
 -- Locks: none. Indexes: none.
--- from functions/operate/cron.sql:8
+-- from functions/operate/cron.sql:7
 create or replace function penstock._parse_cron(
   cron text, out minutes integer[], out hours integer[], out days integer[], out months integer[],
     out weekdays integer[],
@@ -10426,7 +10566,7 @@ begin
 end $$;
 
 -- Returns the numbers that a field contains: lists of *, n, a-b, and these with /step.
--- from functions/operate/cron.sql:35
+-- from functions/operate/cron.sql:34
 create or replace function penstock._cron_field(field text, spec text, low integer, high integer, names text[])
 returns integer[]
 language plpgsql immutable as $$
@@ -10461,16 +10601,15 @@ begin
 end $$;
 
 -- Returns a number in a field, or the number of a name such as mon.
--- from functions/operate/cron.sql:69
+-- from functions/operate/cron.sql:68
 create or replace function penstock._cron_number(word text, low integer, names text[]) returns integer
 language sql immutable as $$
   select case when word ~ '^\d+$' then word::integer else array_position(names, word) - 1 + low end
 $$;
 
--- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires
--- at the
--- multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
--- from functions/operate/cron.sql:77
+-- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires at
+-- the multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
+-- from functions/operate/cron.sql:75
 create or replace function penstock._cron_period(cron text) returns integer language plpgsql immutable as $$
 declare
   words constant text[] := regexp_match(lower(trim(cron)), '^@every\s+(\d{1,8})\s*([smhd])$');
@@ -10490,7 +10629,7 @@ end $$;
 -- years. A rule with fixed hours follows local time. A local time that is skipped when the clock is set forward fires
 -- later by the length of the gap. A local time that occurs twice when the clock is set back fires the first time only.
 -- A rule for every hour follows elapsed time.
--- from functions/operate/cron.sql:96
+-- from functions/operate/cron.sql:94
 create or replace function penstock._next_fire(cron text, time_zone text, after timestamptz) returns timestamptz
 language plpgsql stable as $$
 declare
@@ -10523,7 +10662,7 @@ end $$;
 
 -- Returns the days on which a rule fires, from a day on. No two are more than eight years apart (29 February across a
 -- century).
--- from functions/operate/cron.sql:128
+-- from functions/operate/cron.sql:126
 create or replace function penstock._cron_days(months integer[], days integer[], weekdays integer[], either_day boolean,
   first date) returns setof date
 language sql immutable as $$
@@ -10534,7 +10673,7 @@ language sql immutable as $$
 $$;
 
 -- Returns whether the local clock does not change within three hours of a moment.
--- from functions/operate/cron.sql:138
+-- from functions/operate/cron.sql:136
 create or replace function penstock._is_steady(instant timestamptz, time_zone text) returns boolean language sql stable
   as $$
   select (instant - interval '3 hours') at time zone time_zone = (instant at time zone time_zone) - interval '3 hours'
@@ -10542,7 +10681,7 @@ create or replace function penstock._is_steady(instant timestamptz, time_zone te
 $$;
 
 -- The same near a change of the local clock: it checks the individual times of the next hours.
--- from functions/operate/cron.sql:145
+-- from functions/operate/cron.sql:143
 create or replace function penstock._next_fire_near_turn(
   minutes integer[], hours integer[], days integer[], months integer[], weekdays integer[], either_day boolean,
     every_hour boolean,
@@ -10566,7 +10705,7 @@ begin
 end $$;
 
 -- Returns the moments at which the local clock shows a time. On most days there is one.
--- from functions/operate/cron.sql:168
+-- from functions/operate/cron.sql:166
 create or replace function penstock._instants(wall timestamp, time_zone text, all_of_them boolean)
 returns setof timestamptz
 language plpgsql stable as $$
@@ -10588,7 +10727,7 @@ begin
 end $$;
 
 -- Returns the next times at which a rule fires, to check a rule before it is used. Locks: none. Indexes: none.
--- from functions/operate/cron.sql:189
+-- from functions/operate/cron.sql:187
 create or replace function penstock.next_fires(cron text, time_zone text default 'UTC', count integer default 5,
   after timestamptz default null)
 returns setof timestamptz language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -10608,7 +10747,7 @@ end $$;
 
 -- Returns the time zone as the tz database spells it. Only names are accepted, because PostgreSQL takes any text with a
 -- number in it for a POSIX rule, and so would take a misspelled name for UTC.
--- from functions/operate/cron.sql:208
+-- from functions/operate/cron.sql:206
 create or replace function penstock._checked_time_zone(time_zone text) returns text language plpgsql stable as $$
 declare
   found text := (select z.name from pg_catalog.pg_timezone_names z where lower(z.name) = lower(time_zone)
@@ -10729,7 +10868,7 @@ begin
   return n;
 end $$;
 
--- Returns the number of leased dead letters of a queue.
+-- Returns the number of leased dead letters of a queue. Locks: ACCESS SHARE. Scans leased_N.
 -- from functions/operate/drop_queue.sql:62
 create or replace function penstock._dead_leases(queue_id integer) returns setof bigint language plpgsql as $$
 #variable_conflict use_column
@@ -10800,7 +10939,8 @@ end $$;
 --   once  one message stands for all of them
 --   all   each gets a message, up to 1,000 at a time
 --   skip  those more than missed_after_seconds ago get none
--- from functions/operate/fire_schedules.sql:36
+-- Locks: the row of the schedule, which the caller has locked, and as enqueue. Uses schedule_pkey.
+-- from functions/operate/fire_schedules.sql:37
 create or replace function penstock._fire(s penstock.schedule, now_at timestamptz) returns integer language plpgsql
   as $$
 declare
@@ -10825,8 +10965,8 @@ begin
 end $$;
 
 -- Enqueues one fire. The caller does not need the right to enqueue to the queue of the schedule, because an admin chose
--- that queue.
--- from functions/operate/fire_schedules.sql:61
+-- that queue. Locks and indexes: as enqueue. Uses queue_pkey.
+-- from functions/operate/fire_schedules.sql:62
 create or replace function penstock._enqueue_fire(s penstock.schedule, fire_at timestamptz) returns bigint
 language plpgsql as $$
 begin
@@ -10837,7 +10977,7 @@ begin
 end $$;
 
 -- Enqueues the message of a schedule now, even if it is paused. The next fire does not change. Returns the id.
--- from functions/operate/fire_schedules.sql:71
+-- from functions/operate/fire_schedules.sql:72
 create or replace function penstock.fire_schedule(name text) returns bigint language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -10847,11 +10987,10 @@ begin
 end $$;
 
 -- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at
--- its
--- first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the same
--- key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how many
--- were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:6
+-- its first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the
+-- same key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how
+-- many were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
+-- from functions/operate/move.sql:5
 create or replace function penstock.move(ids bigint[], queue text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10898,7 +11037,7 @@ end $$;
 -- set_priority changes the priority of waiting messages, which then come last among those of their new priority.
 -- Messages that are not waiting, or have the priority already, are skipped. Returns how many were changed. Locks: the
 -- rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:52
+-- from functions/operate/move.sql:51
 create or replace function penstock.set_priority(ids bigint[], priority integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10931,7 +11070,7 @@ end $$;
 
 -- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
 -- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there.
--- from functions/operate/move.sql:84
+-- from functions/operate/move.sql:83
 create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
   reserve boolean) returns void language plpgsql as $$
 declare
@@ -10959,9 +11098,8 @@ end $$;
 
 -- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
 -- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
--- it
--- as _remove_waiting does.
--- from functions/operate/move.sql:113
+-- it as _remove_waiting does. Uses scheduled_id, grouped_id and dead_pkey.
+-- from functions/operate/move.sql:111
 create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
   out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
 #variable_conflict use_column
@@ -11011,8 +11149,8 @@ begin
 end $$;
 
 -- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
--- otherwise by a scan.
--- from functions/operate/move.sql:163
+-- otherwise by a scan. Locks: the row of the message.
+-- from functions/operate/move.sql:161
 create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql as $$
 #variable_conflict use_column
@@ -11023,66 +11161,67 @@ begin
   if r.id is not null then
     return r;
   end if;
--- from functions/operate/move.sql:174, segment 0
+-- from functions/operate/move.sql:172, segment 0
   delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174, segment 1
+-- from functions/operate/move.sql:172, segment 1
   delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174, segment 2
+-- from functions/operate/move.sql:172, segment 2
   delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174, segment 3
+-- from functions/operate/move.sql:172, segment 3
   delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174, segment 4
+-- from functions/operate/move.sql:172, segment 4
   delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174, segment 5
+-- from functions/operate/move.sql:172, segment 5
   delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174, segment 6
+-- from functions/operate/move.sql:172, segment 6
   delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174, segment 7
+-- from functions/operate/move.sql:172, segment 7
   delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174, segment 8
+-- from functions/operate/move.sql:172, segment 8
   delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:180
+-- from functions/operate/move.sql:178
   return null;
 end $$;
 
--- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane.
--- from functions/operate/move.sql:184
+-- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane. Locks: the row of
+-- the message.
+-- from functions/operate/move.sql:183
 create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -11091,7 +11230,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/move.sql:193, segment 0
+-- from functions/operate/move.sql:192, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11099,7 +11238,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:193, segment 1
+-- from functions/operate/move.sql:192, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11107,7 +11246,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:193, segment 2
+-- from functions/operate/move.sql:192, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11115,7 +11254,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:193, segment 3
+-- from functions/operate/move.sql:192, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11123,7 +11262,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:193, segment 4
+-- from functions/operate/move.sql:192, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11131,7 +11270,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:193, segment 5
+-- from functions/operate/move.sql:192, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11139,7 +11278,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:193, segment 6
+-- from functions/operate/move.sql:192, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11147,7 +11286,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:193, segment 7
+-- from functions/operate/move.sql:192, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11155,7 +11294,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:193, segment 8
+-- from functions/operate/move.sql:192, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11163,7 +11302,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:201
+-- from functions/operate/move.sql:200
   return null;
 end $$;
 
@@ -11484,7 +11623,7 @@ begin
   return n;
 end $$;
 
--- Ends a message, and keeps a copy of it for undo_purge.
+-- Ends a message, and keeps a copy of it for undo_purge. Locks: the new row, otherwise as _finish. Uses body_N_id.
 -- from functions/operate/purge.sql:94
 create or replace function penstock._purge_message(batch uuid, m penstock.envelope, due timestamptz) returns void
 language plpgsql as $$
@@ -11498,8 +11637,9 @@ begin
   perform penstock._finish(m, 'cancelled', null);
 end $$;
 
--- Writes down how many messages a purge removed. A purge of none leaves no row.
--- from functions/operate/purge.sql:107
+-- Writes down how many messages a purge removed. A purge of none leaves no row. Locks: the row of the purge. Uses
+-- purge_pkey.
+-- from functions/operate/purge.sql:108
 create or replace function penstock._count_purge(batch uuid, n bigint) returns void language plpgsql as $$
 begin
   if n = 0 then
@@ -11589,28 +11729,9 @@ end $$;
 -- from functions/operate/redrive.sql:77
 create or replace function penstock._revive(q penstock.queue, m penstock.envelope, due timestamptz) returns void
 language plpgsql as $$
-#variable_conflict use_column
-declare
-  state text;
 begin
-  if q.has_members then
-    perform penstock._revive_member(m.id);
-  end if;
-  if q.max_depth is not null then
-    perform penstock._reserve_depth(q, 1);
-  end if;
-  if m.key is not null then
-    state := penstock._yield_key(m, 'wait');
-  end if;
-  if state is not null then
-    perform penstock._finish(m, state, null);
-  elsif m.group_key is not null then
-    perform penstock._rejoin_group(m, due);
-  elsif due is not null then
-    perform penstock._put_scheduled(due, m);
-  else
-    perform penstock._put_ready(m, nextval('penstock.position'));
-  end if;
+  perform penstock._revive_member(m.id);
+  perform penstock._place_again(q, m, due, true);
 end $$;
 
 -- Enqueues a copy of a finished message, into its queue or another. Returns the new id. Locks: as enqueue. Uses
@@ -11719,8 +11840,9 @@ begin
   end if;
 end $$;
 
--- Returns the schedule with its settings changed and checked. Its queue must accept the message of the schedule.
--- from functions/operate/schedule.sql:82
+-- Returns the schedule with its settings changed and checked. Its queue must accept the message of the schedule. Locks:
+-- none. Uses queue_name_key.
+-- from functions/operate/schedule.sql:83
 create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
 returns penstock.schedule language plpgsql as $$
 declare
@@ -11754,7 +11876,7 @@ begin
 end $$;
 
 -- Returns the schedule with one setting changed and checked.
--- from functions/operate/schedule.sql:115
+-- from functions/operate/schedule.sql:116
 create or replace function penstock._with_schedule_setting(s penstock.schedule, setting text, value jsonb)
 returns penstock.schedule language plpgsql as $$
 begin
@@ -11786,7 +11908,7 @@ begin
 end $$;
 
 -- Returns the id of a queue, or raises PS001. Locks: none. Uses queue_name_key.
--- from functions/operate/schedule.sql:146
+-- from functions/operate/schedule.sql:147
 create or replace function penstock._queue_id(queue text) returns integer language plpgsql stable as $$
 declare
   found integer := (select q.id from penstock.queue q where q.name = _queue_id.queue);
@@ -11798,7 +11920,7 @@ begin
 end $$;
 
 -- Pauses a schedule. Locks and indexes: as set_schedule.
--- from functions/operate/schedule.sql:157
+-- from functions/operate/schedule.sql:158
 create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -11806,7 +11928,7 @@ begin
 end $$;
 
 -- Resumes a schedule. Fires that were due during the pause are skipped. Locks and indexes: as set_schedule.
--- from functions/operate/schedule.sql:164
+-- from functions/operate/schedule.sql:165
 create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -11814,7 +11936,7 @@ begin
 end $$;
 
 -- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
--- from functions/operate/schedule.sql:171
+-- from functions/operate/schedule.sql:172
 create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -11938,14 +12060,159 @@ begin
   perform penstock.set_queue(name, '{"paused": false}');
 end $$;
 
+-- Subscriptions: create, change, drop, and note what was delivered. Servers listen to penstock_subscriptions, and send
+-- the messages. _find_subscription returns a subscription by name, or raises PS041. Locks: the row of the subscription
+-- until commit. Uses subscription_pkey.
+-- from functions/operate/subscription.sql:4
+create or replace function penstock._find_subscription(name text) returns penstock.subscription language plpgsql as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription;
+begin
+  select * into s from penstock.subscription t where t.name = _find_subscription.name for no key update;
+  if not found then
+    perform penstock._fail('PS041', format('subscription %L does not exist', left(_find_subscription.name, 200)),
+      jsonb_build_object('subscription', left(_find_subscription.name, 200)),
+      'Create it with penstock.create_subscription.');
+  end if;
+  return s;
+end $$;
+
+-- Applies settings to a subscription: url, secret, concurrency, timeout_seconds and enabled. Raises an error for other
+-- settings, and for values out of range. Locks: none. Indexes: none.
+-- from functions/operate/subscription.sql:20
+create or replace function penstock._with_subscription_settings(s penstock.subscription, settings jsonb)
+returns penstock.subscription language plpgsql as $$
+declare
+  name  text;
+  value jsonb;
+begin
+  for name, value in select * from jsonb_each(coalesce(settings, '{}')) loop
+    case
+      when name = 'url' and value #>> '{}' ~ '^https?://[!-~]+$' and length(value #>> '{}') <= 2048 then
+        s.url := value #>> '{}';
+      when name = 'url' then
+        perform penstock._fail_value('url', value #>> '{}', 'an address that begins with https:// or http://');
+      when name = 'secret' and jsonb_typeof(value) in ('string', 'null') then
+        s.secret := value #>> '{}';
+      when name = 'concurrency' then
+        s.concurrency := penstock._subscription_number(name, value, 1, 1000);
+      when name = 'timeout_seconds' then
+        s.timeout_seconds := penstock._subscription_number(name, value, 1, 300);
+      when name = 'enabled' and jsonb_typeof(value) = 'boolean' then
+        s.enabled := value::boolean;
+        s.disabled_reason := null;
+      else
+        perform penstock._fail_value('settings', name, 'url, secret, concurrency, timeout_seconds, enabled');
+    end case;
+  end loop;
+  s.version := s.version + 1;
+  s.updated_at := clock_timestamp();
+  perform pg_notify('penstock_subscriptions', '');
+  return s;
+end $$;
+
+-- Returns a whole number in a range, or raises PS004. Locks: none. Indexes: none.
+-- from functions/operate/subscription.sql:52
+create or replace function penstock._subscription_number(name text, value jsonb, low integer, high integer)
+returns integer language plpgsql as $$
+begin
+  if jsonb_typeof(value) <> 'number' or value::numeric <> trunc(value::numeric)
+    or value::numeric not between low and high then
+    perform penstock._fail_value(name, value #>> '{}', format('a whole number from %s to %s', low, high));
+  end if;
+  return value::numeric::integer;
+end $$;
+
+-- Creates a subscription of a queue. A queue has at most one. Locks: the new row. Uses subscription_pkey.
+-- from functions/operate/subscription.sql:63
+create or replace function penstock.create_subscription(
+  name text, queue text, url text, settings jsonb default '{}', created_by text default null) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription;
+begin
+  if create_subscription.name !~ '^[a-z0-9._-]{1,128}$' or create_subscription.name is null then
+    perform penstock._fail_value('name', create_subscription.name, '1 to 128 lowercase letters, digits, -, _ and .');
+  end if;
+  perform penstock._check_internal(create_subscription.queue);
+  perform penstock._queue_id(create_subscription.queue);
+  s.name := create_subscription.name;
+  s.queue := create_subscription.queue;
+  s.concurrency := 10;
+  s.timeout_seconds := 15;
+  s.enabled := true;
+  s.version := 0;
+  s.delivered := 0;
+  s.failed := 0;
+  s.created_by := create_subscription.created_by;
+  s.created_at := clock_timestamp();
+  s := penstock._with_subscription_settings(s, settings || jsonb_build_object('url', create_subscription.url));
+  insert into penstock.subscription select s.* on conflict do nothing;
+  if not found then
+    perform penstock._fail('PS042', format('subscription %L or a subscription of queue %L already exists',
+      create_subscription.name, create_subscription.queue), jsonb_build_object('subscription',
+      create_subscription.name, 'queue', create_subscription.queue), 'A queue has at most one subscription.');
+  end if;
+end $$;
+
+-- Changes settings of a subscription, all or none. Locks: the row of the subscription. Uses subscription_pkey.
+-- from functions/operate/subscription.sql:95
+create or replace function penstock.set_subscription(name text, settings jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription := penstock._with_subscription_settings(penstock._find_subscription(name), settings);
+begin
+  update penstock.subscription t set url = s.url, secret = s.secret, concurrency = s.concurrency,
+    timeout_seconds = s.timeout_seconds, enabled = s.enabled, disabled_reason = s.disabled_reason,
+    version = s.version, updated_at = s.updated_at where t.name = s.name;
+end $$;
+
+-- Drops a subscription. The messages of its queue stay. Locks: the row of the subscription. Uses subscription_pkey.
+-- from functions/operate/subscription.sql:107
+create or replace function penstock.drop_subscription(name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription := penstock._find_subscription(name);
+begin
+  delete from penstock.subscription t where t.name = s.name;
+  perform pg_notify('penstock_subscriptions', '');
+end $$;
+
+-- Notes what a server has delivered, and disables the subscription if its endpoint is gone. A server that works with
+-- older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
+-- from functions/operate/subscription.sql:119
+create or replace function penstock.note_deliveries(
+  name text, version integer, delivered bigint, failed bigint, last_error text, disabled_reason text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  is_gone boolean;
+begin
+  update penstock.subscription s
+  set delivered = s.delivered + note_deliveries.delivered, failed = s.failed + note_deliveries.failed,
+      last_delivered_at = case when note_deliveries.delivered > 0 then clock_timestamp() else s.last_delivered_at end,
+      last_error = coalesce(note_deliveries.last_error, s.last_error),
+      last_error_at = case when note_deliveries.last_error is null then s.last_error_at else clock_timestamp() end,
+      enabled = s.enabled and not (note_deliveries.disabled_reason is not null
+        and s.version = note_deliveries.version),
+      disabled_reason = case when s.version = note_deliveries.version
+        then coalesce(note_deliveries.disabled_reason, s.disabled_reason) else s.disabled_reason end
+  where s.name = note_deliveries.name returning not s.enabled into is_gone;
+  if is_gone and note_deliveries.disabled_reason is not null then
+    perform pg_notify('penstock_subscriptions', '');
+  end if;
+end $$;
+
 -- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what
--- it
--- removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits again
--- is
--- skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and as
--- enqueue.
+-- it removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits
+-- again is skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and
+-- as enqueue.
 -- Uses purge_queue and purged_pkey.
--- from functions/operate/undo_purge.sql:8
+-- from functions/operate/undo_purge.sql:6
 create or replace function penstock.undo_purge(name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -11975,8 +12242,8 @@ begin
   return n;
 end $$;
 
--- Enqueues a copy of one purged message: 1, or 0 if another message with its key waits.
--- from functions/operate/undo_purge.sql:38
+-- Enqueues a copy of one purged message: 1, or 0 if another message with its key waits. Locks and indexes: as enqueue.
+-- from functions/operate/undo_purge.sql:36
 create or replace function penstock._restore_purged(q penstock.queue, r penstock.purged, dead boolean) returns integer
 language plpgsql as $$
 declare
@@ -12008,7 +12275,7 @@ end $$;
 
 -- Deletes what purges removed more than an hour ago, a bounded number of messages at a time. Locks: the rows. Uses
 -- purged_pkey.
--- from functions/operate/undo_purge.sql:69
+-- from functions/operate/undo_purge.sql:67
 create or replace function penstock._forget_purged() returns integer language plpgsql as $$
 declare
   n integer;
@@ -12116,8 +12383,9 @@ $$;
 
 -- Returns for each queue the number of sampled messages in each state, and the enqueue time of the oldest ready one. If
 -- only a part of the lanes is sampled, messages leased in place are looked up by their grants, because they are stored
--- together and a sample would hit all of them or none. Locks: ACCESS SHARE.
--- from functions/read/all_stats.sql:62
+-- together and a sample would hit all of them or none. Locks: ACCESS SHARE. Scans the tables, or samples of them, and
+-- uses lane_N_order for grants.
+-- from functions/read/all_stats.sql:63
 create or replace function penstock._sample(share double precision[], now_at timestamptz)
 returns table (queue_id integer, state text, n double precision, first timestamptz) language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -12143,7 +12411,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/all_stats.sql:85, segment 0
+-- from functions/read/all_stats.sql:86, segment 0
     return query
     select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased
       then c.first end
@@ -12164,7 +12432,7 @@ if slot <= 0 then
       and l.lease_until <= now_at)
     from penstock.leased_0 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
--- from functions/read/all_stats.sql:85, segment 1
+-- from functions/read/all_stats.sql:86, segment 1
     return query
     select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased
       then c.first end
@@ -12187,7 +12455,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/read/all_stats.sql:85, segment 2
+-- from functions/read/all_stats.sql:86, segment 2
     return query
     select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased
       then c.first end
@@ -12208,7 +12476,7 @@ if slot <= 2 then
       and l.lease_until <= now_at)
     from penstock.leased_2 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
--- from functions/read/all_stats.sql:85, segment 3
+-- from functions/read/all_stats.sql:86, segment 3
     return query
     select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased
       then c.first end
@@ -12233,7 +12501,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/all_stats.sql:85, segment 4
+-- from functions/read/all_stats.sql:86, segment 4
     return query
     select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased
       then c.first end
@@ -12254,7 +12522,7 @@ if slot <= 4 then
       and l.lease_until <= now_at)
     from penstock.leased_4 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
--- from functions/read/all_stats.sql:85, segment 5
+-- from functions/read/all_stats.sql:86, segment 5
     return query
     select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased
       then c.first end
@@ -12277,7 +12545,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/read/all_stats.sql:85, segment 6
+-- from functions/read/all_stats.sql:86, segment 6
     return query
     select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased
       then c.first end
@@ -12299,7 +12567,7 @@ if slot <= 6 then
     from penstock.leased_6 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
 if slot <= 7 then
--- from functions/read/all_stats.sql:85, segment 7
+-- from functions/read/all_stats.sql:86, segment 7
     return query
     select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased
       then c.first end
@@ -12320,7 +12588,7 @@ if slot <= 7 then
       and l.lease_until <= now_at)
     from penstock.leased_7 l tablesample system (share[2]) repeatable (1) group by 1, 2;
 else
--- from functions/read/all_stats.sql:85, segment 8
+-- from functions/read/all_stats.sql:86, segment 8
     return query
     select c.queue_id, case when c.leased then 'leased' else 'ready' end, c.n * 100 / share[1], case when not c.leased
       then c.first end
@@ -12344,13 +12612,13 @@ end if;
 end if;
 end if;
 end if;
--- from functions/read/all_stats.sql:105
+-- from functions/read/all_stats.sql:106
   end loop;
 end $$;
 
 -- Returns the enqueue time of the first message in the lanes of a queue, which a sample might miss. Locks: ACCESS
 -- SHARE. Uses lane_N_order.
--- from functions/read/all_stats.sql:110
+-- from functions/read/all_stats.sql:111
 create or replace function penstock._lane_head(q penstock.queue) returns timestamptz
 language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -12364,24 +12632,24 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/all_stats.sql:121, segment 0
+-- from functions/read/all_stats.sql:122, segment 0
       head := least(head, (select t.enqueued_at from penstock.lane_0 t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null
                              order by t.position limit 1));
 else
--- from functions/read/all_stats.sql:121, segment 1
+-- from functions/read/all_stats.sql:122, segment 1
       head := least(head, (select t.enqueued_at from penstock.lane_1 t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null
                              order by t.position limit 1));
 end if;
 else
 if slot <= 2 then
--- from functions/read/all_stats.sql:121, segment 2
+-- from functions/read/all_stats.sql:122, segment 2
       head := least(head, (select t.enqueued_at from penstock.lane_2 t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null
                              order by t.position limit 1));
 else
--- from functions/read/all_stats.sql:121, segment 3
+-- from functions/read/all_stats.sql:122, segment 3
       head := least(head, (select t.enqueued_at from penstock.lane_3 t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null
                              order by t.position limit 1));
@@ -12390,30 +12658,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/all_stats.sql:121, segment 4
+-- from functions/read/all_stats.sql:122, segment 4
       head := least(head, (select t.enqueued_at from penstock.lane_4 t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null
                              order by t.position limit 1));
 else
--- from functions/read/all_stats.sql:121, segment 5
+-- from functions/read/all_stats.sql:122, segment 5
       head := least(head, (select t.enqueued_at from penstock.lane_5 t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null
                              order by t.position limit 1));
 end if;
 else
 if slot <= 6 then
--- from functions/read/all_stats.sql:121, segment 6
+-- from functions/read/all_stats.sql:122, segment 6
       head := least(head, (select t.enqueued_at from penstock.lane_6 t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null
                              order by t.position limit 1));
 else
 if slot <= 7 then
--- from functions/read/all_stats.sql:121, segment 7
+-- from functions/read/all_stats.sql:122, segment 7
       head := least(head, (select t.enqueued_at from penstock.lane_7 t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null
                              order by t.position limit 1));
 else
--- from functions/read/all_stats.sql:121, segment 8
+-- from functions/read/all_stats.sql:122, segment 8
       head := least(head, (select t.enqueued_at from penstock.lane_8 t
                            where t.queue_id = q.id and t.priority = rank and t.hold = 0 and t.group_key is null
                              order by t.position limit 1));
@@ -12421,7 +12689,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/read/all_stats.sql:125
+-- from functions/read/all_stats.sql:126
     end loop;
   end loop;
   return head;
@@ -13172,6 +13440,65 @@ set search_path = pg_catalog, pg_temp as $$
   select penstock._step_us((date_part('epoch', clock_timestamp()) * 1e6)::bigint) / 1e6
 $$;
 
+-- Lanes: the messages of one queue with one priority form a lane. The first message of a priority, or the first with a
+-- group or a time to live, changes what claims have to look for. The enqueuer writes that into lanes_register
+-- (layout/register.sql) at once, and claims read it there. The row of the queue follows at the commit of a claim, in
+-- _adopt_lanes. _lane_bits returns the bits that a message needs. Locks: none. Indexes: none.
+-- from functions/storage/lanes.sql:5
+create or replace function penstock._lane_bits(priority integer, stays_plain boolean) returns integer
+language sql immutable as $$
+  select (1 << (priority + 9)) | case when stays_plain then 0 else (1 << 19) end
+$$;
+
+-- Adds bits to lanes_register. One expression, which cannot be interrupted half way.
+-- from functions/storage/lanes.sql:11
+create or replace function penstock._widen(q penstock.queue, bits integer) returns void language plpgsql as $$
+begin
+  if pg_sequence_last_value(q.lanes_register) & bits <> bits then
+    -- In one expression, which cannot be interrupted half way.
+    perform pg_advisory_lock(1885695608, q.id),
+      setval(q.lanes_register, pg_sequence_last_value(q.lanes_register) | bits),
+      pg_advisory_unlock(1885695608, q.id);
+  end if;
+end $$;
+
+-- Returns the queue with the lanes in its register. A lane that the row does not have yet has no floor: claims look
+-- from the beginning.
+-- from functions/storage/lanes.sql:23
+create or replace function penstock._with_lanes(q penstock.queue) returns penstock.queue language plpgsql as $$
+declare
+  bits constant integer := pg_sequence_last_value(q.lanes_register);
+begin
+  if bits <> q.lane_bits then
+    select array_agg(p order by p desc), array_agg(q.floors[array_position(q.priorities, p::smallint)] order by p desc)
+    into q.priorities, q.floors from generate_series(-9, 9) p where (bits >> (p + 9) & 1 = 1);
+    q.plain := (bits >> 19 = 0);
+  end if;
+  return q;
+end $$;
+
+-- Writes new lanes into the row of their queue, and creates their floors. Skips a queue whose row is locked. Locks: the
+-- row of the queue until commit. Scans the queues.
+-- from functions/storage/lanes.sql:37
+create or replace function penstock._adopt_lanes() returns void language plpgsql as $$
+declare
+  q penstock.queue;
+begin
+  for q in select * from penstock.queue t
+    where t.lane_bits <> pg_sequence_last_value(t.lanes_register) for no key update skip locked loop
+    q := penstock._with_lanes(q);
+    for i in 1 .. cardinality(q.priorities) loop
+      q.floors[i] := coalesce(q.floors[i], penstock._unlogged_register(format('floor_%s_%s', q.id,
+        replace(q.priorities[i]::text, '-', 'm'))));
+    end loop;
+    update penstock.queue u
+    set priorities = q.priorities, floors = q.floors, plain = q.plain,
+        lane_bits = (select sum((1 << (p + 9))) from unnest(q.priorities) p) + case when q.plain then 0
+          else (1 << 19) end
+    where u.id = q.id;
+  end loop;
+end $$;
+
 -- Counts the messages of a queue by state, with the times of the oldest and the newest. oldest and newest are over all
 -- states except dead. A group token is not a message and is not counted.
 --
@@ -13179,12 +13506,13 @@ $$;
 -- index of the queue, and lanes from the first row of the queue on. Beyond that, reading the whole table is faster: see
 -- _count_table. leased_N has no index on the queue. It is read along leased_N_until, whose dead entries cost less than
 -- the dead rows. These statements are static, so that their plans are made once in a session: 10 us each instead of
--- 100. Tables without blocks are not read, nor are the lanes of older segments if the first row of the queue is in the
--- current one.
+-- 100. One statement counts both tables of a segment. Its kinds are 0 for ready, 1 for leased, 2 for a dead letter that
+-- is leased, and 3 for a message of another queue. Tables without blocks are not read, nor is an older segment without
+-- leased messages if the first row of the queue is in the current one.
 --
 -- The ring is read after the snapshot was taken. So it names every segment that holds a row which the snapshot shows.
 -- Locks: ACCESS SHARE. Uses scheduled_queue, grouped_order, dead_queue, lane_N_order and leased_N_until.
--- from functions/read/count.sql:13
+-- from functions/read/count.sql:14
 create or replace function penstock._count(q penstock.queue, now_at timestamptz, out ready bigint, out scheduled bigint,
   out leased bigint, out dead bigint, out dead_leased bigint, out oldest_ready timestamptz, out oldest timestamptz,
   out newest timestamptz, out oldest_dead timestamptz, out estimated boolean)
@@ -13193,11 +13521,11 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
 #variable_conflict use_column
 declare
   past  constant bigint := penstock._hold_at(now_at);
-  mine  constant text := format('t.queue_id = %s', q.id);
   first constant bigint := penstock._first_row(q);
-  lanes constant smallint[] := (penstock._with_lanes(q)).priorities;
+  lanes constant smallint[] := case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
+    else (penstock._with_lanes(q)).priorities end;
   slots constant integer[] := penstock._slots_by_age();
-  lone  constant boolean := first > penstock._current_from();   -- the queue has no row in the lanes of older segments
+  lone  constant boolean := first > (pg_sequence_last_value('penstock.ring_until') - 32768);   -- the queue has no row in the lanes of older segments
   bytes bigint;
   few   integer;
   slot  integer;
@@ -13219,7 +13547,8 @@ begin
     from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = q.id and t.group_key is null
       limit few) c;
     if n.total >= few then
-      n := penstock._count_table('scheduled', mine || ' and t.group_key is null', format('t.due_at <= %L', now_at));
+      n := penstock._count_table('scheduled', format('t.queue_id = %s and t.group_key is null', q.id),
+        format('t.due_at <= %L', now_at));
     end if;
     ready := n.ready; scheduled := n.total - n.ready; oldest_ready := n.oldest_ready; oldest := n.oldest;
     newest := n.newest; estimated := n.estimated;
@@ -13233,7 +13562,7 @@ begin
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
     from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = q.id limit few) c;
     if n.total >= few then
-      n := penstock._count_table('grouped', mine, format('t.visible_at <= %L', now_at));
+      n := penstock._count_table('grouped', format('t.queue_id = %s', q.id), format('t.visible_at <= %L', now_at));
     end if;
     ready := ready + n.ready; scheduled := scheduled + n.total - n.ready;
     oldest_ready := least(oldest_ready, n.oldest_ready);
@@ -13246,279 +13575,231 @@ begin
     select count(*) as total, min(c.dead_at) as oldest_ready, false as estimated into n
     from (select t.dead_at from penstock.dead t where t.queue_id = q.id limit few) c;
     if n.total >= few then
-      n := penstock._count_table('dead', mine, 'false', 't.dead_at');
+      n := penstock._count_table('dead', format('t.queue_id = %s', q.id), 'false', 't.dead_at');
       n.oldest_ready := n.oldest;
     end if;
     dead := n.total; oldest_dead := n.oldest_ready; estimated := estimated or n.estimated;
   end if;
 
   foreach slot in array slots loop
-    if slot = slots[1] or not lone then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/count.sql:83, segment 0
-      few := 20000 + pg_relation_size('penstock.lane_0', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_0 t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
+-- from functions/read/count.sql:84, segment 0
+    bytes := pg_relation_size('penstock.leased_0', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_0', 'main') end;
+    continue when bytes = bigint '0';
+    few := 20000 + bytes / 65536;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_0 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_0 t where t.lease_until >= '-infinity' limit few)) c;
 else
--- from functions/read/count.sql:83, segment 1
-      few := 20000 + pg_relation_size('penstock.lane_1', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_1 t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
+-- from functions/read/count.sql:84, segment 1
+    bytes := pg_relation_size('penstock.leased_1', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_1', 'main') end;
+    continue when bytes = bigint '0';
+    few := 20000 + bytes / 65536;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_1 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_1 t where t.lease_until >= '-infinity' limit few)) c;
 end if;
 else
 if slot <= 2 then
--- from functions/read/count.sql:83, segment 2
-      few := 20000 + pg_relation_size('penstock.lane_2', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_2 t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
+-- from functions/read/count.sql:84, segment 2
+    bytes := pg_relation_size('penstock.leased_2', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_2', 'main') end;
+    continue when bytes = bigint '0';
+    few := 20000 + bytes / 65536;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_2 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_2 t where t.lease_until >= '-infinity' limit few)) c;
 else
--- from functions/read/count.sql:83, segment 3
-      few := 20000 + pg_relation_size('penstock.lane_3', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_3 t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
+-- from functions/read/count.sql:84, segment 3
+    bytes := pg_relation_size('penstock.leased_3', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_3', 'main') end;
+    continue when bytes = bigint '0';
+    few := 20000 + bytes / 65536;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_3 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_3 t where t.lease_until >= '-infinity' limit few)) c;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/count.sql:83, segment 4
-      few := 20000 + pg_relation_size('penstock.lane_4', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_4 t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
+-- from functions/read/count.sql:84, segment 4
+    bytes := pg_relation_size('penstock.leased_4', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_4', 'main') end;
+    continue when bytes = bigint '0';
+    few := 20000 + bytes / 65536;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_4 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_4 t where t.lease_until >= '-infinity' limit few)) c;
 else
--- from functions/read/count.sql:83, segment 5
-      few := 20000 + pg_relation_size('penstock.lane_5', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_5 t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
+-- from functions/read/count.sql:84, segment 5
+    bytes := pg_relation_size('penstock.leased_5', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_5', 'main') end;
+    continue when bytes = bigint '0';
+    few := 20000 + bytes / 65536;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_5 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_5 t where t.lease_until >= '-infinity' limit few)) c;
 end if;
 else
 if slot <= 6 then
--- from functions/read/count.sql:83, segment 6
-      few := 20000 + pg_relation_size('penstock.lane_6', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_6 t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
+-- from functions/read/count.sql:84, segment 6
+    bytes := pg_relation_size('penstock.leased_6', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_6', 'main') end;
+    continue when bytes = bigint '0';
+    few := 20000 + bytes / 65536;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_6 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_6 t where t.lease_until >= '-infinity' limit few)) c;
 else
 if slot <= 7 then
--- from functions/read/count.sql:83, segment 7
-      few := 20000 + pg_relation_size('penstock.lane_7', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_7 t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
+-- from functions/read/count.sql:84, segment 7
+    bytes := pg_relation_size('penstock.leased_7', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_7', 'main') end;
+    continue when bytes = bigint '0';
+    few := 20000 + bytes / 65536;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_7 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_7 t where t.lease_until >= '-infinity' limit few)) c;
 else
--- from functions/read/count.sql:83, segment 8
-      few := 20000 + pg_relation_size('penstock.lane_8', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_8 t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
+-- from functions/read/count.sql:84, segment 8
+    bytes := pg_relation_size('penstock.leased_8', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_8', 'main') end;
+    continue when bytes = bigint '0';
+    few := 20000 + bytes / 65536;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_8 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_8 t where t.lease_until >= '-infinity' limit few)) c;
 end if;
 end if;
 end if;
 end if;
--- from functions/read/count.sql:91
-      if n.total >= few then
-        n := penstock._count_table('lane_' || slot, mine || ' and t.group_key is null', format('t.hold <= %s', past));
-      end if;
-      ready := ready + n.ready; leased := leased + n.total - n.ready;
-      oldest_ready := least(oldest_ready, n.oldest_ready);
-      oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
+-- from functions/read/count.sql:101
+    if greatest(n.lane_rows, n.leased_rows) >= few then
+      n := penstock._count_segment(slot, q.id, past, now_at);
+      estimated := estimated or n.estimated;
     end if;
-
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/read/count.sql:100, segment 0
-    bytes := pg_relation_size('penstock.leased_0', 'main');
-    continue when bytes = 0;
-    few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_0 t
-      where t.lease_until >= '-infinity' limit few) c;
-else
--- from functions/read/count.sql:100, segment 1
-    bytes := pg_relation_size('penstock.leased_1', 'main');
-    continue when bytes = 0;
-    few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_1 t
-      where t.lease_until >= '-infinity' limit few) c;
-end if;
-else
-if slot <= 2 then
--- from functions/read/count.sql:100, segment 2
-    bytes := pg_relation_size('penstock.leased_2', 'main');
-    continue when bytes = 0;
-    few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_2 t
-      where t.lease_until >= '-infinity' limit few) c;
-else
--- from functions/read/count.sql:100, segment 3
-    bytes := pg_relation_size('penstock.leased_3', 'main');
-    continue when bytes = 0;
-    few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_3 t
-      where t.lease_until >= '-infinity' limit few) c;
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/read/count.sql:100, segment 4
-    bytes := pg_relation_size('penstock.leased_4', 'main');
-    continue when bytes = 0;
-    few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_4 t
-      where t.lease_until >= '-infinity' limit few) c;
-else
--- from functions/read/count.sql:100, segment 5
-    bytes := pg_relation_size('penstock.leased_5', 'main');
-    continue when bytes = 0;
-    few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_5 t
-      where t.lease_until >= '-infinity' limit few) c;
-end if;
-else
-if slot <= 6 then
--- from functions/read/count.sql:100, segment 6
-    bytes := pg_relation_size('penstock.leased_6', 'main');
-    continue when bytes = 0;
-    few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_6 t
-      where t.lease_until >= '-infinity' limit few) c;
-else
-if slot <= 7 then
--- from functions/read/count.sql:100, segment 7
-    bytes := pg_relation_size('penstock.leased_7', 'main');
-    continue when bytes = 0;
-    few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_7 t
-      where t.lease_until >= '-infinity' limit few) c;
-else
--- from functions/read/count.sql:100, segment 8
-    bytes := pg_relation_size('penstock.leased_8', 'main');
-    continue when bytes = 0;
-    few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_8 t
-      where t.lease_until >= '-infinity' limit few) c;
-end if;
-end if;
-end if;
-end if;
--- from functions/read/count.sql:113
-    if n.read >= few then
-      n := penstock._count_table('leased_' || slot, mine || ' and t.dead_at is not null', 'false');
-      dead_leased := dead_leased + n.total; estimated := estimated or n.estimated;
-      n := penstock._count_table('leased_' || slot, mine || ' and t.dead_at is null',
-        format('t.lease_until <= %L', now_at));
-    else
-      dead_leased := dead_leased + n.dead;
-    end if;
-    ready := ready + n.ready; leased := leased + n.total - n.ready; oldest_ready := least(oldest_ready, n.oldest_ready);
-    oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
+    ready := ready + n.ready; leased := leased + n.leased; dead_leased := dead_leased + n.dead;
+    oldest_ready := least(oldest_ready, n.oldest_ready); oldest := least(oldest, n.oldest);
+    newest := greatest(newest, n.newest);
   end loop;
+end $$;
+
+-- Counts the messages of a queue in one segment by reading the tables of the segment as a whole. Locks: ACCESS SHARE.
+-- Indexes: none.
+-- from functions/read/count.sql:113
+create or replace function penstock._count_segment(slot integer, queue_id integer, past bigint, now_at timestamptz,
+  out ready bigint, out leased bigint, out dead bigint, out oldest_ready timestamptz, out oldest timestamptz,
+  out newest timestamptz, out estimated boolean)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  mine  constant text := format('t.queue_id = %s', queue_id);
+  lane  constant record := penstock._count_table('lane_' || slot::text, mine || ' and t.group_key is null',
+    format('t.hold <= %s', past));
+  moved constant record := penstock._count_table('leased_' || slot::text, mine || ' and t.dead_at is null',
+    format('t.lease_until <= %L', now_at));
+  gone  constant record := penstock._count_table('leased_' || slot::text, mine || ' and t.dead_at is not null',
+    'false');
+begin
+  ready := lane.ready + moved.ready;
+  leased := lane.total + moved.total - ready;
+  dead := gone.total;
+  oldest_ready := least(lane.oldest_ready, moved.oldest_ready);
+  oldest := least(lane.oldest, moved.oldest);
+  newest := greatest(lane.newest, moved.newest);
+  estimated := lane.estimated or moved.estimated or gone.estimated;
 end $$;
 
 -- Counts the messages of one table that meet a condition, and the ready ones among them, by reading the whole table:
 -- 0.1 us a message, less with parallel workers. The statement is dynamic, because it needs a plan for the current size
 -- of the table. A table of more than 2 GB is estimated from 4,000 of its blocks, always the same ones, so that two
 -- counts of the same messages agree. Locks: ACCESS SHARE. Indexes: none.
--- from functions/read/count.sql:130
+-- from functions/read/count.sql:139
 create or replace function penstock._count_table(relation text, mine text, ready_when text,
   born text default 't.enqueued_at', exact_blocks bigint default 262144, out total bigint, out ready bigint,
   out oldest_ready timestamptz, out oldest timestamptz, out newest timestamptz, out estimated boolean)
@@ -13621,9 +13902,9 @@ language sql immutable as $$
   select case when since > now_at then 0 else date_part('epoch', now_at - since) end
 $$;
 
--- Counts what every queue holds, exactly, by reading every message. For alerts and metrics, which
--- must not depend on an estimate; all_stats is for pages. STABLE, so that one snapshot shows every message once.
--- Locks: ACCESS SHARE. Reads the tables of messages once, without an index.
+-- Counts what every queue holds, exactly, by reading every message. For alerts and metrics, which must not depend on an
+-- estimate; all_stats is for pages. STABLE, so that one snapshot shows every message once. Locks: ACCESS SHARE. Reads
+-- the tables of messages once, without an index.
 -- from functions/read/exact_stats.sql:4
 create or replace function penstock.exact_stats() returns setof penstock.queue_stats
 language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -13698,7 +13979,7 @@ end if;
 end $$;
 
 -- Return the JSON payload, or the bytes, of a message whose body is in a segment, or in the overflow segment if the
--- segment was cleared. Views call them with the rights of the owner.
+-- segment was cleared. Views call them with the rights of the owner. Locks: ACCESS SHARE. Uses body_N_id.
 -- from functions/storage/body.sql:22
 create or replace function penstock._body_json(slot smallint, id bigint) returns jsonb language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -13755,7 +14036,7 @@ end if;
   return value;
 end $$;
 
--- The same for bytes.
+-- The same for bytes. Locks: ACCESS SHARE. Uses body_N_id.
 -- from functions/storage/body.sql:38
 create or replace function penstock._body_bytes(slot smallint, id bigint) returns bytea language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -13812,7 +14093,7 @@ end if;
   return value;
 end $$;
 
--- The size of a body in bytes.
+-- The size of a body in bytes. Locks: ACCESS SHARE. Uses body_N_id.
 -- from functions/storage/body.sql:54
 create or replace function penstock._body_size(slot smallint, id bigint) returns bigint language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -13875,7 +14156,7 @@ end if;
   return size;
 end $$;
 
--- Deletes a body.
+-- Deletes a body. Locks: the row. Uses body_N_id.
 -- from functions/storage/body.sql:68
 create or replace function penstock._drop_body(slot smallint, id bigint) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -14350,7 +14631,7 @@ begin
   end if;
 end $$;
 
--- find_message: see the top of this file. Locks: ACCESS SHARE.
+-- find_message: see the top of this file. Locks: ACCESS SHARE. Indexes: as _locate.
 -- from functions/read/find_message.sql:90
 create or replace function penstock.find_message(id bigint, thorough boolean default true)
 returns table (id bigint, queue text, state text, payload jsonb, payload_bytes bytea, headers jsonb, key text,
@@ -14403,8 +14684,8 @@ create or replace function penstock._run_bits(register regclass) returns bigint 
     (((date_part('epoch', pg_postmaster_start_time()) * 1e6)::bigint # (register::oid::bigint * 7919)) & 1048575)
 $$;
 
--- Counts the waiting messages that have expired and were not removed yet, up to `most`. Locks: ACCESS SHARE. Uses the
--- indexes on expires_at.
+-- Counts the waiting messages that have expired and were not removed yet, up to `most`. Locks: ACCESS SHARE. Uses
+-- scheduled_expiry, grouped_expiry and lane_N_expiry.
 -- from functions/read/overdue.sql:3
 create or replace function penstock.overdue(most integer default 1000) returns bigint
 language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -14497,7 +14778,7 @@ exception when invalid_text_representation or numeric_value_out_of_range then
   perform penstock._fail_value('place', place, 'the place of a row of the page before');
 end $$;
 
--- The tables that a search reads, in its order, with their states and sizes.
+-- The tables that a search reads, in its order, with their states and sizes. Locks: none. Scans history_slot.
 -- from functions/read/search.sql:65
 create or replace function penstock.search_parts() returns table (part text, state text, blocks bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -14513,7 +14794,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   order by p.turn, p.nth
 $$;
 
--- Searches the rows of one table between two places.
+-- Searches the rows of one table between two places. Locks: ACCESS SHARE. Scans a range of ctid, without an index.
 -- from functions/read/search.sql:87
 create or replace function penstock._search_blocks(part text, pattern text, ids integer[], queues text[],
   payloads boolean, from_tid tid, to_tid tid, page integer)
@@ -14915,7 +15196,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Returns the secret with which the servers of this database sign. The first server creates it. Later calls write
--- nothing, so that servers can also start on a read-only database.
+-- nothing, so that servers can also start on a read-only database. Locks: the new row. Scans one row.
 -- from functions/server/api_keys.sql:52
 create or replace function penstock._server_secret(proposed bytea) returns bytea
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -15002,33 +15283,148 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   where a.actor = keep_answer.actor and a.idempotency_key = keep_answer.idempotency_key;
 $$;
 
+-- Checks of services. A server checks each registered service from time to time, and reports what it found. Tasks of a
+-- service that cannot be reached wait together. claim_service_checks returns the services that are due, and leaves them
+-- to the caller for some seconds. Locks: the rows of these services. Reads all services.
+-- from functions/server/service_checks.sql:4
+create or replace function penstock.claim_service_checks(for_seconds integer, service text default null)
+returns table (id uuid, name text, dsn text, secret text, password_file text, address_version integer,
+               asked_at timestamptz)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  return query
+  update penstock.service s set check_at = clock_timestamp() + for_seconds * interval '1 second'
+  where s.removed_at is null and s.dsn is not null
+    and case when claim_service_checks.service is null then s.check_at <= clock_timestamp()
+      else claim_service_checks.service in (s.name, s.id::text) end
+  returning s.id, s.name, s.dsn, s.secret, s.password_file, s.address_version, clock_timestamp();
+end $$;
+
+-- Records the result of a check. A report about an address that has been changed since counts for nothing. If the
+-- service was reached, its waiting tasks go on, in the order of the requests. If not, all its tasks wait, and those
+-- that have waited for `wait_seconds` fail together. Null is no limit. Returns the number of tasks that were delivered
+-- again or failed. Locks: the row of the service, and those of the tasks. Uses
+-- service_task_queue and service_task_waiting.
+-- from functions/server/service_checks.sql:23
+create or replace function penstock.report_service(
+  service_id uuid, address_version integer, status jsonb, error_message text, check_seconds numeric,
+  wait_seconds integer) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.service;
+  n bigint;
+begin
+  update penstock.service t
+  set checked_at = clock_timestamp(), check_at = clock_timestamp() + check_seconds * interval '1 second',
+      status = coalesce(report_service.status, t.status), error_message = report_service.error_message,
+      down_since = case when report_service.error_message is not null
+        then coalesce(t.down_since, clock_timestamp()) end
+  where t.id = report_service.service_id and t.address_version = report_service.address_version
+    and t.removed_at is null
+  returning * into s;
+  if s.id is null then
+    return 0;
+  end if;
+  if s.down_since is null then
+    return penstock._release_tasks(s.id);
+  end if;
+  update penstock.service_task t set waiting_since = clock_timestamp(), status = 'pending'
+  from penstock.service_queue q
+  where q.id = t.queue_id and q.service_id = s.id and t.status in ('pending', 'running') and t.waiting_since is null;
+  update penstock.service_queue q set status = 'Pending', updated_at = clock_timestamp()
+  where q.service_id = s.id and q.deleted_at is null and q.status = 'Provisioning';
+  with over as (
+    select t.id from penstock.service_task t join penstock.service_queue q on q.id = t.queue_id
+    where q.service_id = s.id and t.waiting_since is not null
+      and greatest(t.created_at, s.down_since) <= clock_timestamp() - wait_seconds * interval '1 second'
+    order by t.created_at
+  )
+  select count(penstock._end_task(over.id, 'failed', null, format('service %s cannot be reached since %s: %s', s.name,
+    to_char(s.down_since at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC'), s.error_message)) is null) into n from over;
+  return n;
+end $$;
+
+-- Delivers the waiting tasks of a service, in the order of the requests. Locks: the rows of the queues and tasks. Uses
+-- service_task_waiting.
+-- from functions/server/service_checks.sql:64
+create or replace function penstock._release_tasks(service_id uuid) returns bigint
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  task uuid;
+  n    bigint := 0;
+begin
+  for task in
+    select t.id from penstock.service_task t join penstock.service_queue q on q.id = t.queue_id
+    where q.service_id = _release_tasks.service_id and t.waiting_since is not null
+    order by t.created_at, t.id for update of t
+  loop
+    perform penstock._deliver_task(task);
+    n := n + 1;
+  end loop;
+  return n;
+end $$;
+
 -- The control plane: services, their queues, and the tasks that provision them. Each request is one transaction with
 -- the row, the task and the message that delivers the task to a server. add_service registers a service. Locks: the new
 -- row. Uses service_name.
 -- from functions/server/services.sql:4
 create or replace function penstock.add_service(name text, dsn text, created_by text default null) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return penstock.register_service(name, dsn, null, null, created_by);
+end $$;
+
+-- Registers a service whose password is encrypted (`secret`), or in a file of the servers (`password_file`). Locks: the
+-- new row. Uses service_name.
+-- from functions/server/services.sql:12
+create or replace function penstock.register_service(
+  name text, dsn text, secret text, password_file text, created_by text default null) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   made uuid;
 begin
-  if coalesce(add_service.name, '') !~ '^[a-z0-9][a-z0-9_-]{0,62}$' then
-    perform penstock._fail_value('name', add_service.name,
+  if coalesce(register_service.name, '') !~ '^[a-z0-9][a-z0-9_-]{0,62}$' then
+    perform penstock._fail_value('name', register_service.name,
       '1 to 63 lowercase letters, digits, - and _, not beginning with - or _');
   end if;
-  insert into penstock.service as s (name, dsn, created_by)
-    values (add_service.name, add_service.dsn, add_service.created_by)
+  insert into penstock.service as s (name, dsn, secret, password_file, created_by)
+    values (register_service.name, register_service.dsn, register_service.secret, register_service.password_file,
+      register_service.created_by)
   on conflict (name) where removed_at is null do nothing returning s.id into made;
   if made is null then
-    perform penstock._fail('PS023', format('service %L already exists', add_service.name),
-      jsonb_build_object('service', add_service.name), 'Choose another name, or remove the existing service.');
+    perform penstock._fail('PS023', format('service %L already exists', register_service.name),
+      jsonb_build_object('service', register_service.name), 'Choose another name, or remove the existing service.');
   end if;
   return made;
 end $$;
 
+-- Changes the address and the credentials of a service. Its queues and tasks stay, and it is checked again soon. Locks:
+-- the row of the service. Uses service_name.
+-- from functions/server/services.sql:36
+create or replace function penstock.set_service_address(service text, dsn text, secret text, password_file text)
+returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  found_service penstock.service := penstock._service(service);
+begin
+  if found_service.dsn is null then
+    perform penstock._fail_value('service', service, 'a service other than local, which is this database');
+  end if;
+  update penstock.service s
+  set dsn = set_service_address.dsn, secret = set_service_address.secret,
+      password_file = set_service_address.password_file, address_version = s.address_version + 1,
+      check_at = clock_timestamp()
+  where s.id = found_service.id;
+end $$;
+
 -- Removes the registration of a service and of its queues, by name or id. The databases of the service are not changed.
 -- Locks: the rows of the service and its queues. Uses service_name.
--- from functions/server/services.sql:26
+-- from functions/server/services.sql:55
 create or replace function penstock.remove_service(service text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -15038,13 +15434,17 @@ begin
   if found_service.dsn is null then
     perform penstock._fail_value('service', service, 'a service other than local, which is this database');
   end if;
-  update penstock.service s set removed_at = clock_timestamp(), dsn = '' where s.id = found_service.id;
+  update penstock.service s set removed_at = clock_timestamp(), dsn = '', secret = null, password_file = null,
+    down_since = null where s.id = found_service.id;
   update penstock.service_queue q set deleted_at = clock_timestamp(), updated_at = clock_timestamp()
   where q.service_id = found_service.id and q.deleted_at is null;
+  perform penstock._end_task(t.id, 'failed', null, format('service %L was removed', found_service.name))
+  from penstock.service_task t join penstock.service_queue q on q.id = t.queue_id
+  where q.service_id = found_service.id and t.status in ('pending', 'running');
 end $$;
 
 -- Returns a service by its name or id, or raises PS022. Locks: none. Uses service_name.
--- from functions/server/services.sql:41
+-- from functions/server/services.sql:74
 create or replace function penstock._service(service text) returns penstock.service language plpgsql stable as $$
 #variable_conflict use_column
 declare
@@ -15054,37 +15454,50 @@ begin
   if not found then
     perform penstock._fail('PS022', format('service %L does not exist', left(service, 200)),
       jsonb_build_object('service', left(service, 200)),
-      'Add it with `penstock service add NAME DSN`. The service local is this database.');
+      'Add it with `penstock service add`. The service local is this database.');
   end if;
   return s;
 end $$;
 
 -- Records queues that were created or dropped without a task. It adds queues that exist only on the service, removes
 -- queues that exist only here, and updates settings. Locks: the changed rows. Uses service_queue_name.
--- from functions/server/services.sql:57
+-- from functions/server/services.sql:90
 create or replace function penstock.adopt_queues(
   service text, database_name text, names text[], visibility_timeouts integer[], max_attempts integer[],
     dlq_enabled boolean[]) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.adopt_queues_v2(service, database_name, names, visibility_timeouts, max_attempts, dlq_enabled,
+    clock_timestamp());
+end $$;
+
+-- The same with the time at which the service was asked. A queue that a task has changed since then is left alone.
+-- Locks: the changed rows. Uses service_queue_name.
+-- from functions/server/services.sql:101
+create or replace function penstock.adopt_queues_v2(
+  service text, database_name text, names text[], visibility_timeouts integer[], max_attempts integer[],
+    dlq_enabled boolean[], asked_at timestamptz) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   s penstock.service := penstock._service(service);
 begin
   update penstock.service_queue q set deleted_at = clock_timestamp(), updated_at = clock_timestamp()
-  where q.service_id = s.id and q.database_name in (adopt_queues.database_name, 'defaultdb') and q.status = 'Active'
-    and q.deleted_at is null and q.name <> all (names);
+  where q.service_id = s.id and q.database_name in (adopt_queues_v2.database_name, 'defaultdb') and q.status = 'Active'
+    and q.deleted_at is null and q.name <> all (names) and q.updated_at < asked_at;
   update penstock.service_queue q
   set visibility_timeout_seconds = n.visibility_timeout, max_attempts = n.max_attempts, dlq_enabled = n.dlq_enabled,
     updated_at = clock_timestamp()
-  from unnest(names, visibility_timeouts, adopt_queues.max_attempts, adopt_queues.dlq_enabled) n (name,
+  from unnest(names, visibility_timeouts, adopt_queues_v2.max_attempts, adopt_queues_v2.dlq_enabled) n (name,
     visibility_timeout, max_attempts, dlq_enabled)
   where q.service_id = s.id and q.name = n.name and q.status = 'Active' and q.deleted_at is null
+    and q.updated_at < asked_at
     and (q.visibility_timeout_seconds, q.max_attempts, q.dlq_enabled) is distinct
       from (n.visibility_timeout, n.max_attempts, n.dlq_enabled);
   insert into penstock.service_queue (service_id, name, database_name, visibility_timeout_seconds, max_attempts,
     dlq_enabled, status)
-  select s.id, n.name, adopt_queues.database_name, n.visibility_timeout, n.max_attempts, n.dlq_enabled, 'Active'
-  from unnest(names, visibility_timeouts, adopt_queues.max_attempts, adopt_queues.dlq_enabled) n (name,
+  select s.id, n.name, adopt_queues_v2.database_name, n.visibility_timeout, n.max_attempts, n.dlq_enabled, 'Active'
+  from unnest(names, visibility_timeouts, adopt_queues_v2.max_attempts, adopt_queues_v2.dlq_enabled) n (name,
     visibility_timeout, max_attempts, dlq_enabled)
   where n.name !~ '^penstock\.'
   on conflict (service_id, name) where deleted_at is null do nothing;
@@ -15151,7 +15564,7 @@ begin
   return penstock._request_task(q.id, kind, request, created_by);
 end $$;
 
--- Returns a queue of a service, or raises PS001.
+-- Returns a queue of a service, or raises PS001. Locks: the row of the queue until commit. Uses service_queue_name.
 -- from functions/server/tasks.sql:60
 create or replace function penstock._service_queue(service text, name text) returns penstock.service_queue
 language plpgsql as $$
@@ -15169,30 +15582,53 @@ begin
   return q;
 end $$;
 
--- Creates a task and its message. The tasks of one queue form a group, so they are executed in the order of the
--- requests.
--- from functions/server/tasks.sql:78
+-- Creates a task. The tasks of one queue form a group, so they are executed in the order of the requests. A task of a
+-- service that cannot be reached has no message: it waits until the service is reached again. Locks: the new row, and
+-- the row of the service for share, so that no task begins to wait while a check ends the wait of the others. Uses
+-- service_queue_pkey.
+-- from functions/server/tasks.sql:80
 create or replace function penstock._request_task(queue_id uuid, kind text, request jsonb, created_by text) returns uuid
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  made uuid;
+  made    uuid;
+  is_down boolean;
+begin
+  select s.down_since is not null into is_down
+  from penstock.service s join penstock.service_queue q on q.service_id = s.id
+  where q.id = _request_task.queue_id for share of s;
+  insert into penstock.service_task as t (queue_id, kind, request, created_by, waiting_since)
+  values (_request_task.queue_id, _request_task.kind, _request_task.request, _request_task.created_by,
+    case when is_down then clock_timestamp() end) returning t.id into made;
+  if not is_down then
+    perform penstock._deliver_task(made);
+  end if;
+  return made;
+end $$;
+
+-- Enqueues the message of a task. A message from before is ignored when it is claimed. Locks: the row of the task, and
+-- as enqueue. Uses service_task_pkey.
+-- from functions/server/tasks.sql:101
+create or replace function penstock._deliver_task(task uuid) returns void
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  t penstock.service_task;
 begin
   if not exists (select from penstock.queue q where q.name = 'penstock.tasks') then
     -- A crash counts as an attempt. Failures are counted separately, in the task.
     perform penstock.create_queue('penstock.tasks', '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 1}',
       exist_ok => true);
   end if;
-  insert into penstock.service_task as t (queue_id, kind, request, created_by)
-  values (_request_task.queue_id, _request_task.kind, _request_task.request, _request_task.created_by) returning t.id
-    into made;
-  perform penstock.enqueue('penstock.tasks', jsonb_build_object('task', made), group_key => queue_id::text);
-  return made;
+  update penstock.service_task s set waiting_since = null, deliveries = s.deliveries + 1, status = 'pending',
+    finished_at = null where s.id = task returning * into t;
+  perform penstock.enqueue('penstock.tasks', jsonb_build_object('task', t.id, 'delivery', t.deliveries, 'service',
+    (select q.service_id from penstock.service_queue q where q.id = t.queue_id)), group_key => t.queue_id::text);
 end $$;
 
 -- Starts a task. Returns nothing if the task is already finished, so that the server only acks its message. Locks: the
 -- row of the task. Uses service_task_pkey.
--- from functions/server/tasks.sql:98
+-- from functions/server/tasks.sql:120
 create or replace function penstock.begin_task(task uuid)
 returns table (kind text, name text, service text, dsn text, database_name text, visibility_timeout_seconds integer,
                max_attempts integer, dlq_enabled boolean, request jsonb, failures integer)
@@ -15215,23 +15651,59 @@ begin
   where t.id = begin_task.task;
 end $$;
 
+-- Starts a task, as a message asks for it. Returns nothing if the task is finished, waits for its service, or has a
+-- later message. Locks: the row of the task. Uses service_task_pkey.
+-- from functions/server/tasks.sql:144
+create or replace function penstock.begin_task_v2(task uuid, delivery integer)
+returns table (kind text, name text, database_name text, visibility_timeout_seconds integer, max_attempts integer,
+               dlq_enabled boolean, request jsonb, failures integer, service_id uuid, service text, dsn text,
+               secret text, password_file text, address_version integer)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  if not exists (select from penstock.service_task t where t.id = begin_task_v2.task and t.waiting_since is null
+    and t.deliveries = coalesce(begin_task_v2.delivery, t.deliveries) for update) then
+    return;
+  end if;
+  return query
+  select b.kind, b.name, b.database_name, b.visibility_timeout_seconds, b.max_attempts, b.dlq_enabled, b.request,
+    b.failures, s.id, s.name, s.dsn, s.secret, s.password_file, s.address_version
+  from penstock.begin_task(begin_task_v2.task) b, penstock.service_task t join penstock.service_queue q
+    on q.id = t.queue_id join penstock.service s on s.id = q.service_id
+  where t.id = begin_task_v2.task;
+end $$;
+
 -- Ends a task with a result or an error. Locks: the rows of the task and its queue. Uses service_task_pkey.
--- from functions/server/tasks.sql:121
+-- from functions/server/tasks.sql:164
 create or replace function penstock.finish_task(task uuid, result jsonb, error_message text default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock._end_task(task, case when error_message is null then 'completed' else 'failed' end, result,
+    error_message);
+end $$;
+
+-- Ends a task: completed, failed or cancelled. Only a completed task drops its request, because the others can be
+-- retried. Locks: the rows of the task and its queue. Uses service_task_pkey.
+-- from functions/server/tasks.sql:173
+create or replace function penstock._end_task(task uuid, status text, result jsonb, error_message text) returns void
+language plpgsql as $$
 #variable_conflict use_column
 declare
   done penstock.service_task;
 begin
   update penstock.service_task t
-  set status = case when finish_task.error_message is null then 'completed' else 'failed' end,
-      result = finish_task.result, error_message = finish_task.error_message, request = null,
+  set status = _end_task.status, result = _end_task.result, error_message = _end_task.error_message,
+      request = case when _end_task.status <> 'completed' then t.request end, waiting_since = null,
       finished_at = clock_timestamp()
-  where t.id = finish_task.task and t.status in ('pending', 'running') returning * into done;
+  where t.id = _end_task.task and t.status in ('pending', 'running') returning * into done;
   if done.kind in ('create', 'delete') then
     update penstock.service_queue q
-    set status = case when done.status = 'failed' then 'Failed' when done.kind = 'create' then 'Active'
-        else q.status end, error_message = done.error_message, updated_at = clock_timestamp(),
+    set status = case when done.status = 'cancelled' and done.kind = 'delete' and penstock._was_created(q.id)
+          then 'Active' when done.status <> 'completed' then 'Failed' when done.kind = 'create' then 'Active'
+          else q.status end,
+        error_message = case when done.status = 'cancelled' and done.kind = 'delete' then null
+          else done.error_message end,
+        updated_at = clock_timestamp(),
         deleted_at = case when done.status = 'completed' and done.kind = 'delete' then clock_timestamp()
           else q.deleted_at end
     -- A queue whose removal was requested in the meantime is still removed.
@@ -15239,8 +15711,126 @@ begin
   end if;
 end $$;
 
+-- Whether a queue of a service has been created there: by a task that is not known any more, or by one that completed.
+-- Locks: none. Uses service_task_queue.
+-- from functions/server/tasks.sql:201
+create or replace function penstock._was_created(queue_id uuid) returns boolean language sql stable as $$
+  select not exists (select from penstock.service_task t where t.queue_id = _was_created.queue_id
+      and t.kind = 'create')
+    or exists (select from penstock.service_task t where t.queue_id = _was_created.queue_id and t.kind = 'create'
+      and t.status = 'completed');
+$$;
+
+-- Cancels a task that has not begun. Locks: the row of the task. Uses service_task_pkey.
+-- from functions/server/tasks.sql:209
+create or replace function penstock.cancel_service_task(service text, task uuid, cancelled_by text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  t penstock.service_task := penstock._service_task(service, task);
+begin
+  if t.status <> 'pending' then
+    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
+      'status', t.status), 'Only a pending task can be cancelled.');
+  end if;
+  perform penstock._end_task(t.id, 'cancelled', null, format('cancelled by %s', cancelled_by));
+end $$;
+
+-- Carries out a failed or cancelled task again. A second retry enqueues no message twice. Locks: the
+-- rows of the task and its queue. Uses service_task_pkey.
+-- from functions/server/tasks.sql:224
+create or replace function penstock.retry_service_task(service text, task uuid) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  t       penstock.service_task := penstock._service_task(service, task);
+  q       penstock.service_queue;
+  is_down boolean;
+begin
+  select * into q from penstock.service_queue r where r.id = t.queue_id for update;
+  if t.status not in ('failed', 'cancelled') then
+    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
+      'status', t.status), 'Only a failed or cancelled task can be retried.');
+  end if;
+  if q.deleted_at is not null or t.kind in ('enqueue', 'stats') and q.status <> 'Active' then
+    perform penstock._fail('PS024', format('queue %L is %s', q.name, case when q.deleted_at is null then q.status
+      else 'removed' end), jsonb_build_object('queue', q.name, 'status', q.status), 'Retry the queue first.');
+  end if;
+  if t.kind in ('create', 'delete') then
+    if exists (select from penstock.service_task o where o.queue_id = q.id and o.kind in ('create', 'delete')
+      and o.status in ('pending', 'running')) then
+      perform penstock._fail('PS024', format('queue %L has a task in progress', q.name), jsonb_build_object('queue',
+        q.name, 'status', q.status), 'Wait for that task.');
+    end if;
+    update penstock.service_queue r set status = case t.kind when 'create' then 'Pending' else 'Deprovisioning' end,
+      error_message = null, updated_at = clock_timestamp() where r.id = q.id;
+  end if;
+  select s.down_since is not null into is_down from penstock.service s where s.id = q.service_id for share;
+  update penstock.service_task o set status = 'pending', failures = 0, error_message = null, finished_at = null,
+    waiting_since = case when is_down then clock_timestamp() end where o.id = t.id;
+  if not is_down then
+    perform penstock._deliver_task(t.id);
+  end if;
+end $$;
+
+-- Retries the creation or the removal of a Failed queue. Locks: the row of the queue. Uses service_queue_name.
+-- from functions/server/tasks.sql:259
+create or replace function penstock.retry_service_queue(service text, name text, created_by text) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  q     penstock.service_queue := penstock._service_queue(service, name);
+  again text;
+begin
+  if q.status <> 'Failed' then
+    perform penstock._fail('PS024', format('queue %L is %s, not Failed', q.name, q.status),
+      jsonb_build_object('queue', q.name, 'status', q.status), 'Only a Failed queue can be retried.');
+  end if;
+  select t.kind into again from penstock.service_task t where t.queue_id = q.id and t.kind in ('create', 'delete')
+    order by t.created_at desc limit 1;
+  again := coalesce(again, 'create');
+  update penstock.service_queue t set status = case again when 'create' then 'Pending' else 'Deprovisioning' end,
+    error_message = null, updated_at = clock_timestamp() where t.id = q.id;
+  perform penstock._request_task(q.id, again, null, created_by);
+  return q.id;
+end $$;
+
+-- Removes a queue from the registry and leaves the service alone. Its tasks end. Locks: the rows of the queue and of
+-- its tasks. Uses service_queue_name.
+-- from functions/server/tasks.sql:281
+create or replace function penstock.forget_service_queue(service text, name text, removed_by text) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  q penstock.service_queue := penstock._service_queue(service, name);
+begin
+  perform penstock._end_task(t.id, 'cancelled', null, format('the queue was removed by force by %s', removed_by))
+  from penstock.service_task t where t.queue_id = q.id and t.status in ('pending', 'running');
+  update penstock.service_queue t set status = 'Deprovisioning', deleted_at = clock_timestamp(),
+    updated_at = clock_timestamp() where t.id = q.id;
+  return q.id;
+end $$;
+
+-- Returns a task of a service, or raises PS025. Locks: the row of the task. Uses service_task_pkey.
+-- from functions/server/tasks.sql:295
+create or replace function penstock._service_task(service text, task uuid) returns penstock.service_task
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  s penstock.service := penstock._service(service);
+  t penstock.service_task;
+begin
+  select o.* into t from penstock.service_task o join penstock.service_queue q on q.id = o.queue_id
+  where o.id = _service_task.task and q.service_id = s.id for update of o;
+  if not found then
+    perform penstock._fail('PS025', format('task %L does not exist on service %L', _service_task.task, s.name),
+      jsonb_build_object('task', _service_task.task), 'Tasks are forgotten a week after they are finished.');
+  end if;
+  return t;
+end $$;
+
 -- Records a failure that may be temporary. The task is tried again. Locks: the row of the task. Uses service_task_pkey.
--- from functions/server/tasks.sql:144
+-- from functions/server/tasks.sql:312
 create or replace function penstock.note_task_failure(task uuid, error_message text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.service_task set failures = failures + 1, error_message = note_task_failure.error_message
@@ -15249,8 +15839,8 @@ $$;
 
 -- Runs on the service and enqueues the messages of a task. If the task was executed before, returns the earlier result.
 -- The row of the task and the messages are written in one transaction, so a task is executed once. Locks: the row of
--- the task, and as enqueue_many.
--- from functions/server/tasks.sql:153
+-- the task, and as enqueue_many. Uses applied_task_pkey.
+-- from functions/server/tasks.sql:321
 create or replace function penstock.apply_enqueue(task uuid, queue text, payloads jsonb[], delays interval[])
 returns bigint[]
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -15270,11 +15860,10 @@ begin
 end $$;
 
 -- Deletes old rows of the HTTP server in bounded batches. Answers and the ids of ended tokens are kept for a day, which
--- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was
--- executed for a month,
--- and activity for a year.
+-- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was executed
+-- for a month, and activity for a year.
 -- Locks: the deleted rows. Uses the indexes on the times.
--- from functions/server/upkeep.sql:6
+-- from functions/server/upkeep.sql:5
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -15303,7 +15892,7 @@ end $$;
 
 -- Deletes expired messages from history, and returns their number. A second call at the same time returns 0. Locks: an
 -- advisory lock, and the deleted rows. Scans history.
--- from functions/server/upkeep.sql:34
+-- from functions/server/upkeep.sql:33
 create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -15319,7 +15908,7 @@ end $$;
 
 -- Ends a session or a sign-in link of the HTTP server. True the first time. Locks: the new row. Uses
 -- ended_token_pkey.
--- from functions/server/upkeep.sql:49
+-- from functions/server/upkeep.sql:48
 create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -15602,8 +16191,9 @@ begin
 end $$;
 -- from functions/settle/ack.sql:28
 
--- Settles a message as done. Raises PS007 if the lease is lost.
--- from functions/settle/ack.sql:30
+-- Settles a message as done. Raises PS007 if the lease is lost. Locks: the row of the message. Uses leased_N_token, or
+-- the place in the token.
+-- from functions/settle/ack.sql:31
 create or replace function penstock.ack(id bigint, token bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off as $$
@@ -15612,69 +16202,69 @@ declare
   slot integer := (ack.token & 15);
 begin
   -- Bit 4 of the token (value 16) says that the queue keeps history. Then, and for messages with a key, a group or a
-  -- body, a DELETE is not enough.
+  -- body and for members of batches, a DELETE is not enough.
   if (ack.token & 16 = 0) and (ack.token < 4611686018427387904) then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack.sql:41, segment 0
+-- from functions/settle/ack.sql:42, segment 0
     delete from penstock.leased_0 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
--- from functions/settle/ack.sql:41, segment 1
+-- from functions/settle/ack.sql:42, segment 1
     delete from penstock.leased_1 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack.sql:41, segment 2
+-- from functions/settle/ack.sql:42, segment 2
     delete from penstock.leased_2 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
--- from functions/settle/ack.sql:41, segment 3
+-- from functions/settle/ack.sql:42, segment 3
     delete from penstock.leased_3 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack.sql:41, segment 4
+-- from functions/settle/ack.sql:42, segment 4
     delete from penstock.leased_4 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
--- from functions/settle/ack.sql:41, segment 5
+-- from functions/settle/ack.sql:42, segment 5
     delete from penstock.leased_5 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack.sql:41, segment 6
+-- from functions/settle/ack.sql:42, segment 6
     delete from penstock.leased_6 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
 if slot <= 7 then
--- from functions/settle/ack.sql:41, segment 7
+-- from functions/settle/ack.sql:42, segment 7
     delete from penstock.leased_7 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
--- from functions/settle/ack.sql:41, segment 8
+-- from functions/settle/ack.sql:42, segment 8
     delete from penstock.leased_8 l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack.sql:45
+-- from functions/settle/ack.sql:46
     if found then
       return;
     end if;
@@ -15682,64 +16272,64 @@ end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack.sql:50, segment 0
+-- from functions/settle/ack.sql:51, segment 0
     delete from penstock.lane_0 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
--- from functions/settle/ack.sql:50, segment 1
+-- from functions/settle/ack.sql:51, segment 1
     delete from penstock.lane_1 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack.sql:50, segment 2
+-- from functions/settle/ack.sql:51, segment 2
     delete from penstock.lane_2 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
--- from functions/settle/ack.sql:50, segment 3
+-- from functions/settle/ack.sql:51, segment 3
     delete from penstock.lane_3 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack.sql:50, segment 4
+-- from functions/settle/ack.sql:51, segment 4
     delete from penstock.lane_4 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
--- from functions/settle/ack.sql:50, segment 5
+-- from functions/settle/ack.sql:51, segment 5
     delete from penstock.lane_5 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack.sql:50, segment 6
+-- from functions/settle/ack.sql:51, segment 6
     delete from penstock.lane_6 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
 if slot <= 7 then
--- from functions/settle/ack.sql:50, segment 7
+-- from functions/settle/ack.sql:51, segment 7
     delete from penstock.lane_7 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 else
--- from functions/settle/ack.sql:50, segment 8
+-- from functions/settle/ack.sql:51, segment 8
     delete from penstock.lane_8 l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch');
 end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack.sql:54
+-- from functions/settle/ack.sql:55
     if found then
       return;
     end if;
@@ -15747,24 +16337,24 @@ end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack.sql:59, segment 0
+-- from functions/settle/ack.sql:60, segment 0
     if penstock._ack_logged_0(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:59, segment 1
+-- from functions/settle/ack.sql:60, segment 1
     if penstock._ack_logged_1(ack.id, ack.token) then
       return;
     end if;
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack.sql:59, segment 2
+-- from functions/settle/ack.sql:60, segment 2
     if penstock._ack_logged_2(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:59, segment 3
+-- from functions/settle/ack.sql:60, segment 3
     if penstock._ack_logged_3(ack.id, ack.token) then
       return;
     end if;
@@ -15773,30 +16363,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack.sql:59, segment 4
+-- from functions/settle/ack.sql:60, segment 4
     if penstock._ack_logged_4(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:59, segment 5
+-- from functions/settle/ack.sql:60, segment 5
     if penstock._ack_logged_5(ack.id, ack.token) then
       return;
     end if;
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack.sql:59, segment 6
+-- from functions/settle/ack.sql:60, segment 6
     if penstock._ack_logged_6(ack.id, ack.token) then
       return;
     end if;
 else
 if slot <= 7 then
--- from functions/settle/ack.sql:59, segment 7
+-- from functions/settle/ack.sql:60, segment 7
     if penstock._ack_logged_7(ack.id, ack.token) then
       return;
     end if;
 else
--- from functions/settle/ack.sql:59, segment 8
+-- from functions/settle/ack.sql:60, segment 8
     if penstock._ack_logged_8(ack.id, ack.token) then
       return;
     end if;
@@ -15804,13 +16394,13 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack.sql:63
+-- from functions/settle/ack.sql:64
   end if;
   perform penstock._ack_special(ack.id, ack.token);
 end $$;
 
 -- The long path of ack: for messages with history, a key, a group or a body, and for lost leases.
--- from functions/settle/ack.sql:68
+-- from functions/settle/ack.sql:69
 create or replace function penstock._ack_special(id bigint, token bigint) returns void language plpgsql as $$
 declare
   l penstock.leased_0 := penstock._pull(id, token);
@@ -15848,13 +16438,13 @@ if slot <= 0 then
     return query
     delete from penstock.leased_0 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
 -- from functions/settle/ack_many.sql:21, segment 1
     return query
     delete from penstock.leased_1 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 end if;
 else
 if slot <= 2 then
@@ -15862,13 +16452,13 @@ if slot <= 2 then
     return query
     delete from penstock.leased_2 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
 -- from functions/settle/ack_many.sql:21, segment 3
     return query
     delete from penstock.leased_3 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 end if;
 end if;
 else
@@ -15878,13 +16468,13 @@ if slot <= 4 then
     return query
     delete from penstock.leased_4 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
 -- from functions/settle/ack_many.sql:21, segment 5
     return query
     delete from penstock.leased_5 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 end if;
 else
 if slot <= 6 then
@@ -15892,20 +16482,20 @@ if slot <= 6 then
     return query
     delete from penstock.leased_6 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
 if slot <= 7 then
 -- from functions/settle/ack_many.sql:21, segment 7
     return query
     delete from penstock.leased_7 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
 -- from functions/settle/ack_many.sql:21, segment 8
     return query
     delete from penstock.leased_8 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 end if;
 end if;
 end if;
@@ -15926,7 +16516,7 @@ if slot <= 0 then
 -- from functions/settle/ack_many.sql:36, segment 0
       return query
       delete from penstock.lane_0 l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token(0, penstock._hold_mark(l.hold), l.ctid))
@@ -15936,7 +16526,7 @@ else
 -- from functions/settle/ack_many.sql:36, segment 1
       return query
       delete from penstock.lane_1 l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token(1, penstock._hold_mark(l.hold), l.ctid))
@@ -15948,7 +16538,7 @@ if slot <= 2 then
 -- from functions/settle/ack_many.sql:36, segment 2
       return query
       delete from penstock.lane_2 l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token(2, penstock._hold_mark(l.hold), l.ctid))
@@ -15958,7 +16548,7 @@ else
 -- from functions/settle/ack_many.sql:36, segment 3
       return query
       delete from penstock.lane_3 l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token(3, penstock._hold_mark(l.hold), l.ctid))
@@ -15972,7 +16562,7 @@ if slot <= 4 then
 -- from functions/settle/ack_many.sql:36, segment 4
       return query
       delete from penstock.lane_4 l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token(4, penstock._hold_mark(l.hold), l.ctid))
@@ -15982,7 +16572,7 @@ else
 -- from functions/settle/ack_many.sql:36, segment 5
       return query
       delete from penstock.lane_5 l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token(5, penstock._hold_mark(l.hold), l.ctid))
@@ -15994,7 +16584,7 @@ if slot <= 6 then
 -- from functions/settle/ack_many.sql:36, segment 6
       return query
       delete from penstock.lane_6 l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token(6, penstock._hold_mark(l.hold), l.ctid))
@@ -16005,7 +16595,7 @@ if slot <= 7 then
 -- from functions/settle/ack_many.sql:36, segment 7
       return query
       delete from penstock.lane_7 l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token(7, penstock._hold_mark(l.hold), l.ctid))
@@ -16015,7 +16605,7 @@ else
 -- from functions/settle/ack_many.sql:36, segment 8
       return query
       delete from penstock.lane_8 l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token(8, penstock._hold_mark(l.hold), l.ctid))
@@ -16044,8 +16634,10 @@ end $$;
 
 -- Settles messages of several claims, and messages that leave history or have a key, a group or a body. Each pair is
 -- looked up by itself: OFFSET 0, and the clock, which no index can serve, leave no other plan. A join of many pairs
--- with what the planner took for few leases compared all pairs with each lease: 100 ms for 700 of them.
--- from functions/settle/ack_many.sql:64
+-- with what the planner took for few leases compared all pairs with each lease: 100 ms for 700 of them. Locks: the rows
+-- of the messages, in the order of the tokens and ids where one call is made for each. Uses leased_N_token, or the
+-- places in the tokens, and grant_N_until.
+-- from functions/settle/ack_many.sql:66
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
@@ -16065,7 +16657,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack_many.sql:81, segment 0
+-- from functions/settle/ack_many.sql:83, segment 0
       return query
       with moved as (
         delete from penstock.leased_0 l where l.ctid = any (array(
@@ -16106,7 +16698,7 @@ if slot <= 0 then
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:81, segment 1
+-- from functions/settle/ack_many.sql:83, segment 1
       return query
       with moved as (
         delete from penstock.leased_1 l where l.ctid = any (array(
@@ -16149,7 +16741,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack_many.sql:81, segment 2
+-- from functions/settle/ack_many.sql:83, segment 2
       return query
       with moved as (
         delete from penstock.leased_2 l where l.ctid = any (array(
@@ -16190,7 +16782,7 @@ if slot <= 2 then
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:81, segment 3
+-- from functions/settle/ack_many.sql:83, segment 3
       return query
       with moved as (
         delete from penstock.leased_3 l where l.ctid = any (array(
@@ -16235,7 +16827,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack_many.sql:81, segment 4
+-- from functions/settle/ack_many.sql:83, segment 4
       return query
       with moved as (
         delete from penstock.leased_4 l where l.ctid = any (array(
@@ -16276,7 +16868,7 @@ if slot <= 4 then
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:81, segment 5
+-- from functions/settle/ack_many.sql:83, segment 5
       return query
       with moved as (
         delete from penstock.leased_5 l where l.ctid = any (array(
@@ -16319,7 +16911,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack_many.sql:81, segment 6
+-- from functions/settle/ack_many.sql:83, segment 6
       return query
       with moved as (
         delete from penstock.leased_6 l where l.ctid = any (array(
@@ -16361,7 +16953,7 @@ if slot <= 6 then
       select g.id from gone g;
 else
 if slot <= 7 then
--- from functions/settle/ack_many.sql:81, segment 7
+-- from functions/settle/ack_many.sql:83, segment 7
       return query
       with moved as (
         delete from penstock.leased_7 l where l.ctid = any (array(
@@ -16402,7 +16994,7 @@ if slot <= 7 then
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:81, segment 8
+-- from functions/settle/ack_many.sql:83, segment 8
       return query
       with moved as (
         delete from penstock.leased_8 l where l.ctid = any (array(
@@ -16446,12 +17038,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:114
+-- from functions/settle/ack_many.sql:116
     else
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack_many.sql:116, segment 0
+-- from functions/settle/ack_many.sql:118, segment 0
       return query
       with moved as (
         delete from penstock.leased_0 l where l.ctid = any (array(
@@ -16471,7 +17063,7 @@ if slot <= 0 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:116, segment 1
+-- from functions/settle/ack_many.sql:118, segment 1
       return query
       with moved as (
         delete from penstock.leased_1 l where l.ctid = any (array(
@@ -16493,7 +17085,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack_many.sql:116, segment 2
+-- from functions/settle/ack_many.sql:118, segment 2
       return query
       with moved as (
         delete from penstock.leased_2 l where l.ctid = any (array(
@@ -16513,7 +17105,7 @@ if slot <= 2 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:116, segment 3
+-- from functions/settle/ack_many.sql:118, segment 3
       return query
       with moved as (
         delete from penstock.leased_3 l where l.ctid = any (array(
@@ -16537,7 +17129,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack_many.sql:116, segment 4
+-- from functions/settle/ack_many.sql:118, segment 4
       return query
       with moved as (
         delete from penstock.leased_4 l where l.ctid = any (array(
@@ -16557,7 +17149,7 @@ if slot <= 4 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:116, segment 5
+-- from functions/settle/ack_many.sql:118, segment 5
       return query
       with moved as (
         delete from penstock.leased_5 l where l.ctid = any (array(
@@ -16579,7 +17171,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack_many.sql:116, segment 6
+-- from functions/settle/ack_many.sql:118, segment 6
       return query
       with moved as (
         delete from penstock.leased_6 l where l.ctid = any (array(
@@ -16600,7 +17192,7 @@ if slot <= 6 then
       select id from moved union all select id from let_go;
 else
 if slot <= 7 then
--- from functions/settle/ack_many.sql:116, segment 7
+-- from functions/settle/ack_many.sql:118, segment 7
       return query
       with moved as (
         delete from penstock.leased_7 l where l.ctid = any (array(
@@ -16620,7 +17212,7 @@ if slot <= 7 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:116, segment 8
+-- from functions/settle/ack_many.sql:118, segment 8
       return query
       with moved as (
         delete from penstock.leased_8 l where l.ctid = any (array(
@@ -16643,7 +17235,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:135
+-- from functions/settle/ack_many.sql:137
     end if;
     get diagnostics n = row_count;
     settled := settled + n;
@@ -16661,7 +17253,7 @@ end $$;
 
 -- Settles those of the messages that are members of batches, and counts them. Returns the ids that were settled.
 -- Locks: the rows of the messages and of the members. Uses batch_member_pkey, otherwise as _ack_each.
--- from functions/settle/ack_many.sql:152
+-- from functions/settle/ack_many.sql:154
 create or replace function penstock._ack_members(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
@@ -16726,8 +17318,9 @@ begin
   end loop;
 end $$;
 
--- Extends a lease. Returns the new end, or null if the lease is lost.
--- from functions/settle/extend.sql:34
+-- Extends a lease. Returns the new end, or null if the lease is lost. Locks: the row of the message. Uses
+-- leased_N_token, or the place in the token, and queue_pkey.
+-- from functions/settle/extend.sql:35
 create or replace function penstock._prolong(id bigint, token bigint, lease_seconds integer) returns timestamptz
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -16746,14 +17339,14 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/extend.sql:50, segment 0
+-- from functions/settle/extend.sql:51, segment 0
     with gone as (
       delete from penstock.held_0 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_0 select * from gone;
 else
--- from functions/settle/extend.sql:50, segment 1
+-- from functions/settle/extend.sql:51, segment 1
     with gone as (
       delete from penstock.held_1 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -16762,14 +17355,14 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/extend.sql:50, segment 2
+-- from functions/settle/extend.sql:51, segment 2
     with gone as (
       delete from penstock.held_2 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_2 select * from gone;
 else
--- from functions/settle/extend.sql:50, segment 3
+-- from functions/settle/extend.sql:51, segment 3
     with gone as (
       delete from penstock.held_3 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -16780,14 +17373,14 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/extend.sql:50, segment 4
+-- from functions/settle/extend.sql:51, segment 4
     with gone as (
       delete from penstock.held_4 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_4 select * from gone;
 else
--- from functions/settle/extend.sql:50, segment 5
+-- from functions/settle/extend.sql:51, segment 5
     with gone as (
       delete from penstock.held_5 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -16796,7 +17389,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/extend.sql:50, segment 6
+-- from functions/settle/extend.sql:51, segment 6
     with gone as (
       delete from penstock.held_6 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -16804,14 +17397,14 @@ if slot <= 6 then
     insert into penstock.leased_6 select * from gone;
 else
 if slot <= 7 then
--- from functions/settle/extend.sql:50, segment 7
+-- from functions/settle/extend.sql:51, segment 7
     with gone as (
       delete from penstock.held_7 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_7 select * from gone;
 else
--- from functions/settle/extend.sql:50, segment 8
+-- from functions/settle/extend.sql:51, segment 8
     with gone as (
       delete from penstock.held_8 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -16821,18 +17414,18 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/extend.sql:56
+-- from functions/settle/extend.sql:57
   end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/extend.sql:58, segment 0
+-- from functions/settle/extend.sql:59, segment 0
   update penstock.leased_0 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:58, segment 1
+-- from functions/settle/extend.sql:59, segment 1
   update penstock.leased_1 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -16840,13 +17433,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/extend.sql:58, segment 2
+-- from functions/settle/extend.sql:59, segment 2
   update penstock.leased_2 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:58, segment 3
+-- from functions/settle/extend.sql:59, segment 3
   update penstock.leased_3 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -16856,13 +17449,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/extend.sql:58, segment 4
+-- from functions/settle/extend.sql:59, segment 4
   update penstock.leased_4 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:58, segment 5
+-- from functions/settle/extend.sql:59, segment 5
   update penstock.leased_5 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -16870,20 +17463,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/extend.sql:58, segment 6
+-- from functions/settle/extend.sql:59, segment 6
   update penstock.leased_6 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
 if slot <= 7 then
--- from functions/settle/extend.sql:58, segment 7
+-- from functions/settle/extend.sql:59, segment 7
   update penstock.leased_7 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:58, segment 8
+-- from functions/settle/extend.sql:59, segment 8
   update penstock.leased_8 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -16892,7 +17485,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/extend.sql:63
+-- from functions/settle/extend.sql:64
   if until is null and slot <> 0 then
     update penstock.leased_0 l
     set lease_until = started + make_interval(secs
@@ -16904,9 +17497,8 @@ end if;
 end $$;
 
 -- A message has reached its end: writes history if the queue keeps it, deletes its body and its key, and counts it in
--- its
--- batch. Locks: none but the rows it deletes. Uses body_N_id, message_key_pkey and batch_member_pkey.
--- from functions/settle/finish.sql:4
+-- its batch. Locks: none but the rows it deletes. Uses body_N_id, message_key_pkey and batch_member_pkey.
+-- from functions/settle/finish.sql:3
 create or replace function penstock._finish(m penstock.envelope, state text, reason text) returns void language plpgsql
   as $$
 declare
@@ -17186,8 +17778,9 @@ begin
   end loop;
 end $$;
 
--- Puts a message back without counting the attempt. Returns the state it reached.
--- from functions/settle/snooze.sql:35
+-- Puts a message back without counting the attempt. Returns the state it reached. Locks: as _yield_key and _place. Uses
+-- queue_pkey.
+-- from functions/settle/snooze.sql:36
 create or replace function penstock._put_off(l penstock.leased_0, delay interval) returns text language plpgsql as $$
 declare
   q     penstock.queue;
@@ -17234,7 +17827,7 @@ begin
 end $$;
 
 -- Fails unless this is the latest run. The share lock allows the tasks of a run to work at the same time, and makes the
--- next run wait for them.
+-- next run wait for them. Uses spark_consumer_pkey.
 -- from functions/spark/attach.sql:24
 create or replace function penstock._spark_check(consumer text, generation bigint) returns void language plpgsql as $$
 begin
@@ -17331,7 +17924,8 @@ begin
         slot := substr(live, i, 1);
         while taken < allowed and bytes < most_bytes loop
           -- Each portion has its own token, so that measuring one portion does not include the earlier ones.
-          lease := penstock._lease_number() + keeps + slot;
+          lease := penstock._lease_number() + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+      else bigint '0' end + keeps + slot;
           n := penstock._take_special(slot, q, lane, least(allowed - taken, piece), lease, until, worker);
           exit when n = 0;
           tokens := tokens || lease;
@@ -17349,8 +17943,9 @@ begin
   end if;
 end $$;
 
--- Returns the total size of the large payloads under a token. Small ones do not count. Uses leased_N_token.
--- from functions/spark/claim.sql:92
+-- Returns the total size of the large payloads under a token. Small ones do not count. Uses leased_N_token. Locks:
+-- ACCESS SHARE.
+-- from functions/spark/claim.sql:93
 create or replace function penstock._spark_bytes(slot integer, token bigint) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -17358,21 +17953,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:97, segment 0
+-- from functions/spark/claim.sql:98, segment 0
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_0 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:97, segment 1
+-- from functions/spark/claim.sql:98, segment 1
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_1 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:97, segment 2
+-- from functions/spark/claim.sql:98, segment 2
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_2 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:97, segment 3
+-- from functions/spark/claim.sql:98, segment 3
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_3 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
@@ -17380,38 +17975,38 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:97, segment 4
+-- from functions/spark/claim.sql:98, segment 4
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_4 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:97, segment 5
+-- from functions/spark/claim.sql:98, segment 5
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_5 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:97, segment 6
+-- from functions/spark/claim.sql:98, segment 6
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_6 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:97, segment 7
+-- from functions/spark/claim.sql:98, segment 7
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_7 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:97, segment 8
+-- from functions/spark/claim.sql:98, segment 8
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_8 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:100
+-- from functions/spark/claim.sql:101
 end $$;
 
 -- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. Uses
--- leased_N_token.
--- from functions/spark/claim.sql:104
+-- leased_N_token. Locks: ACCESS SHARE.
+-- from functions/spark/claim.sql:105
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -17424,7 +18019,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:114, segment 0
+-- from functions/spark/claim.sql:115, segment 0
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17433,7 +18028,7 @@ if slot <= 0 then
         l.expires_at, l.last_error
     from penstock.leased_0 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:114, segment 1
+-- from functions/spark/claim.sql:115, segment 1
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17444,7 +18039,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:114, segment 2
+-- from functions/spark/claim.sql:115, segment 2
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17453,7 +18048,7 @@ if slot <= 2 then
         l.expires_at, l.last_error
     from penstock.leased_2 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:114, segment 3
+-- from functions/spark/claim.sql:115, segment 3
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17466,7 +18061,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:114, segment 4
+-- from functions/spark/claim.sql:115, segment 4
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17475,7 +18070,7 @@ if slot <= 4 then
         l.expires_at, l.last_error
     from penstock.leased_4 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:114, segment 5
+-- from functions/spark/claim.sql:115, segment 5
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17486,7 +18081,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:114, segment 6
+-- from functions/spark/claim.sql:115, segment 6
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17496,7 +18091,7 @@ if slot <= 6 then
     from penstock.leased_6 l where l.token = any (tokens);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:114, segment 7
+-- from functions/spark/claim.sql:115, segment 7
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17505,7 +18100,7 @@ if slot <= 7 then
         l.expires_at, l.last_error
     from penstock.leased_7 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:114, segment 8
+-- from functions/spark/claim.sql:115, segment 8
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17517,7 +18112,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:122
+-- from functions/spark/claim.sql:123
   end loop;
 end $$;
 
@@ -17892,8 +18487,8 @@ begin
   delete from penstock.spark_write w where w.job = spark_publish.job and w.epoch < spark_publish.epoch - 10;
 end $$;
 
--- Refuses an epoch that is older than those that are known, because it may have been written; and a write
--- that a client of version 2 has begun. Uses spark_write_pkey and spark_written_pkey.
+-- Refuses an epoch that is older than those that are known, because it may have been written; and a write that a client
+-- of version 2 has begun. Uses spark_write_pkey and spark_written_pkey. Locks: ACCESS SHARE.
 -- from functions/spark/publish.sql:48
 create or replace function penstock._spark_check_order(job text, epoch bigint, rows bigint) returns void
 language plpgsql as $$
@@ -17914,8 +18509,9 @@ begin
   end if;
 end $$;
 
--- Enqueues the staged messages, in order, a piece at a time, so that the ring can turn in between.
--- from functions/spark/publish.sql:68
+-- Enqueues the staged messages, in order, a piece at a time, so that the ring can turn in between. Locks: as
+-- enqueue_many. Uses spark_staged_pkey and queue_name_key.
+-- from functions/spark/publish.sql:69
 create or replace function penstock._spark_enqueue_staged(attempts uuid[], rows bigint, checksum bigint,
   on_conflict text, unique_while text) returns void language plpgsql as $$
 #variable_conflict use_column
@@ -18497,8 +19093,9 @@ begin
 end $$;
 
 -- Removes a stream. Messages of acked batches are settled, the others go back to their queue, and a running stream is
--- fenced off. Returns the number of messages that went back. Locks: the row of the consumer, and the messages.
--- from functions/spark/settle.sql:46
+-- fenced off. Returns the number of messages that went back. Locks: the row of the consumer, and the messages. Uses
+-- spark_consumer_pkey and spark_slice_pkey.
+-- from functions/spark/settle.sql:47
 create or replace function penstock.spark_release(consumer text) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -18524,8 +19121,9 @@ begin
   return returned;
 end $$;
 
--- Settles the messages under these tokens as done, and returns their number. Uses leased_N_token.
--- from functions/spark/settle.sql:72
+-- Settles the messages under these tokens as done, and returns their number. Uses leased_N_token. Locks: the rows of
+-- the messages.
+-- from functions/spark/settle.sql:74
 create or replace function penstock._spark_done(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -18544,7 +19142,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:88, segment 0
+-- from functions/spark/settle.sql:90, segment 0
     with gone as (
       delete from penstock.leased_0 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18565,7 +19163,7 @@ if slot <= 0 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:88, segment 1
+-- from functions/spark/settle.sql:90, segment 1
     with gone as (
       delete from penstock.leased_1 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18588,7 +19186,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:88, segment 2
+-- from functions/spark/settle.sql:90, segment 2
     with gone as (
       delete from penstock.leased_2 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18609,7 +19207,7 @@ if slot <= 2 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:88, segment 3
+-- from functions/spark/settle.sql:90, segment 3
     with gone as (
       delete from penstock.leased_3 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18634,7 +19232,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:88, segment 4
+-- from functions/spark/settle.sql:90, segment 4
     with gone as (
       delete from penstock.leased_4 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18655,7 +19253,7 @@ if slot <= 4 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:88, segment 5
+-- from functions/spark/settle.sql:90, segment 5
     with gone as (
       delete from penstock.leased_5 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18678,7 +19276,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:88, segment 6
+-- from functions/spark/settle.sql:90, segment 6
     with gone as (
       delete from penstock.leased_6 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18700,7 +19298,7 @@ if slot <= 6 then
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:88, segment 7
+-- from functions/spark/settle.sql:90, segment 7
     with gone as (
       delete from penstock.leased_7 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18721,7 +19319,7 @@ if slot <= 7 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:88, segment 8
+-- from functions/spark/settle.sql:90, segment 8
     with gone as (
       delete from penstock.leased_8 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18745,14 +19343,14 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:101
+-- from functions/spark/settle.sql:103
   end loop;
   return settled;
 end $$;
 
 -- Gives back the messages under these tokens without counting the attempt, and returns their number. Uses
--- leased_N_token.
--- from functions/spark/settle.sql:107
+-- leased_N_token. Locks: the rows of the messages.
+-- from functions/spark/settle.sql:109
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -18766,13 +19364,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:118, segment 0
+-- from functions/spark/settle.sql:120, segment 0
     for l in delete from penstock.leased_0 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:118, segment 1
+-- from functions/spark/settle.sql:120, segment 1
     for l in delete from penstock.leased_1 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -18780,13 +19378,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:118, segment 2
+-- from functions/spark/settle.sql:120, segment 2
     for l in delete from penstock.leased_2 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:118, segment 3
+-- from functions/spark/settle.sql:120, segment 3
     for l in delete from penstock.leased_3 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -18796,13 +19394,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:118, segment 4
+-- from functions/spark/settle.sql:120, segment 4
     for l in delete from penstock.leased_4 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:118, segment 5
+-- from functions/spark/settle.sql:120, segment 5
     for l in delete from penstock.leased_5 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -18810,20 +19408,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:118, segment 6
+-- from functions/spark/settle.sql:120, segment 6
     for l in delete from penstock.leased_6 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:118, segment 7
+-- from functions/spark/settle.sql:120, segment 7
     for l in delete from penstock.leased_7 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:118, segment 8
+-- from functions/spark/settle.sql:120, segment 8
     for l in delete from penstock.leased_8 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -18832,7 +19430,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:123
+-- from functions/spark/settle.sql:125
   end loop;
   return returned;
 end $$;
@@ -18876,7 +19474,7 @@ begin
   insert into penstock.spark_staged values (p.*);
 end $$;
 
--- The queue that messages are for.
+-- The queue that messages are for. Locks: none. Uses queue_name_key.
 -- from functions/spark/stage.sql:40
 create or replace function penstock._spark_queue(queue text) returns penstock.queue language plpgsql as $$
 declare
@@ -18961,8 +19559,9 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Part of the upkeep: drops what writes that ended without a word have staged, a day later, and forgets writes that had
--- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way.
--- from functions/spark/stage.sql:125
+-- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way. Locks: the rows,
+-- with SKIP LOCKED.
+-- from functions/spark/stage.sql:126
 create or replace function penstock._forget_staged() returns integer language plpgsql as $$
 declare
   dropped integer;
@@ -19426,7 +20025,8 @@ begin
 end $$;
 
 -- Has an open transaction written to the lane of a segment? Tries for a lock, and rolls back to release it at once.
--- from functions/storage/close_segments.sql:57
+-- Indexes: none.
+-- from functions/storage/close_segments.sql:58
 create or replace function penstock._has_writers(slot text) returns boolean language plpgsql as $$
 begin
   execute format('lock table penstock.lane_%s in share mode nowait', slot);
@@ -19439,7 +20039,7 @@ end $$;
 -- Has the current segment no ready message, but more than 2 MB of dead rows? Counts and polls read over those. A burst
 -- of two million messages leaves a gigabyte, which would stay until the next 32,768 messages turn the ring. At most
 -- every 10 seconds: after a segment is truncated, every session plans its statements again.
--- from functions/storage/close_segments.sql:69
+-- from functions/storage/close_segments.sql:70
 create or replace function penstock._is_worn(slot text) returns boolean language plpgsql as $$
 begin
   return date_part('epoch', clock_timestamp()) * 1e6 - pg_sequence_last_value('penstock.ring_turned_at') not between 0
@@ -19526,8 +20126,9 @@ begin
   return dropped;
 end $$;
 
--- Truncates a time slot if every lake has its rows. False if not, or if it is in use: then another time.
--- from functions/storage/history_slots.sql:39
+-- Truncates a time slot if every lake has its rows. False if not, or if it is in use: then another time. Locks: ACCESS
+-- EXCLUSIVE (NOWAIT) on the two tables of the slot until commit. Uses their indexes on xid.
+-- from functions/storage/history_slots.sql:40
 create or replace function penstock._drop_history(slot integer) returns boolean language plpgsql as $$
 declare
   through xid8;
@@ -19553,8 +20154,8 @@ exception when lock_not_available then
   return false;
 end $$;
 
--- Does every lake have all rows of a time slot? Uses the indexes of the slot.
--- from functions/storage/history_slots.sql:65
+-- Does every lake have all rows of a time slot? Uses the indexes of the slot. Locks: ACCESS SHARE.
+-- from functions/storage/history_slots.sql:66
 create or replace function penstock._has_landed(slot integer) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -19660,8 +20261,9 @@ begin
   return now_us - since_us >= 1000000;
 end $$;
 
--- Does a segment hold rows? The last blocks are read first: if a segment is not empty, its rows are there.
--- from functions/storage/is_drained.sql:27
+-- Does a segment hold rows? The last blocks are read first: if a segment is not empty, its rows are there. Locks:
+-- ACCESS SHARE.
+-- from functions/storage/is_drained.sql:28
 create or replace function penstock._holds_rows(slot text) returns boolean language plpgsql as $$
 declare
   found boolean;
@@ -19672,64 +20274,6 @@ begin
                        from penstock.body_#)', '#', slot)
   into found using penstock._late_block('lane_' || slot, 8), penstock._late_block('leased_' || slot, 8);
   return found;
-end $$;
-
--- Lanes: the messages of one queue with one priority form a lane. The first message of a priority, or the first with a
--- group or a time to live, changes what claims have to look for. The enqueuer writes that into lanes_register
--- (layout/register.sql) at once, and claims read it there. The row of the queue follows at the commit of a claim, in
--- _adopt_lanes. _lane_bits returns the bits that a message needs. Locks: none. Indexes: none.
--- from functions/storage/lanes.sql:5
-create or replace function penstock._lane_bits(priority integer, stays_plain boolean) returns integer
-language sql immutable as $$
-  select (1 << (priority + 9)) | case when stays_plain then 0 else (1 << 19) end
-$$;
-
--- Adds bits to lanes_register. One expression, which cannot be interrupted half way.
--- from functions/storage/lanes.sql:11
-create or replace function penstock._widen(q penstock.queue, bits integer) returns void language plpgsql as $$
-begin
-  if pg_sequence_last_value(q.lanes_register) & bits <> bits then
-    -- In one expression, which cannot be interrupted half way.
-    perform pg_advisory_lock(1885695608, q.id),
-      setval(q.lanes_register, pg_sequence_last_value(q.lanes_register) | bits),
-      pg_advisory_unlock(1885695608, q.id);
-  end if;
-end $$;
-
--- Returns the queue with the lanes in its register. A lane that the row does not have yet has no floor: claims look
--- from the beginning.
--- from functions/storage/lanes.sql:23
-create or replace function penstock._with_lanes(q penstock.queue) returns penstock.queue language plpgsql as $$
-declare
-  bits constant integer := pg_sequence_last_value(q.lanes_register);
-begin
-  if bits <> q.lane_bits then
-    select array_agg(p order by p desc), array_agg(q.floors[array_position(q.priorities, p::smallint)] order by p desc)
-    into q.priorities, q.floors from generate_series(-9, 9) p where (bits >> (p + 9) & 1 = 1);
-    q.plain := (bits >> 19 = 0);
-  end if;
-  return q;
-end $$;
-
--- Writes new lanes into the row of their queue, and creates their floors. Skips a queue whose row is locked.
--- from functions/storage/lanes.sql:36
-create or replace function penstock._adopt_lanes() returns void language plpgsql as $$
-declare
-  q penstock.queue;
-begin
-  for q in select * from penstock.queue t
-    where t.lane_bits <> pg_sequence_last_value(t.lanes_register) for no key update skip locked loop
-    q := penstock._with_lanes(q);
-    for i in 1 .. cardinality(q.priorities) loop
-      q.floors[i] := coalesce(q.floors[i], penstock._unlogged_register(format('floor_%s_%s', q.id,
-        replace(q.priorities[i]::text, '-', 'm'))));
-    end loop;
-    update penstock.queue u
-    set priorities = q.priorities, floors = q.floors, plain = q.plain,
-        lane_bits = (select sum((1 << (p + 9))) from unnest(q.priorities) p) + case when q.plain then 0
-          else (1 << 19) end
-    where u.id = q.id;
-  end loop;
 end $$;
 
 -- Registers: sequences that are used for their last_value. layout/register.sql says which ones are unlogged.
@@ -19840,8 +20384,8 @@ $$;
 
 -- Truncates closed segments, and moves what is left in the oldest one to the overflow segment when segments run short.
 -- Returns how many segments became free.
--- Locks until the end of the transaction: ACCESS EXCLUSIVE (NOWAIT) on the tables of segments that are no longer
--- in use, and the lock of the ring, so that no other session uses these segments before the commit. Indexes: none.
+-- Locks until the end of the transaction: ACCESS EXCLUSIVE (NOWAIT) on the tables of segments that are no longer in
+-- use, and the lock of the ring, so that no other session uses these segments before the commit. Indexes: none.
 -- from functions/storage/tend_ring.sql:5
 create or replace function penstock._tend_ring() returns integer language plpgsql as $$
 declare
@@ -19878,10 +20422,9 @@ end $$;
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
 -- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
--- "continues"
--- is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
+-- "continues" is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
 -- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
--- from functions/tasks/complete_many.sql:9
+-- from functions/tasks/complete_many.sql:8
 create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
   keep_seconds integer[], enqueues jsonb default null)
 returns setof bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -19917,7 +20460,7 @@ begin
 end $$;
 
 -- Results are kept for 1 second to 10 years.
--- from functions/tasks/complete_many.sql:44
+-- from functions/tasks/complete_many.sql:43
 create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$
 begin
   if keep_seconds not between 1 and 315360000 then
@@ -19926,7 +20469,7 @@ begin
 end $$;
 
 -- Consumers may ack, but only producers may enqueue, also with an ack. The caller is found as in _is_admin.
--- from functions/tasks/complete_many.sql:52
+-- from functions/tasks/complete_many.sql:51
 create or replace function penstock._check_may_enqueue() returns void language plpgsql as $$
 begin
   if not has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
@@ -19937,7 +20480,7 @@ begin
 end $$;
 
 -- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
--- from functions/tasks/complete_many.sql:62
+-- from functions/tasks/complete_many.sql:61
 create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
 begin
   perform pg_notify('penstock:results', string_agg(u.id::text, ','))
@@ -19945,35 +20488,38 @@ begin
 end $$;
 
 -- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
--- message that was a member of one.
--- from functions/tasks/complete_many.sql:70
+-- message that was a member of one. Locks: the rows of the results, and as enqueue. Uses result_pkey.
+-- from functions/tasks/complete_many.sql:69
 create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
 language plpgsql as $$
 declare
   m      record;
+  batch  bigint;
   new_id bigint;
 begin
   if jsonb_typeof(enqueues) <> 'array' then
     perform penstock._fail_value('enqueues', left(enqueues::text, 100), 'an array of objects');
   end if;
   for m in select * from penstock._messages_of(enqueues) t where t."after" = any (settled) loop
-    new_id := penstock.enqueue(queue => m.queue, payload => m.payload, headers => m.headers, key => m.key,
+    -- A message with a key may be another one that waited already.
+    batch := case when m.continues and m.key is null then (members ->> m."after"::text)::bigint end;
+    new_id := penstock.enqueue(queue => m.queue, payload => m.payload, headers => case when batch is null then m.headers
+        else coalesce(m.headers, '{}') || jsonb_build_object('penstock-batch', batch) end, key => m.key,
       priority => coalesce(m.priority, 0), group_key => m.group_key, delay => m.delay, visible_at => m.visible_at,
       ttl => m.ttl, max_attempts => m.max_attempts, on_conflict => coalesce(m.on_conflict, 'replace'),
       unique_while => coalesce(m.unique_while, 'waiting'));
     if m.continues then
       update penstock.result r set next_id = new_id where r.id = m."after";
-      -- A message with a key may be another one that waited already.
-      if members ? m."after"::text and m.key is null then
-        perform penstock._replace_member((members ->> m."after"::text)::bigint, new_id, m.queue);
-      end if;
+    end if;
+    if batch is not null then
+      perform penstock._replace_member(batch, new_id, m.queue);
     end if;
   end loop;
 end $$;
 
 -- The batches of those messages that are members of one, by the ids of the messages. Locks: none. Uses
 -- batch_member_pkey.
--- from functions/tasks/complete_many.sql:96
+-- from functions/tasks/complete_many.sql:98
 create or replace function penstock._members_of(ids bigint[]) returns jsonb language sql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
   select coalesce(jsonb_object_agg(m.id, m.batch_id) filter (where not m.is_dead), '{}')
@@ -19981,11 +20527,10 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
 $$;
 
 -- report_progress stores what running tasks say about themselves: parallel arrays. fractions[i] and notes[i] replace
--- the
--- earlier ones, unless they are null. logs is an array with one array of new lines for each message, or null. The last
--- 100 lines are kept, 500 characters of each. A new attempt begins with an empty log.
+-- the earlier ones, unless they are null. logs is an array with one array of new lines for each message, or null. The
+-- last 100 lines are kept, 500 characters of each. A new attempt begins with an empty log.
 -- Locks: the rows. Uses progress_pkey.
--- from functions/tasks/progress.sql:6
+-- from functions/tasks/progress.sql:5
 create or replace function penstock.report_progress(ids bigint[], attempts integer[], fractions real[], notes text[],
   logs jsonb default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -20015,7 +20560,7 @@ begin
 end $$;
 
 -- Returns what the task of a message has reported, or nothing. Locks: none. Uses progress_pkey.
--- from functions/tasks/progress.sql:35
+-- from functions/tasks/progress.sql:34
 create or replace function penstock.get_progress(id bigint)
 returns table (attempt integer, fraction real, note text, log text[], updated_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -20025,7 +20570,7 @@ $$;
 
 -- Deletes reports that are a day old, and returns how many. Locks: the rows, and skips locked ones. Uses
 -- progress_updated_at.
--- from functions/tasks/progress.sql:44
+-- from functions/tasks/progress.sql:43
 create or replace function penstock._drop_progress(max_count integer) returns integer language plpgsql as $$
 declare
   dropped integer;
@@ -20039,10 +20584,9 @@ end $$;
 
 -- get_results returns what is quickly found of these messages: kept results, and the errors of dead letters. A message
 -- that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is 'continued' for a
--- step
--- of a chain that is not the last: then the value is the id of the message of the next step.
+-- step of a chain that is not the last: then the value is the id of the message of the next step.
 -- Locks: none. Uses result_pkey and dead_pkey.
--- from functions/tasks/results.sql:6
+-- from functions/tasks/results.sql:5
 create or replace function penstock.get_results(ids bigint[])
 returns table (id bigint, state text, value jsonb, error text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -20056,8 +20600,8 @@ $$;
 
 -- get_outcome returns what became of a message, wherever it is: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
--- Locks: none. Uses result_pkey, the indexes of find_message, and history_log_*_id.
--- from functions/tasks/results.sql:20
+-- Locks: none. Uses result_pkey, history_log_id, and the indexes of find_message.
+-- from functions/tasks/results.sql:19
 create or replace function penstock.get_outcome(id bigint)
 returns table (state text, value jsonb, error text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -20083,7 +20627,7 @@ end $$;
 
 -- Deletes expired results, the oldest first, and returns how many. Workers call it.
 -- Locks: the rows, and skips locked ones. Uses result_expires_at.
--- from functions/tasks/results.sql:45
+-- from functions/tasks/results.sql:44
 create or replace function penstock.drop_expired_results(max_count integer default 1000) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -7,7 +7,9 @@ select q.name, q.lease_seconds as visibility_timeout_seconds, q.max_attempts::in
   q.created_at, q.updated_at
 from penstock.queue q where not q.name ^@ 'penstock.' or penstock._is_admin();
 
--- from contracts/mdb_queue/10_queues.sql:8
+-- INSERT, UPDATE and DELETE on mdb_queue.queues create, change and drop a queue. The view has the names of the
+-- contract, so this translates them. Locks and indexes: as create_queue, set_queue and drop_queue.
+-- from contracts/mdb_queue/10_queues.sql:10
 create or replace function mdb_queue._change_queue() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -29,7 +31,7 @@ begin
   return new;
 end $$;
 
--- from contracts/mdb_queue/10_queues.sql:29
+-- from contracts/mdb_queue/10_queues.sql:31
 create or replace trigger change instead of insert or update or delete on mdb_queue.queues
 for each row execute function mdb_queue._change_queue();
 
@@ -70,13 +72,14 @@ begin
   end if;
 end $type$;
 
--- from contracts/mdb_queue/20_rows.sql:38
+-- Returns one of these settings, or null if it is not set.
+-- from contracts/mdb_queue/20_rows.sql:39
 create or replace function mdb_queue._setting(name text) returns text language sql stable as $$
   select nullif(current_setting('mdb_queue.' || name, true), '')
 $$;
 
 -- The contract has no bytes, so they appear as a JSON string in base64.
--- from contracts/mdb_queue/20_rows.sql:43
+-- from contracts/mdb_queue/20_rows.sql:44
 create or replace function mdb_queue._body(body_slot smallint, id bigint) returns jsonb language sql stable
 security definer set search_path = pg_catalog, pg_temp as $$
   select coalesce(penstock._body_json(body_slot, id), to_jsonb(encode(penstock._body_bytes(body_slot, id), 'base64')))
@@ -84,8 +87,8 @@ $$;
 
 -- Returns the name of a queue. Its cost is 1, because the plan of a claim includes one call for each lease, although a
 -- claim never calls it. If the search for messages seemed more expensive than _nothing, the planner would first look
--- for the rows to update, and find none.
--- from contracts/mdb_queue/20_rows.sql:51
+-- for the rows to update, and find none. Locks: none. Uses queue_pkey.
+-- from contracts/mdb_queue/20_rows.sql:52
 create or replace function mdb_queue._name(queue_id integer) returns text language plpgsql stable cost 1
 security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -94,7 +97,7 @@ end $$;
 
 -- Returns nothing, at a cost of 90,000 for the planner. That is more than any search for messages, and less than the
 -- 100,000 from which on plans are compiled.
--- from contracts/mdb_queue/20_rows.sql:59
+-- from contracts/mdb_queue/20_rows.sql:60
 create or replace function mdb_queue._nothing() returns setof boolean language plpgsql cost 36000000 rows 1
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -102,7 +105,7 @@ end $$;
 
 -- The first call in a claim claims messages. The second call, for the rows to update, returns the claimed messages. The
 -- planner settings are for the second call: see penstock.claim. Locks: as penstock._claim_by_id. Uses leased_N_token.
--- from contracts/mdb_queue/20_rows.sql:66
+-- from contracts/mdb_queue/20_rows.sql:67
 create or replace function mdb_queue._rows(queue_id integer, queue text) returns setof mdb_queue.message
 language plpgsql strict rows 100 security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -139,14 +142,14 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/mdb_queue/20_rows.sql:100, segment 0
+-- from contracts/mdb_queue/20_rows.sql:101, segment 0
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
         else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
         least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_0 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
--- from contracts/mdb_queue/20_rows.sql:100, segment 1
+-- from contracts/mdb_queue/20_rows.sql:101, segment 1
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
         else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
@@ -155,14 +158,14 @@ else
 end if;
 else
 if slot <= 2 then
--- from contracts/mdb_queue/20_rows.sql:100, segment 2
+-- from contracts/mdb_queue/20_rows.sql:101, segment 2
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
         else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
         least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_2 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
--- from contracts/mdb_queue/20_rows.sql:100, segment 3
+-- from contracts/mdb_queue/20_rows.sql:101, segment 3
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
         else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
@@ -173,14 +176,14 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/mdb_queue/20_rows.sql:100, segment 4
+-- from contracts/mdb_queue/20_rows.sql:101, segment 4
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
         else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
         least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_4 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
--- from contracts/mdb_queue/20_rows.sql:100, segment 5
+-- from contracts/mdb_queue/20_rows.sql:101, segment 5
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
         else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
@@ -189,7 +192,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from contracts/mdb_queue/20_rows.sql:100, segment 6
+-- from contracts/mdb_queue/20_rows.sql:101, segment 6
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
         else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
@@ -197,14 +200,14 @@ if slot <= 6 then
       from penstock.leased_6 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
 if slot <= 7 then
--- from contracts/mdb_queue/20_rows.sql:100, segment 7
+-- from contracts/mdb_queue/20_rows.sql:101, segment 7
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
         else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
         least(l.enqueued_at, now()), l.last_error, l.enqueued_at
       from penstock.leased_7 l where l.token = held_token and l.queue_id = _rows.queue_id order by l.id;
 else
--- from contracts/mdb_queue/20_rows.sql:100, segment 8
+-- from contracts/mdb_queue/20_rows.sql:101, segment 8
       return query
       select l.id, case when l.body_slot is null then coalesce(l.payload, to_jsonb(encode(l.payload_bytes, 'base64')))
         else mdb_queue._body(l.body_slot, l.id) end, l.attempt - 1, l.max_attempts::integer,
@@ -214,14 +217,14 @@ end if;
 end if;
 end if;
 end if;
--- from contracts/mdb_queue/20_rows.sql:106
+-- from contracts/mdb_queue/20_rows.sql:107
     end loop;
   end if;
 end $$;
 
 -- Returns the number of messages to claim: the LIMIT in the text of the statement, or a prediction if it is a
 -- parameter. Surplus messages go back before the statement ends.
--- from contracts/mdb_queue/20_rows.sql:112
+-- from contracts/mdb_queue/20_rows.sql:113
 create or replace function mdb_queue._wanted() returns integer language sql stable as $$
   select greatest(1, least(10000, coalesce(nullif(substr(current_setting('mdb_queue.act', true), 7), ''),
     mdb_queue._setting('count'), '100')::integer))
@@ -230,7 +233,7 @@ $$;
 -- Returns all messages of a queue except those held by claims of this contract: waiting messages, and messages leased
 -- by token, which are visible again when that lease ends. A statement that changes messages does not see rows that
 -- another transaction is about to remove. Locks: ACCESS SHARE. Reads the whole queue.
--- from contracts/mdb_queue/20_rows.sql:120
+-- from contracts/mdb_queue/20_rows.sql:121
 create or replace function mdb_queue._all_rows(queue_id integer) returns setof mdb_queue.message language plpgsql
 set enable_seqscan = on set enable_bitmapscan = on as $$
 #variable_conflict use_column
@@ -251,7 +254,7 @@ begin
     select g.id, g.body_slot, g.payload, g.payload_bytes, g.attempt, g.max_attempts, g.visible_at, g.last_error,
       g.enqueued_at
     from penstock.grouped g where g.queue_id = _all_rows.queue_id
--- from contracts/mdb_queue/20_rows.sql:141, segment 0
+-- from contracts/mdb_queue/20_rows.sql:142, segment 0
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
       r.enqueued_at
@@ -265,7 +268,7 @@ begin
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
       l.enqueued_at
     from penstock.leased_0 l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
--- from contracts/mdb_queue/20_rows.sql:141, segment 1
+-- from contracts/mdb_queue/20_rows.sql:142, segment 1
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
       r.enqueued_at
@@ -279,7 +282,7 @@ begin
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
       l.enqueued_at
     from penstock.leased_1 l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
--- from contracts/mdb_queue/20_rows.sql:141, segment 2
+-- from contracts/mdb_queue/20_rows.sql:142, segment 2
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
       r.enqueued_at
@@ -293,7 +296,7 @@ begin
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
       l.enqueued_at
     from penstock.leased_2 l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
--- from contracts/mdb_queue/20_rows.sql:141, segment 3
+-- from contracts/mdb_queue/20_rows.sql:142, segment 3
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
       r.enqueued_at
@@ -307,7 +310,7 @@ begin
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
       l.enqueued_at
     from penstock.leased_3 l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
--- from contracts/mdb_queue/20_rows.sql:141, segment 4
+-- from contracts/mdb_queue/20_rows.sql:142, segment 4
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
       r.enqueued_at
@@ -321,7 +324,7 @@ begin
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
       l.enqueued_at
     from penstock.leased_4 l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
--- from contracts/mdb_queue/20_rows.sql:141, segment 5
+-- from contracts/mdb_queue/20_rows.sql:142, segment 5
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
       r.enqueued_at
@@ -335,7 +338,7 @@ begin
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
       l.enqueued_at
     from penstock.leased_5 l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
--- from contracts/mdb_queue/20_rows.sql:141, segment 6
+-- from contracts/mdb_queue/20_rows.sql:142, segment 6
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
       r.enqueued_at
@@ -349,7 +352,7 @@ begin
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
       l.enqueued_at
     from penstock.leased_6 l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
--- from contracts/mdb_queue/20_rows.sql:141, segment 7
+-- from contracts/mdb_queue/20_rows.sql:142, segment 7
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
       r.enqueued_at
@@ -363,7 +366,7 @@ begin
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
       l.enqueued_at
     from penstock.leased_7 l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
--- from contracts/mdb_queue/20_rows.sql:141, segment 8
+-- from contracts/mdb_queue/20_rows.sql:142, segment 8
     union all
     select r.id, r.body_slot, r.payload, r.payload_bytes, r.attempt, r.max_attempts, r.enqueued_at, r.last_error,
       r.enqueued_at
@@ -377,14 +380,15 @@ begin
     select l.id, l.body_slot, l.payload, l.payload_bytes, l.attempt, l.max_attempts, l.lease_until, l.last_error,
       l.enqueued_at
     from penstock.leased_8 l where l.queue_id = _all_rows.queue_id and l.token >= 0 and l.dead_at is null
--- from contracts/mdb_queue/20_rows.sql:155
+-- from contracts/mdb_queue/20_rows.sql:156
   ) w;
 end $$;
 
 -- The unfinished messages. claimed_by is the holder under this contract, or null for a waiting message and for one that
 -- was claimed through another interface. The view is a UNION ALL, so that FOR UPDATE stops at the view. In parts where
--- claimed_by is always null, statements with "claimed_by = ..." read nothing. Leases are found by leased_N_id.
--- from contracts/mdb_queue/30_messages.sql:4
+-- claimed_by is always null, statements with "claimed_by = ..." read nothing. Leases are found by leased_N_id. Locks:
+-- ACCESS SHARE, and as penstock.claim for a statement that claims.
+-- from contracts/mdb_queue/30_messages.sql:5
 create or replace view mdb_queue.messages as
 -- This part returns nothing but has a cost. A claim must search for messages (where this part has no cost, because 1 <
 -- 0 is never true) before it searches for the rows to update (where it has one). See _rows.
@@ -412,57 +416,57 @@ cross join (
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_0 where false
--- from contracts/mdb_queue/30_messages.sql:32, segment 0
+-- from contracts/mdb_queue/30_messages.sql:33, segment 0
   union all
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_0
--- from contracts/mdb_queue/30_messages.sql:32, segment 1
+-- from contracts/mdb_queue/30_messages.sql:33, segment 1
   union all
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_1
--- from contracts/mdb_queue/30_messages.sql:32, segment 2
+-- from contracts/mdb_queue/30_messages.sql:33, segment 2
   union all
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_2
--- from contracts/mdb_queue/30_messages.sql:32, segment 3
+-- from contracts/mdb_queue/30_messages.sql:33, segment 3
   union all
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_3
--- from contracts/mdb_queue/30_messages.sql:32, segment 4
+-- from contracts/mdb_queue/30_messages.sql:33, segment 4
   union all
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_4
--- from contracts/mdb_queue/30_messages.sql:32, segment 5
+-- from contracts/mdb_queue/30_messages.sql:33, segment 5
   union all
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_5
--- from contracts/mdb_queue/30_messages.sql:32, segment 6
+-- from contracts/mdb_queue/30_messages.sql:33, segment 6
   union all
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_6
--- from contracts/mdb_queue/30_messages.sql:32, segment 7
+-- from contracts/mdb_queue/30_messages.sql:33, segment 7
   union all
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_7
--- from contracts/mdb_queue/30_messages.sql:32, segment 8
+-- from contracts/mdb_queue/30_messages.sql:33, segment 8
   union all
   select token, lease_until, id, enqueued_at, dead_at, queue_id, attempt, max_attempts, body_slot, worker, payload,
     payload_bytes
   from penstock.leased_8
--- from contracts/mdb_queue/30_messages.sql:37
+-- from contracts/mdb_queue/30_messages.sql:38
 ) l
 where l.token < 0 and l.dead_at is null;
 
--- Dead letters that are not leased. A DELETE cancels a dead letter.
--- from contracts/mdb_queue/30_messages.sql:41
+-- Dead letters that are not leased. A DELETE cancels a dead letter. Locks: ACCESS SHARE. Uses dead_queue and dead_pkey.
+-- from contracts/mdb_queue/30_messages.sql:42
 create or replace view mdb_queue.dead_messages with (security_barrier) as
 select d.id, q.name as queue_name,
        case when d.body_slot is null then coalesce(d.payload, to_jsonb(encode(d.payload_bytes, 'base64')))
@@ -503,7 +507,8 @@ begin
   return case when coalesce(found[1], found[2]) ^@ '$' then '' else coalesce(found[1], found[2]) end;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:31
+-- Runs before each statement on the view: notes in settings what the statement is. Locks: none. Indexes: none.
+-- from contracts/mdb_queue/40_acts.sql:32
 create or replace function mdb_queue._begin() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -530,7 +535,9 @@ begin
   return null;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:57
+-- Runs for each row of an UPDATE. For a claim, it only notes the terms of the lease and counts the row, because _rows
+-- has claimed it already. Any other UPDATE changes one message: see _update_one.
+-- from contracts/mdb_queue/40_acts.sql:60
 create or replace function mdb_queue._update() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -554,7 +561,7 @@ end $$;
 
 -- Ends a claim. There is nothing left to do if it took all messages that it was given, with the predicted lease and
 -- holder.
--- from contracts/mdb_queue/40_acts.sql:80
+-- from contracts/mdb_queue/40_acts.sql:83
 create or replace function mdb_queue._end() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -575,7 +582,7 @@ end $$;
 
 -- Gives the messages that a claim took their terms, if the prediction was wrong, and gives the other messages back.
 -- Locks: the leased rows. Uses leased_N_token.
--- from contracts/mdb_queue/40_acts.sql:100
+-- from contracts/mdb_queue/40_acts.sql:103
 create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, taken integer, terms text)
 returns void language plpgsql as $$
 declare
@@ -609,7 +616,7 @@ end $$;
 -- Predicts the next claim of the session. If the LIMIT is a parameter, its value is known once a claim takes fewer
 -- messages than it was given. While all are taken, the LIMIT may be larger, and the prediction grows in steps that
 -- double.
--- from contracts/mdb_queue/40_acts.sql:133
+-- from contracts/mdb_queue/40_acts.sql:136
 create or replace function mdb_queue._guess(taken integer, given integer, lease double precision, worker text)
 returns void language plpgsql as $$
 declare
@@ -635,7 +642,7 @@ end $$;
 -- Changes one message for a statement that is not the contract's claim: a claim of that message, a nack, an extension,
 -- or another time to become visible. Returns null if another session was faster, so that the statement does not count
 -- the row. Locks: the row of the message. Uses leased_N_id, scheduled_id and grouped_id.
--- from contracts/mdb_queue/40_acts.sql:158
+-- from contracts/mdb_queue/40_acts.sql:161
 create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages)
 returns mdb_queue.messages language plpgsql as $$
 declare
@@ -682,7 +689,8 @@ begin
   return new;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:204
+-- Refuses an UPDATE that the contract does not allow, and names the column.
+-- from contracts/mdb_queue/40_acts.sql:208
 create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void
 language plpgsql as $$
 begin
@@ -698,7 +706,9 @@ begin
   end if;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:219
+-- Runs for each row of a DELETE: acks a message that the caller holds, and cancels one that waits. Locks: the row of
+-- the message. Uses leased_N_id, and otherwise the indexes of penstock.cancel.
+-- from contracts/mdb_queue/40_acts.sql:225
 create or replace function mdb_queue._delete() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -723,7 +733,8 @@ begin
   return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:243
+-- Runs for each row of an INSERT: enqueues a message. Locks and indexes: as penstock.enqueue.
+-- from contracts/mdb_queue/40_acts.sql:250
 create or replace function mdb_queue._insert() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -744,28 +755,30 @@ begin
   return new;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:263
+-- Runs for each row of a DELETE on mdb_queue.dead_messages: cancels the dead letter. Locks and indexes: as
+-- penstock.cancel.
+-- from contracts/mdb_queue/40_acts.sql:272
 create or replace function mdb_queue._delete_dead() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:269
+-- from contracts/mdb_queue/40_acts.sql:278
 create or replace trigger begin_act before update or delete on mdb_queue.messages for each statement
   execute function mdb_queue._begin();
--- from contracts/mdb_queue/40_acts.sql:271
+-- from contracts/mdb_queue/40_acts.sql:280
 create or replace trigger insert_one instead of insert on mdb_queue.messages for each row
   execute function mdb_queue._insert();
--- from contracts/mdb_queue/40_acts.sql:273
+-- from contracts/mdb_queue/40_acts.sql:282
 create or replace trigger update_one instead of update on mdb_queue.messages for each row
   execute function mdb_queue._update();
--- from contracts/mdb_queue/40_acts.sql:275
+-- from contracts/mdb_queue/40_acts.sql:284
 create or replace trigger delete_one instead of delete on mdb_queue.messages for each row
   execute function mdb_queue._delete();
--- from contracts/mdb_queue/40_acts.sql:277
+-- from contracts/mdb_queue/40_acts.sql:286
 create or replace trigger end_act after update or delete on mdb_queue.messages for each statement
   execute function mdb_queue._end();
--- from contracts/mdb_queue/40_acts.sql:279
+-- from contracts/mdb_queue/40_acts.sql:288
 create or replace trigger delete_one instead of delete on mdb_queue.dead_messages for each row
   execute function mdb_queue._delete_dead();

@@ -58,7 +58,8 @@ $$;
 -- Queues. PGMQ's names are not case sensitive, and Penstock's are lower case. _queue returns a queue by its name, or
 -- raises PS001. Locks: none. Uses queue_name_key.
 
--- from contracts/pgmq/10_queues.sql:4
+-- Returns a queue by its name, or raises PS001. Locks: none. Uses queue_name_key.
+-- from contracts/pgmq/10_queues.sql:5
 create or replace function pgmq._queue(queue_name text) returns penstock.queue language plpgsql stable as $$
 declare
   q penstock.queue;
@@ -72,7 +73,8 @@ begin
   return q;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:17
+-- Refuses a name that is too long for PGMQ.
+-- from contracts/pgmq/10_queues.sql:19
 create or replace function pgmq.validate_queue_name(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -81,7 +83,8 @@ begin
   end if;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:25
+-- Returns the name that the table of a queue would have in PGMQ.
+-- from contracts/pgmq/10_queues.sql:28
 create or replace function pgmq.format_table_name(queue_name text, prefix text) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -91,7 +94,8 @@ begin
   return lower(prefix || '_' || queue_name);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:34
+-- Locks the name of a queue until commit, by an advisory lock.
+-- from contracts/pgmq/10_queues.sql:38
 create or replace function pgmq.acquire_queue_lock(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -101,7 +105,7 @@ end $$;
 -- Creates a queue if it is missing, and the views q_<queue> and a_<queue> that PGMQ has as tables. Like PGMQ's, a new
 -- queue accepts any message, has no limit of attempts and keeps no history. Locks: an advisory lock on the name until
 -- commit. Uses queue_name_key and pgmq_queue_pkey.
--- from contracts/pgmq/10_queues.sql:43
+-- from contracts/pgmq/10_queues.sql:47
 create or replace function pgmq._create(queue_name text, partitioned boolean, unlogged boolean) returns void
 language plpgsql as $$
 declare
@@ -121,7 +125,9 @@ begin
   perform pgmq._make_views(q.id, queue);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:62
+-- Creates the views q_<queue> and a_<queue>, and lets consumers and operators read them. Locks: as CREATE VIEW. The
+-- views use pgmq._rows and pgmq_archive_pkey.
+-- from contracts/pgmq/10_queues.sql:68
 create or replace function pgmq._make_views(queue_id integer, queue text) returns void language plpgsql as $$
 begin
   execute format('create or replace view pgmq.%I as
@@ -140,7 +146,7 @@ end $$;
 
 -- Drops the views and registers of a queue when the queue is dropped through any interface. Only the owner may execute
 -- it: a user that may attach it to their own table could choose what it drops.
--- from contracts/pgmq/10_queues.sql:80
+-- from contracts/pgmq/10_queues.sql:86
 create or replace function penstock._forget_pgmq_queue() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -151,18 +157,20 @@ begin
   end if;
   return null;
 end $$;
--- from contracts/pgmq/10_queues.sql:90
+-- from contracts/pgmq/10_queues.sql:96
 create or replace trigger forget after delete on penstock.pgmq_queue for each row
   execute function penstock._forget_pgmq_queue();
 
--- from contracts/pgmq/10_queues.sql:93
+-- Creates a queue. Locks and indexes: as _create.
+-- from contracts/pgmq/10_queues.sql:100
 create or replace function pgmq.create(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq._create(queue_name, false, false);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:99
+-- The same under another name of PGMQ.
+-- from contracts/pgmq/10_queues.sql:107
 create or replace function pgmq.create_non_partitioned(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -170,7 +178,7 @@ begin
 end $$;
 
 -- The queue is as durable as any other, because an unlogged queue would not be faster.
--- from contracts/pgmq/10_queues.sql:106
+-- from contracts/pgmq/10_queues.sql:114
 create or replace function pgmq.create_unlogged(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -179,7 +187,7 @@ end $$;
 
 -- Every queue uses segments that are truncated when they are drained, so partitions are not needed. The intervals are
 -- checked and ignored: no message is dropped by age.
--- from contracts/pgmq/10_queues.sql:114
+-- from contracts/pgmq/10_queues.sql:122
 create or replace function pgmq.create_partitioned(
   queue_name text, partition_interval text default '10000', retention_interval text default '100000',
     premake integer default 4)
@@ -193,7 +201,8 @@ begin
   perform pgmq._create(queue_name, true, false);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:127
+-- Refuses a text that is neither a number nor an interval.
+-- from contracts/pgmq/10_queues.sql:136
 create or replace function pgmq._check_interval(field text, value text) returns void language plpgsql as $$
 begin
   if value !~ '^\d+$' or value is null then
@@ -207,14 +216,15 @@ exception when invalid_text_representation or invalid_datetime_format or datetim
 end $$;
 
 -- tembo-pgmq-python calls create_partitioned by this name.
--- from contracts/pgmq/10_queues.sql:140
+-- from contracts/pgmq/10_queues.sql:149
 create or replace function pgmq.create(queue_name text, partition_interval text, retention_interval text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq.create_partitioned(queue_name, partition_interval, retention_interval);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:146
+-- Checks its arguments as PGMQ does, and changes nothing: the archive of a queue needs no partitions.
+-- from contracts/pgmq/10_queues.sql:156
 create or replace function pgmq.convert_archive_partitioned(
   table_name text, partition_interval text default '10000', retention_interval text default '100000',
     leading_partition integer default 10)
@@ -224,7 +234,8 @@ begin
     pgmq._check_interval('retention_interval', retention_interval);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:155
+-- Does nothing, as in PGMQ, where it is deprecated.
+-- from contracts/pgmq/10_queues.sql:166
 create or replace function pgmq.detach_archive(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -232,21 +243,24 @@ begin
 end $$;
 
 -- Reads by group read the messages themselves, so there is no index to create.
--- from contracts/pgmq/10_queues.sql:162
+-- from contracts/pgmq/10_queues.sql:173
 create or replace function pgmq.create_fifo_index(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq._queue(queue_name);
 end $$;
 
--- from contracts/pgmq/10_queues.sql:168
+-- Does nothing, for the same reason.
+-- from contracts/pgmq/10_queues.sql:180
 create or replace function pgmq.create_fifo_indexes_all() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   null;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:174
+-- Drops a queue with its messages. False if it does not exist. Locks: an advisory lock on the name until commit,
+-- otherwise as penstock.drop_queue. Uses queue_name_key.
+-- from contracts/pgmq/10_queues.sql:188
 create or replace function pgmq.drop_queue(queue_name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -259,7 +273,7 @@ begin
   return true;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:186
+-- from contracts/pgmq/10_queues.sql:200
 create or replace function pgmq.drop_queue(queue_name text, partitioned boolean) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -268,21 +282,24 @@ begin
   return true;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:194
+-- Removes all messages of a queue, and returns their number. Locks and indexes: as penstock.purge.
+-- from contracts/pgmq/10_queues.sql:209
 create or replace function pgmq.purge_queue(queue_name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return penstock.purge((pgmq._queue(queue_name)).name, include_leased => true);
 end $$;
 
--- Lists all queues, including those that were created through other interfaces.
--- from contracts/pgmq/10_queues.sql:201
+-- Lists all queues, including those that were created through other interfaces. Locks: ACCESS SHARE. Uses
+-- pgmq_queue_pkey.
+-- from contracts/pgmq/10_queues.sql:217
 create or replace view pgmq.meta as
 select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned,
        coalesce(p.is_unlogged, false) as is_unlogged, coalesce(p.created_at, q.created_at) as created_at
 from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id where not q.name ^@ 'penstock.';
 
--- from contracts/pgmq/10_queues.sql:206
+-- Returns the rows of pgmq.meta. Locks: ACCESS SHARE. Scans the queues.
+-- from contracts/pgmq/10_queues.sql:223
 create or replace function pgmq.list_queues() returns setof pgmq.queue_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -297,7 +314,7 @@ end $$;
 -- the first row, and most callers only count. Tables without blocks are not read, nor are older lanes if the first row
 -- is in the current one. Locks: ACCESS SHARE. Uses lane_N_order from the first row of the queue on, grouped_order,
 -- scheduled_queue and leased_N_until.
--- from contracts/pgmq/10_queues.sql:220
+-- from contracts/pgmq/10_queues.sql:237
 create or replace function pgmq._rows(queue_id integer) returns table (
   msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb,
     headers jsonb,
@@ -318,8 +335,9 @@ begin
     return;
   end if;
   first := penstock._first_row(q);
-  lone := first > penstock._current_from();
-  lanes := (penstock._with_lanes(q)).priorities;
+  lone := first > (pg_sequence_last_value('penstock.ring_until') - 32768);
+  lanes := case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
+    else (penstock._with_lanes(q)).priorities end;
   if pg_relation_size('penstock.scheduled', 'main') > 0 then
     return query
     select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at,
@@ -338,8 +356,8 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:258, segment 0
-    if slot = slots[1] or not lone then
+-- from contracts/pgmq/10_queues.sql:276, segment 0
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_0', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
@@ -359,8 +377,8 @@ if slot <= 0 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:258, segment 1
-    if slot = slots[1] or not lone then
+-- from contracts/pgmq/10_queues.sql:276, segment 1
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_1', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
@@ -382,8 +400,8 @@ else
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:258, segment 2
-    if slot = slots[1] or not lone then
+-- from contracts/pgmq/10_queues.sql:276, segment 2
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_2', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
@@ -403,8 +421,8 @@ if slot <= 2 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:258, segment 3
-    if slot = slots[1] or not lone then
+-- from contracts/pgmq/10_queues.sql:276, segment 3
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_3', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
@@ -428,8 +446,8 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:258, segment 4
-    if slot = slots[1] or not lone then
+-- from contracts/pgmq/10_queues.sql:276, segment 4
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_4', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
@@ -449,8 +467,8 @@ if slot <= 4 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:258, segment 5
-    if slot = slots[1] or not lone then
+-- from contracts/pgmq/10_queues.sql:276, segment 5
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_5', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
@@ -472,8 +490,8 @@ else
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:258, segment 6
-    if slot = slots[1] or not lone then
+-- from contracts/pgmq/10_queues.sql:276, segment 6
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_6', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
@@ -494,8 +512,8 @@ if slot <= 6 then
     end if;
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:258, segment 7
-    if slot = slots[1] or not lone then
+-- from contracts/pgmq/10_queues.sql:276, segment 7
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_7', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
@@ -515,8 +533,8 @@ if slot <= 7 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:258, segment 8
-    if slot = slots[1] or not lone then
+-- from contracts/pgmq/10_queues.sql:276, segment 8
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_8', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at
@@ -539,12 +557,12 @@ end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:278
+-- from contracts/pgmq/10_queues.sql:296
   end loop;
 end $$;
 
 -- Returns the payload of a row of _rows that does not contain it. Locks: ACCESS SHARE. Reads one row by its ctid.
--- from contracts/pgmq/10_queues.sql:282
+-- from contracts/pgmq/10_queues.sql:300
 create or replace function pgmq._payload(lane smallint, place tid, body_slot smallint, id bigint) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -557,21 +575,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:292, segment 0
+-- from contracts/pgmq/10_queues.sql:310, segment 0
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_0 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:292, segment 1
+-- from contracts/pgmq/10_queues.sql:310, segment 1
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_1 t
     where t.ctid = place);
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:292, segment 2
+-- from contracts/pgmq/10_queues.sql:310, segment 2
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_2 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:292, segment 3
+-- from contracts/pgmq/10_queues.sql:310, segment 3
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_3 t
     where t.ctid = place);
 end if;
@@ -579,33 +597,33 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:292, segment 4
+-- from contracts/pgmq/10_queues.sql:310, segment 4
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_4 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:292, segment 5
+-- from contracts/pgmq/10_queues.sql:310, segment 5
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_5 t
     where t.ctid = place);
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:292, segment 6
+-- from contracts/pgmq/10_queues.sql:310, segment 6
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_6 t
     where t.ctid = place);
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:292, segment 7
+-- from contracts/pgmq/10_queues.sql:310, segment 7
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_7 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:292, segment 8
+-- from contracts/pgmq/10_queues.sql:310, segment 8
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_8 t
     where t.ctid = place);
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:295
+-- from contracts/pgmq/10_queues.sql:313
 end $$;
 
 -- Sending. Every overload is written out, because each nested function call costs some microseconds. Locks and indexes:
@@ -640,7 +658,8 @@ create or replace function pgmq._later(delay timestamptz) returns timestamptz la
   select case when delay > clock_timestamp() then delay end
 $$;
 
--- from contracts/pgmq/20_send.sql:31
+-- Sends a message, and returns its id. headers and delay are optional. Locks and indexes: as penstock.enqueue.
+-- from contracts/pgmq/20_send.sql:32
 create or replace function pgmq.send(queue_name text, msg jsonb) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -650,7 +669,7 @@ begin
   counted := pgmq._sent(queue_name, 1);
 end $$;
 
--- from contracts/pgmq/20_send.sql:40
+-- from contracts/pgmq/20_send.sql:41
 create or replace function pgmq.send(queue_name text, msg jsonb, headers jsonb) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -660,7 +679,7 @@ begin
   counted := pgmq._sent(queue_name, 1);
 end $$;
 
--- from contracts/pgmq/20_send.sql:49
+-- from contracts/pgmq/20_send.sql:50
 create or replace function pgmq.send(queue_name text, msg jsonb, delay integer) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -671,7 +690,7 @@ begin
   counted := pgmq._sent(queue_name, 1);
 end $$;
 
--- from contracts/pgmq/20_send.sql:59
+-- from contracts/pgmq/20_send.sql:60
 create or replace function pgmq.send(queue_name text, msg jsonb, delay timestamptz) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -681,7 +700,7 @@ begin
   counted := pgmq._sent(queue_name, 1);
 end $$;
 
--- from contracts/pgmq/20_send.sql:68
+-- from contracts/pgmq/20_send.sql:69
 create or replace function pgmq.send(queue_name text, msg jsonb, headers jsonb, delay integer) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -692,7 +711,7 @@ begin
   counted := pgmq._sent(queue_name, 1);
 end $$;
 
--- from contracts/pgmq/20_send.sql:78
+-- from contracts/pgmq/20_send.sql:79
 create or replace function pgmq.send(queue_name text, msg jsonb, headers jsonb, delay timestamptz) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -703,7 +722,8 @@ begin
   counted := pgmq._sent(queue_name, 1);
 end $$;
 
--- from contracts/pgmq/20_send.sql:88
+-- Refuses an empty batch, and headers whose number differs from that of the messages.
+-- from contracts/pgmq/20_send.sql:90
 create or replace function pgmq._check_batch(msgs jsonb[], headers jsonb[]) returns void language plpgsql as $$
 begin
   if msgs is null or cardinality(msgs) = 0 then
@@ -714,7 +734,8 @@ begin
   end if;
 end $$;
 
--- from contracts/pgmq/20_send.sql:98
+-- Sends messages in portions of 10,000, the most that enqueue_many takes. Locks and indexes: as penstock.enqueue_many.
+-- from contracts/pgmq/20_send.sql:101
 create or replace function pgmq._send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
 returns setof bigint language plpgsql as $$
 declare
@@ -736,7 +757,8 @@ begin
   perform pgmq._sent(queue_name, cardinality(msgs));
 end $$;
 
--- from contracts/pgmq/20_send.sql:119
+-- Sends messages, all or nothing, and returns their ids. Locks and indexes: as penstock.enqueue_many.
+-- from contracts/pgmq/20_send.sql:123
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -750,28 +772,28 @@ begin
   end if;
 end $$;
 
--- from contracts/pgmq/20_send.sql:132
+-- from contracts/pgmq/20_send.sql:136
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq._send_batch(queue_name, msgs, headers, null);
 end $$;
 
--- from contracts/pgmq/20_send.sql:138
+-- from contracts/pgmq/20_send.sql:142
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], delay integer) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq._send_batch(queue_name, msgs, null, clock_timestamp() + make_interval(secs => delay));
 end $$;
 
--- from contracts/pgmq/20_send.sql:144
+-- from contracts/pgmq/20_send.sql:148
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], delay timestamptz) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq._send_batch(queue_name, msgs, null, delay);
 end $$;
 
--- from contracts/pgmq/20_send.sql:150
+-- from contracts/pgmq/20_send.sql:154
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay integer)
 returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -780,7 +802,7 @@ begin
     clock_timestamp() + make_interval(secs => delay));
 end $$;
 
--- from contracts/pgmq/20_send.sql:158
+-- from contracts/pgmq/20_send.sql:162
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
 returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -847,7 +869,9 @@ end if;
   return _lift_limit.attempt;
 end $$;
 
--- from contracts/pgmq/30_read.sql:19
+-- Reads up to qty messages, which are not visible to other readers for vt seconds. The usual case is one claim. Locks
+-- and indexes: as penstock._claim_by_id.
+-- from contracts/pgmq/30_read.sql:21
 create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}')
 returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -869,7 +893,7 @@ end $$;
 
 -- Reads with a condition, with a vt that is longer than a lease or zero, or with more messages than one claim returns.
 -- Reads the whole queue if there is a condition.
--- from contracts/pgmq/30_read.sql:40
+-- from contracts/pgmq/30_read.sql:42
 create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -899,7 +923,7 @@ begin
 end $$;
 
 -- Sets the end of the lease for messages that were just claimed by id. Uses leased_N_token.
--- from contracts/pgmq/30_read.sql:69
+-- from contracts/pgmq/30_read.sql:71
 create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record
 language plpgsql as $$
 declare
@@ -922,7 +946,7 @@ end $$;
 
 -- Claims messages by their ids, in their order, up to the wanted number. Messages that another consumer has are
 -- skipped. Uses lane_N_order, scheduled_id and leased_N_id.
--- from contracts/pgmq/30_read.sql:91
+-- from contracts/pgmq/30_read.sql:93
 create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -947,7 +971,9 @@ begin
   end if;
 end $$;
 
--- from contracts/pgmq/30_read.sql:115
+-- Claims one message by its id. Returns null if it is not waiting, or if another transaction has locked it. Locks: the
+-- row of the message, with SKIP LOCKED. Uses lane_N_order, scheduled_id and leased_N_id.
+-- from contracts/pgmq/30_read.sql:119
 create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record
 language plpgsql as $$
 declare
@@ -964,42 +990,43 @@ begin
 end $$;
 
 -- Returns the readable messages of a queue with their contents. Locks: ACCESS SHARE. Reads the whole queue.
--- from contracts/pgmq/30_read.sql:131
+-- from contracts/pgmq/30_read.sql:135
 create or replace function pgmq._visible(queue_id integer) returns table (id bigint, message jsonb) language plpgsql
   as $$
 #variable_conflict use_column
 begin
--- from contracts/pgmq/30_read.sql:136, segment 0
+-- from contracts/pgmq/30_read.sql:140, segment 0
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_0 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:136, segment 1
+-- from contracts/pgmq/30_read.sql:140, segment 1
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_1 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:136, segment 2
+-- from contracts/pgmq/30_read.sql:140, segment 2
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_2 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:136, segment 3
+-- from contracts/pgmq/30_read.sql:140, segment 3
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_3 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:136, segment 4
+-- from contracts/pgmq/30_read.sql:140, segment 4
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_4 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:136, segment 5
+-- from contracts/pgmq/30_read.sql:140, segment 5
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_5 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:136, segment 6
+-- from contracts/pgmq/30_read.sql:140, segment 6
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_6 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:136, segment 7
+-- from contracts/pgmq/30_read.sql:140, segment 7
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_7 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:136, segment 8
+-- from contracts/pgmq/30_read.sql:140, segment 8
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_8 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:139
+-- from contracts/pgmq/30_read.sql:143
 end $$;
 
--- from contracts/pgmq/30_read.sql:141
+-- Reads, and tries again until it gets a message or max_poll_seconds have passed. Locks and indexes: as read.
+-- from contracts/pgmq/30_read.sql:146
 create or replace function pgmq.read_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100,
     conditional jsonb default '{}')
@@ -1019,7 +1046,9 @@ end $$;
 -- A group can be read when its first message is visible. As in PGMQ, all messages of the queue are read. Locks: ACCESS
 -- SHARE, and those of _read_groups.
 
--- from contracts/pgmq/31_grouped.sql:5
+-- Returns every message of a queue with its group and the time from which it is visible. Locks: ACCESS SHARE. Uses
+-- scheduled_queue, and scans the segments.
+-- from contracts/pgmq/31_grouped.sql:7
 create or replace function pgmq._fifo(queue_id integer) returns table (id bigint, fifo_key text, vt timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
@@ -1029,7 +1058,7 @@ begin
   from (
     select s.id, s.headers, s.due_at as vt from penstock.scheduled s where s.queue_id = _fifo.queue_id
       and s.group_key is null
--- from contracts/pgmq/31_grouped.sql:15, segment 0
+-- from contracts/pgmq/31_grouped.sql:17, segment 0
     union all
     select r.id, r.headers, '-infinity' from penstock.ready_0 r where r.queue_id = _fifo.queue_id
       and r.group_key is null
@@ -1038,7 +1067,7 @@ begin
       and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_0 h where h.queue_id = _fifo.queue_id
--- from contracts/pgmq/31_grouped.sql:15, segment 1
+-- from contracts/pgmq/31_grouped.sql:17, segment 1
     union all
     select r.id, r.headers, '-infinity' from penstock.ready_1 r where r.queue_id = _fifo.queue_id
       and r.group_key is null
@@ -1047,7 +1076,7 @@ begin
       and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_1 h where h.queue_id = _fifo.queue_id
--- from contracts/pgmq/31_grouped.sql:15, segment 2
+-- from contracts/pgmq/31_grouped.sql:17, segment 2
     union all
     select r.id, r.headers, '-infinity' from penstock.ready_2 r where r.queue_id = _fifo.queue_id
       and r.group_key is null
@@ -1056,7 +1085,7 @@ begin
       and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_2 h where h.queue_id = _fifo.queue_id
--- from contracts/pgmq/31_grouped.sql:15, segment 3
+-- from contracts/pgmq/31_grouped.sql:17, segment 3
     union all
     select r.id, r.headers, '-infinity' from penstock.ready_3 r where r.queue_id = _fifo.queue_id
       and r.group_key is null
@@ -1065,7 +1094,7 @@ begin
       and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_3 h where h.queue_id = _fifo.queue_id
--- from contracts/pgmq/31_grouped.sql:15, segment 4
+-- from contracts/pgmq/31_grouped.sql:17, segment 4
     union all
     select r.id, r.headers, '-infinity' from penstock.ready_4 r where r.queue_id = _fifo.queue_id
       and r.group_key is null
@@ -1074,7 +1103,7 @@ begin
       and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_4 h where h.queue_id = _fifo.queue_id
--- from contracts/pgmq/31_grouped.sql:15, segment 5
+-- from contracts/pgmq/31_grouped.sql:17, segment 5
     union all
     select r.id, r.headers, '-infinity' from penstock.ready_5 r where r.queue_id = _fifo.queue_id
       and r.group_key is null
@@ -1083,7 +1112,7 @@ begin
       and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_5 h where h.queue_id = _fifo.queue_id
--- from contracts/pgmq/31_grouped.sql:15, segment 6
+-- from contracts/pgmq/31_grouped.sql:17, segment 6
     union all
     select r.id, r.headers, '-infinity' from penstock.ready_6 r where r.queue_id = _fifo.queue_id
       and r.group_key is null
@@ -1092,7 +1121,7 @@ begin
       and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_6 h where h.queue_id = _fifo.queue_id
--- from contracts/pgmq/31_grouped.sql:15, segment 7
+-- from contracts/pgmq/31_grouped.sql:17, segment 7
     union all
     select r.id, r.headers, '-infinity' from penstock.ready_7 r where r.queue_id = _fifo.queue_id
       and r.group_key is null
@@ -1101,7 +1130,7 @@ begin
       and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_7 h where h.queue_id = _fifo.queue_id
--- from contracts/pgmq/31_grouped.sql:15, segment 8
+-- from contracts/pgmq/31_grouped.sql:17, segment 8
     union all
     select r.id, r.headers, '-infinity' from penstock.ready_8 r where r.queue_id = _fifo.queue_id
       and r.group_key is null
@@ -1110,13 +1139,13 @@ begin
       and l.dead_at is null
     union all
     select h.id, h.headers, h.lease_until from penstock.held_8 h where h.queue_id = _fifo.queue_id
--- from contracts/pgmq/31_grouped.sql:24
+-- from contracts/pgmq/31_grouped.sql:26
   ) w;
 end $$;
 
 -- Returns the position of each readable message in the result. style: grouped (all of the first group, then the next
 -- group), rr (the first of each group, then the second of each), head (the first of each).
--- from contracts/pgmq/31_grouped.sql:29
+-- from contracts/pgmq/31_grouped.sql:31
 create or replace function pgmq._turns(queue_id integer, style text, wanted integer)
 returns table (id bigint, fifo_key text) language sql as $$
   with m as materialized (
@@ -1136,7 +1165,7 @@ $$;
 -- Reads from groups. A reader locks a group with an advisory lock until commit, so that two readers do not share a
 -- group. If the next message of a group is gone, the reader skips the rest of the group, because another reader is
 -- ahead in it.
--- from contracts/pgmq/31_grouped.sql:48
+-- from contracts/pgmq/31_grouped.sql:50
 create or replace function pgmq._read_groups(queue_name text, vt integer, qty integer, style text)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -1179,7 +1208,8 @@ begin
   end if;
 end $$;
 
--- from contracts/pgmq/31_grouped.sql:90
+-- Reads from groups, and tries again until it gets a message or max_poll_seconds have passed.
+-- from contracts/pgmq/31_grouped.sql:93
 create or replace function pgmq._poll_groups(queue_name text, vt integer, qty integer, max_poll_seconds integer,
   poll_interval_ms integer, style text)
 returns setof pgmq.message_record language plpgsql as $$
@@ -1194,36 +1224,48 @@ begin
   end loop;
 end $$;
 
--- from contracts/pgmq/31_grouped.sql:104
+-- PGMQ's names for the three styles, with and without a poll. read_grouped: as many messages as possible of the first
+-- group.
+-- from contracts/pgmq/31_grouped.sql:109
 create or replace function pgmq.read_grouped(queue_name text, vt integer, qty integer) returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'grouped')
 $$;
--- from contracts/pgmq/31_grouped.sql:108
+
+-- One message of each group in turn.
+-- from contracts/pgmq/31_grouped.sql:115
 create or replace function pgmq.read_grouped_rr(queue_name text, vt integer, qty integer)
 returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'rr')
 $$;
--- from contracts/pgmq/31_grouped.sql:113
+
+-- The first message of each group.
+-- from contracts/pgmq/31_grouped.sql:122
 create or replace function pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
 returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'head')
 $$;
--- from contracts/pgmq/31_grouped.sql:118
+
+-- As read_grouped, with a poll.
+-- from contracts/pgmq/31_grouped.sql:129
 create or replace function pgmq.read_grouped_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._poll_groups(queue_name, vt, qty, max_poll_seconds, poll_interval_ms, 'grouped')
 $$;
--- from contracts/pgmq/31_grouped.sql:123
+
+-- As read_grouped_rr, with a poll.
+-- from contracts/pgmq/31_grouped.sql:136
 create or replace function pgmq.read_grouped_rr_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._poll_groups(queue_name, vt, qty, max_poll_seconds, poll_interval_ms, 'rr')
 $$;
--- from contracts/pgmq/31_grouped.sql:128
+
+-- As read_grouped_head, with a poll.
+-- from contracts/pgmq/31_grouped.sql:143
 create or replace function pgmq.read_grouped_head_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
@@ -1234,8 +1276,9 @@ $$;
 -- has passed. A message that was leased by token through another interface belongs to its holder until that lease ends.
 -- Locks: the rows of the messages. Uses leased_N_id, otherwise as penstock.cancel.
 
--- Deletes messages that were read, with one statement for each segment, if nothing else has to be done.
--- from contracts/pgmq/40_settle.sql:6
+-- Deletes messages that were read, with one statement for each segment, if nothing else has to be done. Locks: the rows
+-- of the messages. Uses leased_N_id and queue_name_key.
+-- from contracts/pgmq/40_settle.sql:7
 create or replace function pgmq.delete(queue_name text, msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off set jit = off
@@ -1252,33 +1295,33 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/40_settle.sql:20, segment 0
+-- from contracts/pgmq/40_settle.sql:21, segment 0
     return query delete from penstock.leased_0 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
 else
--- from contracts/pgmq/40_settle.sql:20, segment 1
+-- from contracts/pgmq/40_settle.sql:21, segment 1
     return query delete from penstock.leased_1 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/40_settle.sql:20, segment 2
+-- from contracts/pgmq/40_settle.sql:21, segment 2
     return query delete from penstock.leased_2 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
 else
--- from contracts/pgmq/40_settle.sql:20, segment 3
+-- from contracts/pgmq/40_settle.sql:21, segment 3
     return query delete from penstock.leased_3 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
 end if;
@@ -1286,48 +1329,48 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/40_settle.sql:20, segment 4
+-- from contracts/pgmq/40_settle.sql:21, segment 4
     return query delete from penstock.leased_4 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
 else
--- from contracts/pgmq/40_settle.sql:20, segment 5
+-- from contracts/pgmq/40_settle.sql:21, segment 5
     return query delete from penstock.leased_5 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/40_settle.sql:20, segment 6
+-- from contracts/pgmq/40_settle.sql:21, segment 6
     return query delete from penstock.leased_6 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
 else
 if slot <= 7 then
--- from contracts/pgmq/40_settle.sql:20, segment 7
+-- from contracts/pgmq/40_settle.sql:21, segment 7
     return query delete from penstock.leased_7 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
 else
--- from contracts/pgmq/40_settle.sql:20, segment 8
+-- from contracts/pgmq/40_settle.sql:21, segment 8
     return query delete from penstock.leased_8 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/40_settle.sql:26
+-- from contracts/pgmq/40_settle.sql:27
     get diagnostics n = row_count;
     missing := missing - n;
     exit when missing <= 0;
@@ -1342,7 +1385,7 @@ end if;
   end if;
 end $$;
 
--- from contracts/pgmq/40_settle.sql:40
+-- from contracts/pgmq/40_settle.sql:41
 create or replace function pgmq.delete(queue_name text, msg_id bigint) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off as $$
@@ -1356,73 +1399,73 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/40_settle.sql:51, segment 0
+-- from contracts/pgmq/40_settle.sql:52, segment 0
     delete from penstock.leased_0 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
 else
--- from contracts/pgmq/40_settle.sql:51, segment 1
+-- from contracts/pgmq/40_settle.sql:52, segment 1
     delete from penstock.leased_1 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/40_settle.sql:51, segment 2
+-- from contracts/pgmq/40_settle.sql:52, segment 2
     delete from penstock.leased_2 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
 else
--- from contracts/pgmq/40_settle.sql:51, segment 3
+-- from contracts/pgmq/40_settle.sql:52, segment 3
     delete from penstock.leased_3 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/40_settle.sql:51, segment 4
+-- from contracts/pgmq/40_settle.sql:52, segment 4
     delete from penstock.leased_4 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
 else
--- from contracts/pgmq/40_settle.sql:51, segment 5
+-- from contracts/pgmq/40_settle.sql:52, segment 5
     delete from penstock.leased_5 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/40_settle.sql:51, segment 6
+-- from contracts/pgmq/40_settle.sql:52, segment 6
     delete from penstock.leased_6 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
 else
 if slot <= 7 then
--- from contracts/pgmq/40_settle.sql:51, segment 7
+-- from contracts/pgmq/40_settle.sql:52, segment 7
     delete from penstock.leased_7 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
 else
--- from contracts/pgmq/40_settle.sql:51, segment 8
+-- from contracts/pgmq/40_settle.sql:52, segment 8
     delete from penstock.leased_8 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/40_settle.sql:56
+-- from contracts/pgmq/40_settle.sql:57
     if found then
       return true;
     end if;
@@ -1434,22 +1477,25 @@ end if;
   return exists (select from pgmq._end(queue_name, array[delete.msg_id], false));
 end $$;
 
--- from contracts/pgmq/40_settle.sql:67
+-- Moves messages to the archive of their queue, and returns the ids of those that existed. Locks: the rows of the
+-- messages. Uses leased_N_id.
+-- from contracts/pgmq/40_settle.sql:70
 create or replace function pgmq.archive(queue_name text, msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select e.msg_id from pgmq._end(queue_name, msg_ids, true) e;
 end $$;
 
--- Archives messages that were read in this segment, with one statement, if nothing else has to be done.
--- from contracts/pgmq/40_settle.sql:75, segment 0
+-- Archives messages that were read in this segment, with one statement, if nothing else has to be done. Locks: the row
+-- of the message. Uses leased_N_id and queue_name_key.
+-- from contracts/pgmq/40_settle.sql:79, segment 0
 create or replace function pgmq._archive_0(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_0 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = _archive_0.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -1459,14 +1505,14 @@ begin
       from gone g;
   return found;
 end $$;
--- from contracts/pgmq/40_settle.sql:75, segment 1
+-- from contracts/pgmq/40_settle.sql:79, segment 1
 create or replace function pgmq._archive_1(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_1 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = _archive_1.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -1476,14 +1522,14 @@ begin
       from gone g;
   return found;
 end $$;
--- from contracts/pgmq/40_settle.sql:75, segment 2
+-- from contracts/pgmq/40_settle.sql:79, segment 2
 create or replace function pgmq._archive_2(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_2 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = _archive_2.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -1493,14 +1539,14 @@ begin
       from gone g;
   return found;
 end $$;
--- from contracts/pgmq/40_settle.sql:75, segment 3
+-- from contracts/pgmq/40_settle.sql:79, segment 3
 create or replace function pgmq._archive_3(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_3 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = _archive_3.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -1510,14 +1556,14 @@ begin
       from gone g;
   return found;
 end $$;
--- from contracts/pgmq/40_settle.sql:75, segment 4
+-- from contracts/pgmq/40_settle.sql:79, segment 4
 create or replace function pgmq._archive_4(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_4 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = _archive_4.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -1527,14 +1573,14 @@ begin
       from gone g;
   return found;
 end $$;
--- from contracts/pgmq/40_settle.sql:75, segment 5
+-- from contracts/pgmq/40_settle.sql:79, segment 5
 create or replace function pgmq._archive_5(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_5 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = _archive_5.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -1544,14 +1590,14 @@ begin
       from gone g;
   return found;
 end $$;
--- from contracts/pgmq/40_settle.sql:75, segment 6
+-- from contracts/pgmq/40_settle.sql:79, segment 6
 create or replace function pgmq._archive_6(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_6 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = _archive_6.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -1561,14 +1607,14 @@ begin
       from gone g;
   return found;
 end $$;
--- from contracts/pgmq/40_settle.sql:75, segment 7
+-- from contracts/pgmq/40_settle.sql:79, segment 7
 create or replace function pgmq._archive_7(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_7 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = _archive_7.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -1578,14 +1624,14 @@ begin
       from gone g;
   return found;
 end $$;
--- from contracts/pgmq/40_settle.sql:75, segment 8
+-- from contracts/pgmq/40_settle.sql:79, segment 8
 create or replace function pgmq._archive_8(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
   with gone as (
     delete from penstock.leased_8 l
     where l.token < 0 and (l.token & 16 = 0) and l.id = _archive_8.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and (l.headers is null or not l.headers ? 'penstock-batch')
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -1595,9 +1641,9 @@ begin
       from gone g;
   return found;
 end $$;
--- from contracts/pgmq/40_settle.sql:92
+-- from contracts/pgmq/40_settle.sql:96
 
--- from contracts/pgmq/40_settle.sql:93
+-- from contracts/pgmq/40_settle.sql:97
 create or replace function pgmq.archive(queue_name text, msg_id bigint) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off as $$
@@ -1611,46 +1657,46 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/40_settle.sql:104, segment 0
+-- from contracts/pgmq/40_settle.sql:108, segment 0
     archived := pgmq._archive_0(queue_name, msg_id);
 else
--- from contracts/pgmq/40_settle.sql:104, segment 1
+-- from contracts/pgmq/40_settle.sql:108, segment 1
     archived := pgmq._archive_1(queue_name, msg_id);
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/40_settle.sql:104, segment 2
+-- from contracts/pgmq/40_settle.sql:108, segment 2
     archived := pgmq._archive_2(queue_name, msg_id);
 else
--- from contracts/pgmq/40_settle.sql:104, segment 3
+-- from contracts/pgmq/40_settle.sql:108, segment 3
     archived := pgmq._archive_3(queue_name, msg_id);
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/40_settle.sql:104, segment 4
+-- from contracts/pgmq/40_settle.sql:108, segment 4
     archived := pgmq._archive_4(queue_name, msg_id);
 else
--- from contracts/pgmq/40_settle.sql:104, segment 5
+-- from contracts/pgmq/40_settle.sql:108, segment 5
     archived := pgmq._archive_5(queue_name, msg_id);
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/40_settle.sql:104, segment 6
+-- from contracts/pgmq/40_settle.sql:108, segment 6
     archived := pgmq._archive_6(queue_name, msg_id);
 else
 if slot <= 7 then
--- from contracts/pgmq/40_settle.sql:104, segment 7
+-- from contracts/pgmq/40_settle.sql:108, segment 7
     archived := pgmq._archive_7(queue_name, msg_id);
 else
--- from contracts/pgmq/40_settle.sql:104, segment 8
+-- from contracts/pgmq/40_settle.sql:108, segment 8
     archived := pgmq._archive_8(queue_name, msg_id);
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/40_settle.sql:106
+-- from contracts/pgmq/40_settle.sql:110
     if archived then
       return true;
     end if;
@@ -1663,7 +1709,7 @@ end if;
 end $$;
 
 -- Ends messages: done if they were read, cancelled if not. History records them if the queue keeps history.
--- from contracts/pgmq/40_settle.sql:118
+-- from contracts/pgmq/40_settle.sql:122
 create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -1694,14 +1740,15 @@ begin
   end loop;
 end $$;
 
--- from contracts/pgmq/40_settle.sql:148
+-- Writes a row of the archive. Locks: the new row. Uses pgmq_archive_pkey.
+-- from contracts/pgmq/40_settle.sql:153
 create or replace function pgmq._archive(queue_id integer, r pgmq.message_record) returns void language sql as $$
   insert into penstock.pgmq_archive (queue_id, msg_id, read_ct, enqueued_at, last_read_at, vt, message, headers)
   values (queue_id, r.msg_id, r.read_ct, r.enqueued_at, r.last_read_at, r.vt, r.message, r.headers)
 $$;
 
 -- Reads and deletes at once. The record shows the message as it was, because a pop does not count as a read.
--- from contracts/pgmq/40_settle.sql:154
+-- from contracts/pgmq/40_settle.sql:159
 create or replace function pgmq.pop(queue_name text, qty integer default 1) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -1716,7 +1763,9 @@ begin
   end loop;
 end $$;
 
--- from contracts/pgmq/40_settle.sql:168
+-- Sets the time from which messages are visible: the end of their leases, or a delay for messages that wait. Returns
+-- the changed messages. Locks: the rows of the messages. Uses leased_N_id, lane_N_order and scheduled_id.
+-- from contracts/pgmq/40_settle.sql:175
 create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz)
 returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -1749,21 +1798,21 @@ begin
   end loop;
 end $$;
 
--- from contracts/pgmq/40_settle.sql:200
+-- from contracts/pgmq/40_settle.sql:207
 create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt integer) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq.set_vt(queue_name, msg_ids, clock_timestamp() + make_interval(secs => set_vt.vt));
 end $$;
 
--- from contracts/pgmq/40_settle.sql:206
+-- from contracts/pgmq/40_settle.sql:213
 create or replace function pgmq.set_vt(queue_name text, msg_id bigint, vt timestamptz) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq.set_vt(queue_name, array[set_vt.msg_id], set_vt.vt);
 end $$;
 
--- from contracts/pgmq/40_settle.sql:212
+-- from contracts/pgmq/40_settle.sql:219
 create or replace function pgmq.set_vt(queue_name text, msg_id bigint, vt integer) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -1793,7 +1842,8 @@ begin
 end $$;
 
 
--- from contracts/pgmq/50_metrics.sql:22
+-- Returns the metrics of every queue. Locks: ACCESS SHARE. Indexes: as metrics.
+-- from contracts/pgmq/50_metrics.sql:23
 create or replace function pgmq.metrics_all() returns setof pgmq.metrics_result
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -1808,7 +1858,8 @@ end $$;
 -- Patterns and keys are segments separated by dots. In a pattern, * matches one segment and # any number of segments.
 -- Locks: the changed bindings, and as penstock.enqueue. Uses pgmq_binding_queue.
 
--- from contracts/pgmq/60_topics.sql:5
+-- Raises PGMQ's errors for a routing key or a pattern that is not valid.
+-- from contracts/pgmq/60_topics.sql:6
 create or replace function pgmq._check_segments(what text, value text, allowed text, letters text) returns void
 language plpgsql as $$
 begin
@@ -1827,7 +1878,8 @@ begin
   end if;
 end $$;
 
--- from contracts/pgmq/60_topics.sql:23
+-- True, or an error that names what is wrong with the routing key.
+-- from contracts/pgmq/60_topics.sql:25
 create or replace function pgmq.validate_routing_key(routing_key text) returns boolean
 language plpgsql immutable security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -1836,7 +1888,8 @@ begin
   return true;
 end $$;
 
--- from contracts/pgmq/60_topics.sql:31
+-- True, or an error that names what is wrong with the pattern.
+-- from contracts/pgmq/60_topics.sql:34
 create or replace function pgmq.validate_topic_pattern(pattern text) returns boolean
 language plpgsql immutable security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -1849,13 +1902,15 @@ begin
   return true;
 end $$;
 
--- from contracts/pgmq/60_topics.sql:43
+-- The bindings with the names of their queues. Locks: ACCESS SHARE. Scans the bindings, which are few.
+-- from contracts/pgmq/60_topics.sql:47
 create or replace view pgmq.topic_bindings as
 select b.pattern, coalesce(p.name, q.name) as queue_name, b.bound_at, b.compiled_regex
 from penstock.pgmq_binding b join penstock.queue q on q.id = b.queue_id left join penstock.pgmq_queue p
   on p.queue_id = q.id;
 
--- from contracts/pgmq/60_topics.sql:48
+-- Binds a queue to a pattern. Binding it twice changes nothing. Locks: the new row. Uses pgmq_binding_pkey.
+-- from contracts/pgmq/60_topics.sql:53
 create or replace function pgmq.bind_topic(pattern text, queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -1867,7 +1922,8 @@ begin
     on conflict do nothing;
 end $$;
 
--- from contracts/pgmq/60_topics.sql:59
+-- Removes a binding. True if there was one. Locks: the row of the binding. Uses pgmq_binding_pkey and queue_name_key.
+-- from contracts/pgmq/60_topics.sql:65
 create or replace function pgmq.unbind_topic(pattern text, queue_name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -1881,7 +1937,8 @@ begin
   return found;
 end $$;
 
--- from contracts/pgmq/60_topics.sql:72
+-- Returns the bindings of all queues, or of one. Locks: ACCESS SHARE. Scans the bindings.
+-- from contracts/pgmq/60_topics.sql:79
 create or replace function pgmq.list_topic_bindings()
 returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -1889,7 +1946,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     b.pattern, b.queue_name
 $$;
 
--- from contracts/pgmq/60_topics.sql:79
+-- from contracts/pgmq/60_topics.sql:86
 create or replace function pgmq.list_topic_bindings(queue_name text)
 returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -1897,7 +1954,8 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   where lower(b.queue_name) = lower(list_topic_bindings.queue_name) order by b.bound_at desc, b.pattern
 $$;
 
--- from contracts/pgmq/60_topics.sql:86
+-- Returns the bindings that match a routing key. Locks: ACCESS SHARE. Scans the bindings.
+-- from contracts/pgmq/60_topics.sql:94
 create or replace function pgmq.test_routing(routing_key text)
 returns table (pattern text, queue_name text, compiled_regex text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -1908,8 +1966,8 @@ begin
                order by b.pattern, b.queue_name;
 end $$;
 
--- Returns the queues that a message goes to, each once.
--- from contracts/pgmq/60_topics.sql:97
+-- Returns the queues that a message goes to, each once. Locks: ACCESS SHARE. Scans the bindings.
+-- from contracts/pgmq/60_topics.sql:105
 create or replace function pgmq._routed(routing_key text) returns setof text language plpgsql stable as $$
 begin
   perform pgmq.validate_routing_key(routing_key);
@@ -1917,7 +1975,8 @@ begin
     order by b.queue_name;
 end $$;
 
--- from contracts/pgmq/60_topics.sql:104
+-- Sends a message to every queue with a matching binding, and returns how many there were.
+-- from contracts/pgmq/60_topics.sql:113
 create or replace function pgmq.send_topic(routing_key text, msg jsonb, headers jsonb, delay integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -1933,14 +1992,14 @@ begin
   return n;
 end $$;
 
--- from contracts/pgmq/60_topics.sql:119
+-- from contracts/pgmq/60_topics.sql:128
 create or replace function pgmq.send_topic(routing_key text, msg jsonb) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return pgmq.send_topic(routing_key, msg, null, 0);
 end $$;
 
--- from contracts/pgmq/60_topics.sql:125
+-- from contracts/pgmq/60_topics.sql:134
 create or replace function pgmq.send_topic(routing_key text, msg jsonb, delay integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -1948,14 +2007,15 @@ begin
 end $$;
 
 -- PGMQ has no such overload, but its Python client calls it.
--- from contracts/pgmq/60_topics.sql:132
+-- from contracts/pgmq/60_topics.sql:141
 create or replace function pgmq.send_topic(routing_key text, msg jsonb, headers jsonb) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return pgmq.send_topic(routing_key, msg, headers, 0);
 end $$;
 
--- from contracts/pgmq/60_topics.sql:138
+-- Sends messages to every queue with a matching binding, and returns their ids.
+-- from contracts/pgmq/60_topics.sql:148
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[], delay timestamptz)
 returns table (queue_name text, msg_id bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp
   as $$
@@ -1965,31 +2025,31 @@ begin
     join pgmq._send_batch(queue, msgs, headers, delay) sent;
 end $$;
 
--- from contracts/pgmq/60_topics.sql:147
+-- from contracts/pgmq/60_topics.sql:157
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[])
 returns table (queue_name text, msg_id bigint) language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq.send_batch_topic(routing_key, msgs, null, clock_timestamp())
 $$;
 
--- from contracts/pgmq/60_topics.sql:152
+-- from contracts/pgmq/60_topics.sql:162
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[])
 returns table (queue_name text, msg_id bigint) language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq.send_batch_topic(routing_key, msgs, headers, clock_timestamp())
 $$;
 
--- from contracts/pgmq/60_topics.sql:157
+-- from contracts/pgmq/60_topics.sql:167
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[], delay integer)
 returns table (queue_name text, msg_id bigint) language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq.send_batch_topic(routing_key, msgs, null, clock_timestamp() + make_interval(secs => delay))
 $$;
 
--- from contracts/pgmq/60_topics.sql:162
+-- from contracts/pgmq/60_topics.sql:172
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[], delay timestamptz)
 returns table (queue_name text, msg_id bigint) language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq.send_batch_topic(routing_key, msgs, null, delay)
 $$;
 
--- from contracts/pgmq/60_topics.sql:167
+-- from contracts/pgmq/60_topics.sql:177
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[], delay integer)
 returns table (queue_name text, msg_id bigint) language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq.send_batch_topic(routing_key, msgs, headers, clock_timestamp() + make_interval(secs => delay))
@@ -1999,7 +2059,8 @@ $$;
 -- the last notification is in a register. If it were in a row, senders would wait for each other until commit. Locks:
 -- the row of the queue in pgmq_queue when notifications are turned on, changed or off.
 
--- from contracts/pgmq/70_notify.sql:5
+-- Notifies the listeners of a queue, unless the last notification was too recent. Locks: none. Indexes: none.
+-- from contracts/pgmq/70_notify.sql:6
 create or replace function pgmq._notify(p penstock.pgmq_queue) returns void language plpgsql as $$
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
@@ -2014,7 +2075,8 @@ begin
   perform pg_notify('pgmq.q_' || p.key || '.INSERT', null);
 end $$;
 
--- from contracts/pgmq/70_notify.sql:19
+-- Checks an interval, and returns the row of the queue in pgmq_queue, locked until commit. Uses pgmq_queue_pkey.
+-- from contracts/pgmq/70_notify.sql:21
 create or replace function pgmq._throttle(queue_name text, interval_ms integer) returns penstock.pgmq_queue
 language plpgsql as $$
 declare
@@ -2031,7 +2093,8 @@ begin
   return p;
 end $$;
 
--- from contracts/pgmq/70_notify.sql:35
+-- Turns notifications on. Locks: the row of the queue in pgmq_queue. Uses pgmq_queue_pkey.
+-- from contracts/pgmq/70_notify.sql:38
 create or replace function pgmq.enable_notify_insert(queue_name text, throttle_interval_ms integer default 250)
 returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -2045,7 +2108,8 @@ begin
   where t.queue_id = p.queue_id;
 end $$;
 
--- from contracts/pgmq/70_notify.sql:48
+-- Changes the interval. Locks: the row of the queue in pgmq_queue. Uses pgmq_queue_pkey.
+-- from contracts/pgmq/70_notify.sql:52
 create or replace function pgmq.update_notify_insert(queue_name text, throttle_interval_ms integer) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -2060,20 +2124,23 @@ begin
     where t.queue_id = p.queue_id;
 end $$;
 
--- from contracts/pgmq/70_notify.sql:62
+-- Turns notifications off. Locks: the row of the queue in pgmq_queue. Uses pgmq_queue_pkey.
+-- from contracts/pgmq/70_notify.sql:67
 create or replace function pgmq.disable_notify_insert(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   update penstock.pgmq_queue t set throttle_interval_ms = null where t.queue_id = (pgmq._queue(queue_name)).id;
 end $$;
 
--- from contracts/pgmq/70_notify.sql:68
+-- The queues with notifications, and when each was last notified. Locks: ACCESS SHARE. Scans pgmq_queue.
+-- from contracts/pgmq/70_notify.sql:74
 create or replace view pgmq.notify_insert_throttle as
 select p.name::varchar as queue_name, p.throttle_interval_ms,
   to_timestamp(pg_sequence_last_value(p.notified_register) / 1e6) as last_notified_at
 from penstock.pgmq_queue p where p.throttle_interval_ms is not null;
 
--- from contracts/pgmq/70_notify.sql:73
+-- Returns the rows of pgmq.notify_insert_throttle. Locks: ACCESS SHARE. Scans pgmq_queue.
+-- from contracts/pgmq/70_notify.sql:80
 create or replace function pgmq.list_notify_insert_throttles()
 returns table (queue_name text, throttle_interval_ms integer, last_notified_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$

@@ -6,6 +6,7 @@
 --                               3 clock            the correction of leases after the clock was set back
 --                               4 forget expired   the deletion of expired messages from the history
 --                               6 count finished   the counters of the queues
+--                               7 record charts    the charts of the queues
 --   1885695604  depth           the queue          admission under max_depth (shared), its count (exclusive)
 --   1885695605  in flight       the queue          claims of a queue with max_in_flight
 --   1885695606  throughput      the queue          the tokens of throughput_limit
@@ -28,6 +29,7 @@
 --: define lock.clock as 1885695603, 3
 --: define lock.forget_expired as 1885695603, 4
 --: define lock.count_finished as 1885695603, 6
+--: define lock.record_charts as 1885695603, 7
 --: define lock.depth as 1885695604
 --: define lock.in_flight as 1885695605
 --: define lock.throughput as 1885695606

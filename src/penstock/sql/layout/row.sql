@@ -10,6 +10,11 @@
     {original_queue}
 --: end
 
+-- Whether a message is surely no member of a batch. A token says that a queue has members if the claim saw so, but the
+-- first members of a queue may be committed between the statement that looks at the queue and the one that takes
+-- messages. So the statements that only delete a message look at its header, which add_to_batch writes for each member.
+--: define is_no_member(m) as ({m}.headers is null or not {m}.headers ? 'penstock-batch')
+
 -- A row of history for a finished message, as the beginning of an INSERT ... SELECT. A message that is done in one
 -- statement has no body; _finish fetches the body of the others first.
 --: define history.insert(m, queue, state, finished_at, last_error) as

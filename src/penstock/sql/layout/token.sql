@@ -13,9 +13,10 @@
 --             +-------+-----+----+------------------+-----------+----------+----+----------+
 --
 -- by id      set for leases that are settled by the id of the message alone: the index leased_N_id has these leases
+-- number     for an internal queue, 44 random bits are added to it. Otherwise a consumer could try the 4,096 tokens
+--            that a claim of an admin may have, and settle a message of a queue that it may not use
 -- random     a sequence may repeat a number after a crash, for a claim whose commit did not wait for the disk. These
--- bits
---            keep the holder of the first lease from settling the second one
+-- bits       keep the holder of the first lease from settling the second one
 -- end        16 bits of the time when the lease ends, which tell two leases of one message in one place apart
 -- block,     the ctid of the message: settling it needs no index. A lane has room for 2^24 blocks of leased messages
 -- line
@@ -45,6 +46,12 @@
 
 -- The number of a new claim; history_bit and the segment are added to it.
 --: define token.new_number as ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32)
+
+-- Added to the number of a claim of an internal queue.
+--: define token.secret(queue) as
+case when {queue} ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+      else bigint '0' end
+--: end
 
 -- The parts of a token for a lease in place: what all tokens of a claim have in common, and the place of one message.
 --: define token.in_place_from(mark) as (4611686018427387904 + (({mark} >> 1)::bigint << 45) + (({mark} & 1) << 4))

@@ -7,7 +7,15 @@ create table penstock.service (
   dsn        text,                 -- null: this database itself
   created_at timestamptz not null default clock_timestamp(),
   created_by text,
-  removed_at timestamptz
+  removed_at timestamptz,
+  secret          text,                              -- the password, encrypted
+  password_file   text,                              -- or the name of the file that holds it
+  address_version integer not null default 1,
+  check_at        timestamptz not null default clock_timestamp(),
+  checked_at      timestamptz,
+  down_since      timestamptz,
+  error_message   text,
+  status          jsonb                              -- the result of the last successful check
 );
 create unique index service_name on penstock.service (name) where removed_at is null;
 insert into penstock.service (name) values ('local');
@@ -34,15 +42,18 @@ create table penstock.service_task (
   kind          text not null constraint kind_is_known check (kind in ('create', 'delete', 'enqueue', 'stats')),
   queue_id      uuid not null references penstock.service_queue,
   status        text not null default 'pending'
-                constraint status_is_known check (status in ('pending', 'running', 'completed', 'failed')),
+                constraint status_is_known check (status in ('pending', 'running', 'completed', 'failed', 'cancelled')),
   request       jsonb,
   result        jsonb,
   error_message text,
   failures      integer not null default 0,
   created_by    text,
   created_at    timestamptz not null default clock_timestamp(),
-  finished_at   timestamptz
+  finished_at   timestamptz,
+  deliveries    integer not null default 0,          -- messages for this task before the current one
+  waiting_since timestamptz                          -- waits for its service, without a message
 );
+create index service_task_waiting on penstock.service_task (queue_id) where waiting_since is not null;
 create index service_task_finished_at on penstock.service_task (finished_at);
 create index service_task_queue on penstock.service_task (queue_id);
 
@@ -56,8 +67,7 @@ create table penstock.applied_task (
 create index applied_task_at on penstock.applied_task (applied_at);
 
 -- Acts of operators on all messages that match a filter. A server carries one out step by step: its id is the payload
--- of
--- a message in the queue penstock.bulk_acts. `place` is where the next step begins, in the transaction of the step.
+-- of a message in the queue penstock.bulk_acts. `place` is where the next step begins, in the transaction of the step.
 create table penstock.bulk_act (
   id              uuid primary key default gen_random_uuid(),
   act             text not null

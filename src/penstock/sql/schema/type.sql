@@ -1,23 +1,8 @@
 -- Composite types: the rows that functions return or take.
 
--- A row of penstock.claim.
+-- A row of penstock.claim. src/penstock/model/lease_columns.py lists its columns, for SQL and for Python.
 create type penstock.lease as (
-  id             bigint,
-  token          bigint,
-  queue          text,
-  payload        jsonb,
-  payload_bytes  bytea,
-  headers        jsonb,
-  key            text,
-  priority       integer,
-  group_key      text,
-  attempt        integer,
-  max_attempts   integer,
-  enqueued_at    timestamptz,
-  lease_until    timestamptz,
-  expires_at     timestamptz,
-  last_error     text,
-  original_queue text
+  {lease.columns}
 );
 
 -- The result of penstock.stats.

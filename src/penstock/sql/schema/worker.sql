@@ -9,5 +9,7 @@ create table penstock.heartbeat (
   -- What an operator wants of the worker, and the start of the process that the command is for: a worker of the same
   -- name that is started later does not get it.
   command     text constraint command_is_known check (command in ('quiet', 'stop')),
-  command_for timestamptz
+  command_for timestamptz,
+  -- What it had done for queues without history when the charts were last recorded: see penstock.record_charts.
+  counted     jsonb
 ) with (fillfactor = 50);

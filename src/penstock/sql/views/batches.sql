@@ -1,4 +1,4 @@
--- The batches with the numbers of their members, up to the latest commit.
+-- The batches with the numbers of their members, up to the latest commit. Uses batch_pkey and batch_change_batch.
 create or replace view penstock.batches as
 select b.id, b.name,
        case when b.finished_at is not null then 'finished' when b.sealed_at is null then 'open'

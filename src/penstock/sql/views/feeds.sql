@@ -6,6 +6,7 @@ select h.xid, h.id, h.queue, h.state, h.enqueued_at, h.first_claimed_at, h.last_
        h.payload_bytes_count, h.headers_bytes_count, h.headers, h.payload, h.payload_bytes
 from penstock.history_log h;
 
+-- The same for attempts. Uses attempt_log_xid.
 create or replace view penstock.attempts_feed as
 select a.xid, a.message_id, a.queue, a.attempt::integer, a.worker, a.started_at, a.ended_at, a.error, a.state
 from penstock.attempt_log a;

@@ -2,7 +2,8 @@
 --
 -- The branches of the union have no conditions and no subqueries, so that the planner treats them as one list of
 -- tables. Planning a count of this view takes 1 ms, instead of 4 ms with each branch planned as a query. The grant of a
--- message that is leased in place is looked up outside the union, and only if the query uses its columns.
+-- message that is leased in place is looked up outside the union, and only if the query uses its columns. A query for
+-- one queue uses lane_N_order, scheduled_queue, grouped_order and dead_queue, and scans leased_N.
 create or replace view penstock.messages as
 with grant_of as not materialized (
   select null::smallint as slot, null::bigint as hold, null::timestamptz as lease_until,
@@ -57,14 +58,14 @@ from (
 -- Other rows with a group are group tokens.
 where m.group_key is null or m.kind in ('waiting in a group', 'dead', 'leased');
 
--- Workers that hold leases, by queue.
+-- Workers that hold leases, by queue. Scans the leases.
 create or replace view penstock.workers as
 select m.worker, coalesce(m.original_queue, m.queue) as queue, count(*) as leased,
   min(m.claimed_at) as oldest_claimed_at, min(m.lease_until) as next_lease_until
 from penstock.messages m where m.state = 'leased'
 group by 1, 2;
 
--- Dead letters that are not leased.
+-- Dead letters that are not leased. Uses dead_pkey and dead_queue.
 create or replace view penstock.dead_letters as
 select d.id, q.name as queue, case when d.body_slot is null then d.payload else penstock._body_json(d.body_slot, d.id)
        end as payload, case when d.body_slot is null then d.payload_bytes else penstock._body_bytes(d.body_slot, d.id)

@@ -1,4 +1,4 @@
--- The schedules with their settings, their last and their next fire.
+-- The schedules with their settings, their last and their next fire. Uses schedule_name_key.
 create or replace view penstock.schedules as
 select s.name, q.name as queue, s.cron, s.time_zone, s.payload, s.headers, s.key, s.priority::integer, s.group_key,
        s.ttl_seconds, s.max_attempts::integer, s.missed, s.missed_after_seconds, s.paused, case when not s.paused

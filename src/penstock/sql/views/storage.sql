@@ -1,4 +1,5 @@
 -- The segments of the ring: their state, their size on disk, and their dead rows according to PostgreSQL's statistics.
+-- Reads registers and sizes, and no index.
 create or replace view penstock.segments as
 select s.slot, case when s.slot = 0 and strpos({ring.in_use(r.ring)}, '0') = 0 then 'overflow, empty' when s.slot = 0
   then 'overflow'
@@ -27,7 +28,7 @@ select h.slot::integer, h.begun_at, lead(h.begun_at) over (order by h.begun_at) 
        pg_stat_get_live_tuples(('penstock.attempt_log_' || h.slot)::regclass) as attempts_rows
 from penstock.history_slot h;
 
--- The other tables, with their sizes and dead rows.
+-- The other tables, with their sizes and dead rows. Reads the catalog.
 create or replace view penstock.table_sizes as
 select c.relname::text as name, pg_total_relation_size(c.oid) as bytes, pg_stat_get_live_tuples(c.oid) as live_rows,
        pg_stat_get_dead_tuples(c.oid) as dead_rows, pg_stat_get_last_autovacuum_time(c.oid) as vacuumed_at

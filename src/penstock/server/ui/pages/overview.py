@@ -1,12 +1,12 @@
-"""The overview: findings, totals, and the last hour."""
+"""The overview: findings, totals, and charts."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.server.monitoring.rate_history import Beat
 from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.ui.diagnosis import diagnose, grouped
+from penstock.server.ui.queue_charts import read_charts
 from penstock.server.ui.queue_rows import QueueRow, queue_rows
 from penstock.server.ui.visits import Pages, View, Visit
 
@@ -19,7 +19,7 @@ _RANK: Final = {"critical": 0, "warning": 1, "note": 2, None: 3}
 async def overview(visit: Visit) -> View:
     snapshot = await visit.look()
     findings = diagnose(snapshot)
-    lines = queue_rows(snapshot, findings, visit.context.rate_history)
+    lines = queue_rows(snapshot, findings)
     ranked = sorted(lines, key=lambda line: (_RANK[line.trouble], -line.ready, line.name))
     data = {
         "at": snapshot.at,
@@ -29,7 +29,7 @@ async def overview(visit: Visit) -> View:
         "queues": ranked[:SHOWN],
         "queues_count": len(lines),
         "lakes": snapshot.lakes,
-        "pulse": series(list(visit.context.rate_history.beats), "")
+        "charts": await read_charts(visit, None, totals(snapshot, lines))
         if visit.principal.unlimited("read")
         else None,
     }
@@ -54,15 +54,4 @@ def totals(snapshot: Snapshot, lines: list[QueueRow]) -> dict[str, Any]:
         "failed_per_minute": round(sum(line.failed_per_minute or 0 for line in lines), 1),
         "workers": sum(beat.alive for beat in snapshot.heartbeats),
         "silent_workers": sum(not beat.alive for beat in snapshot.heartbeats),
-    }
-
-
-def series(beats: list[Beat], queue: str) -> dict[str, Any]:
-    """The series of the charts of the last hour."""
-    return {
-        "at": [beat.at for beat in beats],
-        "ready": [beat.of(queue)[0] for beat in beats],
-        "leased": [beat.of(queue)[1] for beat in beats],
-        "dead": [beat.of(queue)[2] for beat in beats],
-        "finished_per_minute": [beat.of(queue)[3] for beat in beats],
     }

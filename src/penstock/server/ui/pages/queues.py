@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,13 +16,15 @@ from penstock.commands.read.bulk_queries import last_purge
 from penstock.errors import QueueNotFoundError
 from penstock.server.ui.diagnosis import diagnose, queue_path
 from penstock.server.ui.errors import kinds_of
-from penstock.server.ui.pages.overview import series
+from penstock.server.ui.queue_charts import read_charts
 from penstock.server.ui.queue_rows import QueueRow, queue_rows
 from penstock.server.ui.visits import Pages, View, Visit, refused
 
 pages: Final = Pages()
 PAGE: Final = 200
 _NEVER: Final = -100_000_000_000
+# Two snapshots of the same start time differ by less than this.
+_SAME_SECONDS: Final = 60
 Place = tuple[float, str]
 SORTS: Final = ("name", "ready", "oldest", "leased", "scheduled", "dead", "done", "failed")
 
@@ -33,11 +35,11 @@ async def queues(visit: Visit) -> View:
     wanted = visit.asked("q")
     sort = visit.asked_one("sort", SORTS)
     only = visit.asked_one("only", ("all", "trouble", "paused", "dead"))
-    lines = queue_rows(snapshot, diagnose(snapshot), visit.context.rate_history)
+    lines = queue_rows(snapshot, diagnose(snapshot))
     found = [line for line in lines if _fits(line, wanted, only)]
     places = {line.name: _place(line, sort, snapshot.at) for line in found}
     found.sort(key=lambda line: places[line.name])
-    after = _asked_place(visit, places)
+    after = _asked_place(visit, places, sort)
     rest = [line for line in found if after is None or places[line.name] > after]
     page = rest[:PAGE]
     data = {
@@ -90,7 +92,7 @@ def _text(place: Place) -> str:
     return f"{-place[0]}:{place[1]}"
 
 
-def _asked_place(visit: Visit, places: Mapping[str, Place]) -> Place | None:
+def _asked_place(visit: Visit, places: Mapping[str, Place], sort: str) -> Place | None:
     text = visit.asked("after")
     if text is None:
         return None
@@ -99,9 +101,11 @@ def _asked_place(visit: Visit, places: Mapping[str, Place]) -> Place | None:
         asked = (-float(value), name)
     except ValueError:
         raise refused("after", text, "the value of `next`, such as 12:emails") from None
-    # Two clocks report the start time, which agree within a second. It is the same key.
+    # A start time is the time of the snapshot less a wait that was read before it. On a slow server
+    # two snapshots differ by seconds, but the queues keep their order.
+    same = _SAME_SECONDS if sort == "oldest" else 1
     now = places.get(name)
-    return now if now is not None and 0 < abs(now[0] - asked[0]) < 1 else asked
+    return now if now is not None and abs(now[0] - asked[0]) < same else asked
 
 
 async def _with_slash(request: Request) -> Response:
@@ -120,7 +124,7 @@ async def queue(visit: Visit) -> View:
         snapshot = await visit.look()
     findings = [finding for finding in diagnose(snapshot) if finding.queue == name]
     snapshot = replace(snapshot, stats=[await visit.run(read.stats(name))])  # exact
-    lines = queue_rows(snapshot, findings, visit.context.rate_history)
+    lines = queue_rows(snapshot, findings)
     line = next((each for each in lines if each.name == name), None)
     if line is None:
         raise QueueNotFoundError(f"queue {name!r} was just dropped", queue=name)
@@ -150,7 +154,7 @@ async def queue(visit: Visit) -> View:
             if each is not None
         ],
         "schedules": [each.name for each in snapshot.schedules if each.queue == name],
-        "pulse": series(list(visit.context.rate_history.beats), name),
+        "charts": await read_charts(visit, name, asdict(line)),
     }
     return View("queue.html", name, data, live=True)
 

@@ -95,6 +95,40 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
   if (event.detail.target.querySelector("details.menu[open]")) event.detail.shouldSwap = false;
 });
 
+// Charts: the values under the pointer, or at the place that the arrow keys choose.
+const chartOf = (event) => event.target.closest?.("svg[data-points]");
+function showPoint(svg, number) {
+  const { names, points } = JSON.parse(svg.dataset.points);
+  const point = points[Math.max(0, Math.min(points.length - 1, number))];
+  svg.dataset.at = String(points.indexOf(point));
+  svg.querySelector(".cursor").setAttribute("d", `M${point[0]},8 V158`);
+  const values = svg.parentElement.querySelector(".values");
+  values.textContent = `${point[1]}: ${names.map((name, n) => `${name} ${point[n + 2]}`).join(", ")}`;
+  values.hidden = false;
+}
+function hidePoint(svg) {
+  svg.querySelector(".cursor").setAttribute("d", "");
+  svg.parentElement.querySelector(".values").hidden = true;
+}
+document.addEventListener("pointermove", (event) => {
+  const svg = chartOf(event);
+  if (!svg) return;
+  const box = svg.getBoundingClientRect();
+  const x = ((event.clientX - box.left) / box.width) * 640;
+  const places = JSON.parse(svg.dataset.points).points.map((point) => Math.abs(point[0] - x));
+  showPoint(svg, places.indexOf(Math.min(...places)));
+});
+document.addEventListener("pointerout", (event) => chartOf(event) && !event.relatedTarget?.closest?.("svg[data-points]") && hidePoint(chartOf(event)));
+document.addEventListener("focusout", (event) => chartOf(event) && hidePoint(chartOf(event)));
+document.addEventListener("keydown", (event) => {
+  const svg = chartOf(event);
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!svg || !step) return;
+  event.preventDefault();
+  const last = JSON.parse(svg.dataset.points).points.length - 1;
+  showPoint(svg, Number(svg.dataset.at ?? last + 1) + step);
+});
+
 // A refusal is shown where the answer was wanted.
 document.body.addEventListener("htmx:responseError", (event) => {
   if (event.detail.elt.closest("[data-dialog]")) {

@@ -5,6 +5,8 @@ select q.name, q.lease_seconds as visibility_timeout_seconds, q.max_attempts::in
   q.created_at, q.updated_at
 from penstock.queue q where not q.name ^@ 'penstock.' or penstock._is_admin();
 
+-- INSERT, UPDATE and DELETE on mdb_queue.queues create, change and drop a queue. The view has the names of the
+-- contract, so this translates them. Locks and indexes: as create_queue, set_queue and drop_queue.
 create or replace function mdb_queue._change_queue() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

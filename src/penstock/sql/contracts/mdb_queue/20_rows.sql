@@ -35,6 +35,7 @@ begin
   end if;
 end $type$;
 
+-- Returns one of these settings, or null if it is not set.
 create or replace function mdb_queue._setting(name text) returns text language sql stable as $$
   select nullif(current_setting('mdb_queue.' || name, true), '')
 $$;
@@ -47,7 +48,7 @@ $$;
 
 -- Returns the name of a queue. Its cost is 1, because the plan of a claim includes one call for each lease, although a
 -- claim never calls it. If the search for messages seemed more expensive than _nothing, the planner would first look
--- for the rows to update, and find none.
+-- for the rows to update, and find none. Locks: none. Uses queue_pkey.
 create or replace function mdb_queue._name(queue_id integer) returns text language plpgsql stable cost 1
 security definer set search_path = pg_catalog, pg_temp as $$
 begin

@@ -1,6 +1,7 @@
 -- The unfinished messages. claimed_by is the holder under this contract, or null for a waiting message and for one that
 -- was claimed through another interface. The view is a UNION ALL, so that FOR UPDATE stops at the view. In parts where
--- claimed_by is always null, statements with "claimed_by = ..." read nothing. Leases are found by leased_N_id.
+-- claimed_by is always null, statements with "claimed_by = ..." read nothing. Leases are found by leased_N_id. Locks:
+-- ACCESS SHARE, and as penstock.claim for a statement that claims.
 create or replace view mdb_queue.messages as
 -- This part returns nothing but has a cost. A claim must search for messages (where this part has no cost, because 1 <
 -- 0 is never true) before it searches for the rows to update (where it has one). See _rows.
@@ -37,7 +38,7 @@ cross join (
 ) l
 where l.token < 0 and l.dead_at is null;
 
--- Dead letters that are not leased. A DELETE cancels a dead letter.
+-- Dead letters that are not leased. A DELETE cancels a dead letter. Locks: ACCESS SHARE. Uses dead_queue and dead_pkey.
 create or replace view mdb_queue.dead_messages with (security_barrier) as
 select d.id, q.name as queue_name,
        case when d.body_slot is null then coalesce(d.payload, to_jsonb(encode(d.payload_bytes, 'base64')))

@@ -28,6 +28,7 @@ begin
   return case when coalesce(found[1], found[2]) ^@ '$' then '' else coalesce(found[1], found[2]) end;
 end $$;
 
+-- Runs before each statement on the view: notes in settings what the statement is. Locks: none. Indexes: none.
 create or replace function mdb_queue._begin() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -54,6 +55,8 @@ begin
   return null;
 end $$;
 
+-- Runs for each row of an UPDATE. For a claim, it only notes the terms of the lease and counts the row, because _rows
+-- has claimed it already. Any other UPDATE changes one message: see _update_one.
 create or replace function mdb_queue._update() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -201,6 +204,7 @@ begin
   return new;
 end $$;
 
+-- Refuses an UPDATE that the contract does not allow, and names the column.
 create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void
 language plpgsql as $$
 begin
@@ -216,6 +220,8 @@ begin
   end if;
 end $$;
 
+-- Runs for each row of a DELETE: acks a message that the caller holds, and cancels one that waits. Locks: the row of
+-- the message. Uses leased_N_id, and otherwise the indexes of penstock.cancel.
 create or replace function mdb_queue._delete() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -240,6 +246,7 @@ begin
   return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
 end $$;
 
+-- Runs for each row of an INSERT: enqueues a message. Locks and indexes: as penstock.enqueue.
 create or replace function mdb_queue._insert() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -260,6 +267,8 @@ begin
   return new;
 end $$;
 
+-- Runs for each row of a DELETE on mdb_queue.dead_messages: cancels the dead letter. Locks and indexes: as
+-- penstock.cancel.
 create or replace function mdb_queue._delete_dead() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

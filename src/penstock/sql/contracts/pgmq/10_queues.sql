@@ -1,6 +1,7 @@
 -- Queues. PGMQ's names are not case sensitive, and Penstock's are lower case. _queue returns a queue by its name, or
 -- raises PS001. Locks: none. Uses queue_name_key.
 
+-- Returns a queue by its name, or raises PS001. Locks: none. Uses queue_name_key.
 create or replace function pgmq._queue(queue_name text) returns penstock.queue language plpgsql stable as $$
 declare
   q penstock.queue;
@@ -14,6 +15,7 @@ begin
   return q;
 end $$;
 
+-- Refuses a name that is too long for PGMQ.
 create or replace function pgmq.validate_queue_name(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -22,6 +24,7 @@ begin
   end if;
 end $$;
 
+-- Returns the name that the table of a queue would have in PGMQ.
 create or replace function pgmq.format_table_name(queue_name text, prefix text) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -31,6 +34,7 @@ begin
   return lower(prefix || '_' || queue_name);
 end $$;
 
+-- Locks the name of a queue until commit, by an advisory lock.
 create or replace function pgmq.acquire_queue_lock(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -59,6 +63,8 @@ begin
   perform pgmq._make_views(q.id, queue);
 end $$;
 
+-- Creates the views q_<queue> and a_<queue>, and lets consumers and operators read them. Locks: as CREATE VIEW. The
+-- views use pgmq._rows and pgmq_archive_pkey.
 create or replace function pgmq._make_views(queue_id integer, queue text) returns void language plpgsql as $$
 begin
   execute format('create or replace view pgmq.%I as
@@ -90,12 +96,14 @@ end $$;
 create or replace trigger forget after delete on penstock.pgmq_queue for each row
   execute function penstock._forget_pgmq_queue();
 
+-- Creates a queue. Locks and indexes: as _create.
 create or replace function pgmq.create(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq._create(queue_name, false, false);
 end $$;
 
+-- The same under another name of PGMQ.
 create or replace function pgmq.create_non_partitioned(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -124,6 +132,7 @@ begin
   perform pgmq._create(queue_name, true, false);
 end $$;
 
+-- Refuses a text that is neither a number nor an interval.
 create or replace function pgmq._check_interval(field text, value text) returns void language plpgsql as $$
 begin
   if value !~ '^\d+$' or value is null then
@@ -143,6 +152,7 @@ begin
   perform pgmq.create_partitioned(queue_name, partition_interval, retention_interval);
 end $$;
 
+-- Checks its arguments as PGMQ does, and changes nothing: the archive of a queue needs no partitions.
 create or replace function pgmq.convert_archive_partitioned(
   table_name text, partition_interval text default '10000', retention_interval text default '100000',
     leading_partition integer default 10)
@@ -152,6 +162,7 @@ begin
     pgmq._check_interval('retention_interval', retention_interval);
 end $$;
 
+-- Does nothing, as in PGMQ, where it is deprecated.
 create or replace function pgmq.detach_archive(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -165,12 +176,15 @@ begin
   perform pgmq._queue(queue_name);
 end $$;
 
+-- Does nothing, for the same reason.
 create or replace function pgmq.create_fifo_indexes_all() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   null;
 end $$;
 
+-- Drops a queue with its messages. False if it does not exist. Locks: an advisory lock on the name until commit,
+-- otherwise as penstock.drop_queue. Uses queue_name_key.
 create or replace function pgmq.drop_queue(queue_name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -191,18 +205,21 @@ begin
   return true;
 end $$;
 
+-- Removes all messages of a queue, and returns their number. Locks and indexes: as penstock.purge.
 create or replace function pgmq.purge_queue(queue_name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return penstock.purge((pgmq._queue(queue_name)).name, include_leased => true);
 end $$;
 
--- Lists all queues, including those that were created through other interfaces.
+-- Lists all queues, including those that were created through other interfaces. Locks: ACCESS SHARE. Uses
+-- pgmq_queue_pkey.
 create or replace view pgmq.meta as
 select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned,
        coalesce(p.is_unlogged, false) as is_unlogged, coalesce(p.created_at, q.created_at) as created_at
 from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id where not q.name ^@ 'penstock.';
 
+-- Returns the rows of pgmq.meta. Locks: ACCESS SHARE. Scans the queues.
 create or replace function pgmq.list_queues() returns setof pgmq.queue_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -237,8 +254,9 @@ begin
     return;
   end if;
   first := penstock._first_row(q);
-  lone := first > penstock._current_from();
-  lanes := (penstock._with_lanes(q)).priorities;
+  lone := first > {ring.current_from};
+  lanes := case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
+    else (penstock._with_lanes(q)).priorities end;
   if pg_relation_size('penstock.scheduled', 'main') > 0 then
     return query
     select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at,
@@ -255,7 +273,7 @@ begin
   end if;
   foreach slot in array slots loop
     --: branch on slot
-    if slot = slots[1] or not lone then
+    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_{slot}', 'main') > 0 then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at

@@ -28,6 +28,7 @@ create or replace function pgmq._later(delay timestamptz) returns timestamptz la
   select case when delay > clock_timestamp() then delay end
 $$;
 
+-- Sends a message, and returns its id. headers and delay are optional. Locks and indexes: as penstock.enqueue.
 create or replace function pgmq.send(queue_name text, msg jsonb) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -85,6 +86,7 @@ begin
   counted := pgmq._sent(queue_name, 1);
 end $$;
 
+-- Refuses an empty batch, and headers whose number differs from that of the messages.
 create or replace function pgmq._check_batch(msgs jsonb[], headers jsonb[]) returns void language plpgsql as $$
 begin
   if msgs is null or cardinality(msgs) = 0 then
@@ -95,6 +97,7 @@ begin
   end if;
 end $$;
 
+-- Sends messages in portions of 10,000, the most that enqueue_many takes. Locks and indexes: as penstock.enqueue_many.
 create or replace function pgmq._send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
 returns setof bigint language plpgsql as $$
 declare
@@ -116,6 +119,7 @@ begin
   perform pgmq._sent(queue_name, cardinality(msgs));
 end $$;
 
+-- Sends messages, all or nothing, and returns their ids. Locks and indexes: as penstock.enqueue_many.
 create or replace function pgmq.send_batch(queue_name text, msgs jsonb[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -16,6 +16,8 @@ begin
   return _lift_limit.attempt;
 end $$;
 
+-- Reads up to qty messages, which are not visible to other readers for vt seconds. The usual case is one claim. Locks
+-- and indexes: as penstock._claim_by_id.
 create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}')
 returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -112,6 +114,8 @@ begin
   end if;
 end $$;
 
+-- Claims one message by its id. Returns null if it is not waiting, or if another transaction has locked it. Locks: the
+-- row of the message, with SKIP LOCKED. Uses lane_N_order, scheduled_id and leased_N_id.
 create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record
 language plpgsql as $$
 declare
@@ -138,6 +142,7 @@ begin
   --: end
 end $$;
 
+-- Reads, and tries again until it gets a message or max_poll_seconds have passed. Locks and indexes: as read.
 create or replace function pgmq.read_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100,
     conditional jsonb default '{}')

@@ -2,6 +2,8 @@
 -- A group can be read when its first message is visible. As in PGMQ, all messages of the queue are read. Locks: ACCESS
 -- SHARE, and those of _read_groups.
 
+-- Returns every message of a queue with its group and the time from which it is visible. Locks: ACCESS SHARE. Uses
+-- scheduled_queue, and scans the segments.
 create or replace function pgmq._fifo(queue_id integer) returns table (id bigint, fifo_key text, vt timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
@@ -87,6 +89,7 @@ begin
   end if;
 end $$;
 
+-- Reads from groups, and tries again until it gets a message or max_poll_seconds have passed.
 create or replace function pgmq._poll_groups(queue_name text, vt integer, qty integer, max_poll_seconds integer,
   poll_interval_ms integer, style text)
 returns setof pgmq.message_record language plpgsql as $$
@@ -101,30 +104,42 @@ begin
   end loop;
 end $$;
 
+-- PGMQ's names for the three styles, with and without a poll. read_grouped: as many messages as possible of the first
+-- group.
 create or replace function pgmq.read_grouped(queue_name text, vt integer, qty integer) returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'grouped')
 $$;
+
+-- One message of each group in turn.
 create or replace function pgmq.read_grouped_rr(queue_name text, vt integer, qty integer)
 returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'rr')
 $$;
+
+-- The first message of each group.
 create or replace function pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
 returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'head')
 $$;
+
+-- As read_grouped, with a poll.
 create or replace function pgmq.read_grouped_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._poll_groups(queue_name, vt, qty, max_poll_seconds, poll_interval_ms, 'grouped')
 $$;
+
+-- As read_grouped_rr, with a poll.
 create or replace function pgmq.read_grouped_rr_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._poll_groups(queue_name, vt, qty, max_poll_seconds, poll_interval_ms, 'rr')
 $$;
+
+-- As read_grouped_head, with a poll.
 create or replace function pgmq.read_grouped_head_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$

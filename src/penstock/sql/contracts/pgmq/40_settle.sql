@@ -2,7 +2,8 @@
 -- has passed. A message that was leased by token through another interface belongs to its holder until that lease ends.
 -- Locks: the rows of the messages. Uses leased_N_id, otherwise as penstock.cancel.
 
--- Deletes messages that were read, with one statement for each segment, if nothing else has to be done.
+-- Deletes messages that were read, with one statement for each segment, if nothing else has to be done. Locks: the rows
+-- of the messages. Uses leased_N_id and queue_name_key.
 create or replace function pgmq.delete(queue_name text, msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off set jit = off
@@ -19,7 +20,7 @@ begin
     --: branch on slot
     return query delete from penstock.leased_{slot} l
     where l.token < 0 and {token.leaves_no_history(l.token)} and l.id = any (msg_ids)
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and {is_no_member(l)}
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.id;
     --: end
@@ -50,7 +51,7 @@ begin
     --: branch on slot
     delete from penstock.leased_{slot} l
     where l.token < 0 and {token.leaves_no_history(l.token)} and l.id = delete.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and {is_no_member(l)}
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name));
     --: end
     if found then
@@ -64,13 +65,16 @@ begin
   return exists (select from pgmq._end(queue_name, array[delete.msg_id], false));
 end $$;
 
+-- Moves messages to the archive of their queue, and returns the ids of those that existed. Locks: the rows of the
+-- messages. Uses leased_N_id.
 create or replace function pgmq.archive(queue_name text, msg_ids bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select e.msg_id from pgmq._end(queue_name, msg_ids, true) e;
 end $$;
 
--- Archives messages that were read in this segment, with one statement, if nothing else has to be done.
+-- Archives messages that were read in this segment, with one statement, if nothing else has to be done. Locks: the row
+-- of the message. Uses leased_N_id and queue_name_key.
 --: for each segment
 create or replace function pgmq._archive_{slot}(queue_name text, msg_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
@@ -78,7 +82,7 @@ begin
   with gone as (
     delete from penstock.leased_{slot} l
     where l.token < 0 and {token.leaves_no_history(l.token)} and l.id = _archive_{slot}.msg_id
-      and (l.key, l.group_key, l.body_slot, l.dead_at) is null
+      and (l.key, l.group_key, l.body_slot, l.dead_at) is null and {is_no_member(l)}
       and l.queue_id = (select q.id from penstock.queue q where q.name = lower(queue_name))
     returning l.queue_id, l.id, l.attempt, l.enqueued_at, l.claimed_at, l.lease_until, l.payload, l.payload_bytes,
       l.headers)
@@ -145,6 +149,7 @@ begin
   end loop;
 end $$;
 
+-- Writes a row of the archive. Locks: the new row. Uses pgmq_archive_pkey.
 create or replace function pgmq._archive(queue_id integer, r pgmq.message_record) returns void language sql as $$
   insert into penstock.pgmq_archive (queue_id, msg_id, read_ct, enqueued_at, last_read_at, vt, message, headers)
   values (queue_id, r.msg_id, r.read_ct, r.enqueued_at, r.last_read_at, r.vt, r.message, r.headers)
@@ -165,6 +170,8 @@ begin
   end loop;
 end $$;
 
+-- Sets the time from which messages are visible: the end of their leases, or a delay for messages that wait. Returns
+-- the changed messages. Locks: the rows of the messages. Uses leased_N_id, lane_N_order and scheduled_id.
 create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz)
 returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

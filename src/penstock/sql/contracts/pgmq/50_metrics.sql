@@ -19,6 +19,7 @@ begin
 end $$;
 
 
+-- Returns the metrics of every queue. Locks: ACCESS SHARE. Indexes: as metrics.
 create or replace function pgmq.metrics_all() returns setof pgmq.metrics_result
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare

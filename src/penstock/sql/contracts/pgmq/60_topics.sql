@@ -2,6 +2,7 @@
 -- Patterns and keys are segments separated by dots. In a pattern, * matches one segment and # any number of segments.
 -- Locks: the changed bindings, and as penstock.enqueue. Uses pgmq_binding_queue.
 
+-- Raises PGMQ's errors for a routing key or a pattern that is not valid.
 create or replace function pgmq._check_segments(what text, value text, allowed text, letters text) returns void
 language plpgsql as $$
 begin
@@ -20,6 +21,7 @@ begin
   end if;
 end $$;
 
+-- True, or an error that names what is wrong with the routing key.
 create or replace function pgmq.validate_routing_key(routing_key text) returns boolean
 language plpgsql immutable security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -28,6 +30,7 @@ begin
   return true;
 end $$;
 
+-- True, or an error that names what is wrong with the pattern.
 create or replace function pgmq.validate_topic_pattern(pattern text) returns boolean
 language plpgsql immutable security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -40,11 +43,13 @@ begin
   return true;
 end $$;
 
+-- The bindings with the names of their queues. Locks: ACCESS SHARE. Scans the bindings, which are few.
 create or replace view pgmq.topic_bindings as
 select b.pattern, coalesce(p.name, q.name) as queue_name, b.bound_at, b.compiled_regex
 from penstock.pgmq_binding b join penstock.queue q on q.id = b.queue_id left join penstock.pgmq_queue p
   on p.queue_id = q.id;
 
+-- Binds a queue to a pattern. Binding it twice changes nothing. Locks: the new row. Uses pgmq_binding_pkey.
 create or replace function pgmq.bind_topic(pattern text, queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -56,6 +61,7 @@ begin
     on conflict do nothing;
 end $$;
 
+-- Removes a binding. True if there was one. Locks: the row of the binding. Uses pgmq_binding_pkey and queue_name_key.
 create or replace function pgmq.unbind_topic(pattern text, queue_name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -69,6 +75,7 @@ begin
   return found;
 end $$;
 
+-- Returns the bindings of all queues, or of one. Locks: ACCESS SHARE. Scans the bindings.
 create or replace function pgmq.list_topic_bindings()
 returns table (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -83,6 +90,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   where lower(b.queue_name) = lower(list_topic_bindings.queue_name) order by b.bound_at desc, b.pattern
 $$;
 
+-- Returns the bindings that match a routing key. Locks: ACCESS SHARE. Scans the bindings.
 create or replace function pgmq.test_routing(routing_key text)
 returns table (pattern text, queue_name text, compiled_regex text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -93,7 +101,7 @@ begin
                order by b.pattern, b.queue_name;
 end $$;
 
--- Returns the queues that a message goes to, each once.
+-- Returns the queues that a message goes to, each once. Locks: ACCESS SHARE. Scans the bindings.
 create or replace function pgmq._routed(routing_key text) returns setof text language plpgsql stable as $$
 begin
   perform pgmq.validate_routing_key(routing_key);
@@ -101,6 +109,7 @@ begin
     order by b.queue_name;
 end $$;
 
+-- Sends a message to every queue with a matching binding, and returns how many there were.
 create or replace function pgmq.send_topic(routing_key text, msg jsonb, headers jsonb, delay integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -135,6 +144,7 @@ begin
   return pgmq.send_topic(routing_key, msg, headers, 0);
 end $$;
 
+-- Sends messages to every queue with a matching binding, and returns their ids.
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[], delay timestamptz)
 returns table (queue_name text, msg_id bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp
   as $$

@@ -2,6 +2,7 @@
 -- the last notification is in a register. If it were in a row, senders would wait for each other until commit. Locks:
 -- the row of the queue in pgmq_queue when notifications are turned on, changed or off.
 
+-- Notifies the listeners of a queue, unless the last notification was too recent. Locks: none. Indexes: none.
 create or replace function pgmq._notify(p penstock.pgmq_queue) returns void language plpgsql as $$
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
@@ -16,6 +17,7 @@ begin
   perform pg_notify('pgmq.q_' || p.key || '.INSERT', null);
 end $$;
 
+-- Checks an interval, and returns the row of the queue in pgmq_queue, locked until commit. Uses pgmq_queue_pkey.
 create or replace function pgmq._throttle(queue_name text, interval_ms integer) returns penstock.pgmq_queue
 language plpgsql as $$
 declare
@@ -32,6 +34,7 @@ begin
   return p;
 end $$;
 
+-- Turns notifications on. Locks: the row of the queue in pgmq_queue. Uses pgmq_queue_pkey.
 create or replace function pgmq.enable_notify_insert(queue_name text, throttle_interval_ms integer default 250)
 returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -45,6 +48,7 @@ begin
   where t.queue_id = p.queue_id;
 end $$;
 
+-- Changes the interval. Locks: the row of the queue in pgmq_queue. Uses pgmq_queue_pkey.
 create or replace function pgmq.update_notify_insert(queue_name text, throttle_interval_ms integer) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -59,17 +63,20 @@ begin
     where t.queue_id = p.queue_id;
 end $$;
 
+-- Turns notifications off. Locks: the row of the queue in pgmq_queue. Uses pgmq_queue_pkey.
 create or replace function pgmq.disable_notify_insert(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   update penstock.pgmq_queue t set throttle_interval_ms = null where t.queue_id = (pgmq._queue(queue_name)).id;
 end $$;
 
+-- The queues with notifications, and when each was last notified. Locks: ACCESS SHARE. Scans pgmq_queue.
 create or replace view pgmq.notify_insert_throttle as
 select p.name::varchar as queue_name, p.throttle_interval_ms,
   to_timestamp(pg_sequence_last_value(p.notified_register) / 1e6) as last_notified_at
 from penstock.pgmq_queue p where p.throttle_interval_ms is not null;
 
+-- Returns the rows of pgmq.notify_insert_throttle. Locks: ACCESS SHARE. Scans pgmq_queue.
 create or replace function pgmq.list_notify_insert_throttles()
 returns table (queue_name text, throttle_interval_ms integer, last_notified_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$

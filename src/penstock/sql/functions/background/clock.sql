@@ -22,7 +22,8 @@ end $$;
 
 -- After a step back, moves the ends of leases, retries and schedules back that were written by the clock that ran
 -- ahead. They would last, or wait, that much longer otherwise. A message that is leased in place moves to leased_N, as
--- if it were extended. Scans the tables of messages once. Locks the rows that it changes, with SKIP LOCKED.
+-- if it were extended. Scans the tables of messages once. Locks the rows that it changes, with SKIP LOCKED. Indexes:
+-- none.
 create or replace function penstock._redate() returns void language plpgsql as $$
 #variable_conflict use_column
 declare

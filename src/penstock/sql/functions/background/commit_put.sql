@@ -8,7 +8,7 @@ language plpgsql
 set lock_timeout = 0 as $$   -- the sweep lock is held for microseconds: a commit must not fail for it
 #variable_conflict use_column
 declare
-  below constant bigint := greatest(0, at_position - 1);
+  below constant bigint := greatest(bigint '0', at_position - bigint '1');
   over  bigint;
   q     record;
 begin
@@ -17,13 +17,13 @@ begin
     select pg_advisory_xact_lock_shared({lock.generation}
       + {generation.current({register.value(t.generation_register)})}::integer, t.id),
       pg_advisory_lock({lock.sweep}, t.id),
-      case when {register.value(t.floor)} > at_position then setval(t.floor, below + 1) end,
+      case when {register.value(t.floor)} > at_position then setval(t.floor, below + bigint '1') end,
       case when {register.value(t.mark_register)} > below then setval(t.mark_register, below) end,
       case when {register.value(t.settled_register)} > below then setval(t.settled_register, below) end,
       case when {register.value(t.first_row_register)} > below then setval(t.first_row_register, below) end,
       pg_advisory_unlock({lock.sweep}, t.id),
       t.name, t.notify_register, t.waiting_register,
-      pg_sequence_last_value(t.notify_register) <= date_part('epoch', clock_timestamp()) * 1e6 as wakes
+      pg_sequence_last_value(t.notify_register)::float8 <= date_part('epoch', clock_timestamp()) * float8 '1e6' as wakes
     into q
     from (select id, name, generation_register, mark_register, settled_register, first_row_register, notify_register,
             waiting_register, floors[array_position(priorities, _commit_put.priority::smallint)] as floor

@@ -36,7 +36,7 @@ begin
     where h.worker = beat_v2.worker and h.command_for = beat_v2.started_at);
 end $$;
 
--- A worker ends: deletes its heartbeat. True if there was one.
+-- A worker ends: deletes its heartbeat. True if there was one. Locks: the row of the worker. Uses heartbeat_pkey.
 create or replace function penstock.retire(worker text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

@@ -1,5 +1,6 @@
--- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. Nothing depends on it; a
--- cron job may call it. full_pass looks at everything once, whatever the clocks say. Returns what it did.
+-- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. It also records the charts.
+-- Nothing depends on it. A cron job may call it. full_pass looks at everything once, whatever the clocks say.
+-- Returns what it did.
 -- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -28,12 +29,13 @@ begin
   end if;
   done := penstock._upkeep();
   freed := penstock._tend_ring();
-  return jsonb_build_object('returned', returned, 'segments_freed', freed) || done;
+  return jsonb_build_object('returned', returned, 'segments_freed', freed,
+    'chart_points_recorded', penstock.record_charts()) || done;
 end $$;
 
--- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches
--- that no
--- worker looks at, and segments that hold rows though the ring does not list them (after a restore).
+-- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches that
+-- no worker looks at, and segments that hold rows though the ring does not list them (after a restore). Locks: the rows
+-- of unused keys, with SKIP LOCKED, otherwise as the functions that it calls. Scans message_key.
 create or replace function penstock._upkeep() returns jsonb language plpgsql as $$
 declare
   expired integer := penstock._expire(1000);
@@ -62,7 +64,7 @@ begin
 end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry
--- indexes.
+-- indexes. Locks: the rows, with SKIP LOCKED. Uses scheduled_expiry, grouped_expiry and lane_N_expiry.
 create or replace function penstock._expire(piece integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column

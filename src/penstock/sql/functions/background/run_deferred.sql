@@ -12,7 +12,11 @@ begin
     when 'join' then perform penstock._commit_joins(new.position);
     when 'end group' then perform penstock._issue_group_token(new.queue_id, new.group_key, new.position,
       at_commit => true);
-    when 'leased' then perform penstock._commit_timers(new.queue_id);
+    when 'leased' then
+      -- _commit_timers asks this too. Asking here saves new sessions from compiling it.
+      if penstock._is_long() then
+        perform penstock._commit_timers(new.queue_id);
+      end if;
     when 'scheduled' then
       perform penstock._commit_timers();
       perform penstock._wake_waiters(q, to_timestamp(new.position / 1e6)) from penstock.queue q

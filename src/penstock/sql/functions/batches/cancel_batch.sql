@@ -1,7 +1,6 @@
 -- Cancels members of a batch that have not ended, at most max_count of them, and seals it. Returns how many were
 -- cancelled, and whether others are left: then call it again, in another transaction. Workers lose the leases of
--- members
--- that they run. Dead letters stay. When no member is left, the batch finishes.
+-- members that they run. Dead letters stay. When no member is left, the batch finishes.
 -- Locks: the row of the batch and the rows of the messages until commit. Uses batch_pkey; scans batch_member. Otherwise
 -- as cancel, but each segment is scanned once, not once for each message.
 create or replace function penstock.cancel_batch(batch_id bigint, max_count integer default 10000,

@@ -1,7 +1,6 @@
 -- Creates a batch and returns its id. It is open: add_to_batch adds members until seal_batch closes it. on_success,
 -- on_failure and on_finish are messages to enqueue when all members have ended: arrays of objects with the parameters
--- of
--- penstock.enqueue. on_success if every member is done, on_failure if one of them is not, on_finish in both cases.
+-- of penstock.enqueue. on_success if every member is done, on_failure if one of them is not, on_finish in both cases.
 -- Locks: none. Uses queue_name_key.
 create or replace function penstock.create_batch(name text default null, on_success jsonb default '[]',
   on_failure jsonb default '[]', on_finish jsonb default '[]')
@@ -22,7 +21,8 @@ begin
 end $$;
 
 -- Checks the messages of a batch when it is created. They are enqueued later, by any caller, and then it would be too
--- late to tell the caller who made the mistake. Internal queues are refused to all roles for the same reason.
+-- late to tell the caller who made the mistake. Internal queues are refused to all roles for the same reason. Locks:
+-- none. Uses queue_name_key.
 create or replace function penstock._check_batch_messages(field text, messages jsonb) returns void language plpgsql
   as $$
 declare

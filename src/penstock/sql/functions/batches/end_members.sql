@@ -15,7 +15,8 @@ begin
   from gone g where not g.is_dead group by g.batch_id;
 end $$;
 
--- A member becomes a dead letter. It has ended, but a redrive brings it back.
+-- A member becomes a dead letter. It has ended, but a redrive brings it back. Locks: the row of the member. Uses
+-- batch_member_pkey.
 create or replace function penstock._bury_member(id bigint) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -26,7 +27,8 @@ begin
   insert into penstock.batch_change (batch_id, dead) select b.batch_id, 1 from buried b;
 end $$;
 
--- A dead letter is redriven. Its batch waits for it again, unless the batch has finished.
+-- A dead letter is redriven. Its batch waits for it again, unless the batch has finished. Locks: the row of the member.
+-- Uses batch_member_pkey.
 create or replace function penstock._revive_member(id bigint) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -37,7 +39,8 @@ begin
   insert into penstock.batch_change (batch_id, dead) select r.batch_id, -1 from revived r;
 end $$;
 
--- The next step of a chain takes the place of a member that is done. Called after the member has ended.
+-- The next step of a chain takes the place of a member that is done. Called after the member has ended. Locks: the new
+-- rows, and the row of the queue if this is its first member. Uses queue_name_key.
 create or replace function penstock._replace_member(batch_id bigint, new_id bigint, queue text) returns void
 language plpgsql as $$
 #variable_conflict use_column

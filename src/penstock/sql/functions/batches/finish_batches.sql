@@ -4,8 +4,7 @@
 --
 -- A batch finishes exactly once. Its row is locked while its changes are added up, so only one caller decides. The
 -- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that
--- adds
--- them up. The messages are enqueued in the transaction that sets finished_at.
+-- adds them up. The messages are enqueued in the transaction that sets finished_at.
 -- Locks until commit: the rows of these batches, with SKIP LOCKED. Uses batch_change_batch, batch_pkey and
 -- batch_failing.
 create or replace function penstock.finish_batches(max_count integer default 100) returns integer
@@ -29,7 +28,7 @@ begin
 end $$;
 
 -- Adds up the changes of a batch whose row the caller has locked, and finishes it if all members have ended. True if it
--- has finished now.
+-- has finished now. Locks: the row of the batch, which the caller has locked. Uses batch_change_batch and batch_pkey.
 create or replace function penstock._finish_batch(batch_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare

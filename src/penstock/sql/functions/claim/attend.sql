@@ -63,7 +63,7 @@ begin
   return null;
 end $$;
 
--- Does a queue have a message that could be claimed now? Uses lane_N_order and grouped_order.
+-- Does a queue have a message that could be claimed now? Uses lane_N_order and grouped_order. Locks: ACCESS SHARE.
 create or replace function penstock._any_waiting(queue_id integer, now_at timestamptz) returns boolean language plpgsql
   stable
 set enable_seqscan = off set enable_bitmapscan = off as $$

@@ -29,7 +29,8 @@ begin
   end loop;
 end $$;
 
--- Gives such a lease another end and another holder. False if it does not exist any more.
+-- Gives such a lease another end and another holder. False if it does not exist any more. Locks: the row. Uses
+-- leased_N_id.
 create or replace function penstock._amend_by_id(queue_id integer, id bigint, of_attempt integer, until timestamptz,
   worker text) returns boolean
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -52,7 +53,7 @@ begin
   return false;
 end $$;
 
--- Gives all leases of a token another end and another holder.
+-- Gives all leases of a token another end and another holder. Locks: the rows. Uses leased_N_token.
 create or replace function penstock._amend_claim(token bigint, until timestamptz, worker text) returns void
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -68,7 +69,8 @@ begin
   --: end
 end $$;
 
--- The leases claimed by id on these messages of a queue, as _pull_by_id would take them; locked until commit.
+-- The leases claimed by id on these messages of a queue, as _pull_by_id would take them; locked until commit. Uses
+-- leased_N_id.
 create or replace function penstock._held_by_id(queue_id integer, ids bigint[]) returns setof penstock.leased_0
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -84,7 +86,8 @@ begin
   end loop;
 end $$;
 
--- The leases that a claim handed out under a token, in the order of their ids.
+-- The leases that a claim handed out under a token, in the order of their ids. Locks: ACCESS SHARE. Uses
+-- leased_N_token.
 create or replace function penstock._leases_of(token bigint) returns setof penstock.leased_0 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -97,7 +100,8 @@ begin
 end $$;
 
 -- Puts messages that this transaction has claimed back to where they were, with or without counting the attempt. Their
--- positions in the lane are still free: no floor passes a message whose claim has not been committed.
+-- positions in the lane are still free: no floor passes a message whose claim has not been committed. Locks: the rows.
+-- Uses leased_N_token.
 create or replace function penstock._unclaim(token bigint, ids bigint[], counted boolean default false) returns void
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -125,7 +129,7 @@ end $$;
 
 -- Takes a waiting message of a queue. Returns nothing if it does not exist or another transaction has locked it.
 -- Messages of groups are not taken, because that would break their order. Uses lane_N_order, scheduled_id and
--- lane_N_back.
+-- lane_N_back. Locks: the row, with SKIP LOCKED.
 create or replace function penstock._pull_waiting(queue_id integer, id bigint, of_attempt integer default null)
 returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -161,7 +165,8 @@ begin
   return null;
 end $$;
 
--- Takes a ready message that never came back: its position is its id. Uses lane_N_order.
+-- Takes a ready message that never came back: its position is its id. Uses lane_N_order. Locks: the row, with SKIP
+-- LOCKED.
 create or replace function penstock._pull_fresh(queue_id integer, id bigint, of_attempt integer)
 returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -187,7 +192,8 @@ begin
   return m;
 end $$;
 
--- Leases a message, claimed by id, and counts the attempt. Returns the token.
+-- Leases a message, claimed by id, and counts the attempt. Returns the token. Locks: ROW EXCLUSIVE on the current
+-- segment until commit. Uses queue_pkey.
 create or replace function penstock._lease_by_id(m penstock.envelope, until timestamptz, worker text) returns bigint
 language plpgsql as $$
 #variable_conflict use_column

@@ -18,7 +18,8 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(dlq);
   end if;
-  lease_base := lease_base + case when q.keep_history > 0 or q.has_members then {token.history_bit} else 0 end;
+  lease_base := lease_base + {token.secret(q.name)}
+    + case when q.keep_history > 0 or q.has_members then {token.history_bit} else 0 end;
   perform penstock._bury_again(q.id, started, count);
   slot := penstock._hold_current();
   --: branch on slot

@@ -43,7 +43,7 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number()
+  lease_base := penstock._lease_number() + {token.secret(q.name)}
     + case when q.keep_history > 0 or q.has_members then {token.history_bit} else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;

@@ -10,7 +10,7 @@ begin
   --: end
 end $$;
 
--- The same for messages that are ready or leased in place.
+-- The same for messages that are ready or leased in place. Locks: ACCESS SHARE. Uses lane_N_order.
 create or replace function penstock._first_in_lane(slot integer, queue_id integer, priority smallint)
 returns bigint language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column

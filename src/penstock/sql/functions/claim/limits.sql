@@ -47,7 +47,7 @@ begin
   return wanted;
 end $$;
 
--- The live leases of a queue with max_in_flight. Uses leased_N_watched.
+-- The live leases of a queue with max_in_flight. Uses leased_N_watched. Locks: ACCESS SHARE.
 create or replace function penstock._in_flight(queue_id integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -62,7 +62,8 @@ begin
   return n;
 end $$;
 
--- From now on the leases of this queue are counted: marks the existing leases as watched.
+-- From now on the leases of this queue are counted: marks the existing leases as watched. Locks: the rows that it
+-- changes. Scans lane_N and leased_N, once for each queue that gets a limit.
 create or replace function penstock._watch_leases(queue_id integer) returns void language plpgsql as $$
 #variable_conflict use_column
 begin

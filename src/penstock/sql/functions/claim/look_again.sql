@@ -14,7 +14,7 @@ begin
 end $$;
 
 -- The same by the id of a queue. tends: not the first claim of a session, which leaves upkeep to others. quiet: no
--- lease can have expired.
+-- lease can have expired. Locks and indexes: as the function above.
 create or replace function penstock._look_again(queue_id integer, wanted integer, has_some boolean, tends boolean,
   quiet boolean) returns boolean language plpgsql as $$
 #variable_conflict use_column

@@ -28,7 +28,8 @@ begin
 end $$;
 
 -- A lease of this queue ends so soon that the next claims have to look for it.
--- Locks: the quiet lock of the queue, shared, until the commit is visible. No transaction waits for it.
+-- Locks: the quiet lock of the queue, shared, until the commit is visible. No transaction waits for it. Uses
+-- queue_pkey.
 create or replace function penstock._forget_quiet(queue_id integer, until timestamptz) returns void language plpgsql
   as $$
 begin

@@ -43,7 +43,8 @@ begin
 end $$;
 
 -- Takes the next visible message of a group whose group token we have. Expired messages go to history. Returns nothing
--- if another transaction has locked that message: to skip it would break the order.
+-- if another transaction has locked that message: to skip it would break the order. Locks: that message, with SKIP
+-- LOCKED. Uses grouped_order and grouped_id.
 create or replace function penstock._next_of_group(queue_id integer, group_key text, after bigint)
 returns penstock.grouped language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$

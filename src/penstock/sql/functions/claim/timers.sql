@@ -1,5 +1,4 @@
--- Timers: due messages and expired leases become ready again. Claims do this, so no background process is
--- required.
+-- Timers: due messages and expired leases become ready again. Claims do this, so no background process is required.
 --
 -- _run_timers moves up to piece due messages, and as many expired leases in each segment; for one queue, or for all.
 -- Returns how many. Scans begin at the floors of the timers. Every half second (or up to a second, if it costs more
@@ -65,7 +64,8 @@ create or replace function penstock._rest_timers(started timestamptz) returns vo
       greatest(500000, 50 * 1e6 * date_part('epoch', clock_timestamp() - started))))::bigint)
 $$;
 
--- Is a message due, or has a lease expired? Looks where _run_timers would look. Uses scheduled_due.
+-- Is a message due, or has a lease expired? Looks where _run_timers would look. Uses scheduled_due. Locks: ACCESS
+-- SHARE.
 create or replace function penstock._timers_due() returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column

@@ -80,7 +80,8 @@ begin
 end $$;
 
 -- Counts the waiting and leased messages of a queue up to a little more than at_most. STABLE: with one snapshot, in
--- which a message that moves from table to table is in exactly one of them.
+-- which a message that moves from table to table is in exactly one of them. Locks: ACCESS SHARE. Uses scheduled_queue,
+-- grouped_order and lane_N_order, and scans leased_N.
 create or replace function penstock._depth(queue_id integer, at_most bigint) returns bigint
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column

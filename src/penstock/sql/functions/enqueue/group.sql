@@ -22,7 +22,8 @@ begin
   end loop;
 end $$;
 
--- Puts a new message into its group. Its position is negative until its transaction commits. Returns its id.
+-- Puts a new message into its group. Its position is negative until its transaction commits. Returns its id. Locks: the
+-- new row. Indexes: none.
 create or replace function penstock._join_group(m penstock.envelope, due timestamptz) returns bigint language plpgsql
   as $$
 begin
@@ -33,7 +34,7 @@ begin
   return m.id;
 end $$;
 
--- A dead letter joins its group again as the newest message, and keeps its id.
+-- A dead letter joins its group again as the newest message, and keeps its id. Locks: the new row. Indexes: none.
 create or replace function penstock._rejoin_group(m penstock.envelope, due timestamptz) returns void language plpgsql
   as $$
 declare
@@ -43,7 +44,8 @@ begin
   perform penstock._announce('join', 'join', null, at_position => joining);
 end $$;
 
--- Ends a group that has no messages. False if it has some, or if another transaction has locked it.
+-- Ends a group that has no messages. False if it has some, or if another transaction has locked it. Locks: the row of
+-- the group until commit, with SKIP LOCKED. Uses message_group_pkey and grouped_order.
 create or replace function penstock._end_group(queue_id integer, group_key text, after bigint) returns boolean
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -61,7 +63,7 @@ begin
   return true;
 end $$;
 
--- Returns the next message of a group after a position.
+-- Returns the next message of a group after a position. Locks: ACCESS SHARE. Uses grouped_order.
 create or replace function penstock._group_head(queue_id integer, group_key text, after bigint, out "position" bigint,
   out priority smallint, out visible_at timestamptz)
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$

@@ -58,7 +58,7 @@ begin
 end $$;
 
 -- A delayed message left its group without being claimed. A group token that waits for it is due now. Uses
--- scheduled_due.
+-- scheduled_due. Locks: the row of the group token.
 create or replace function penstock._hasten_group_token(queue_id integer, group_key text, visible_at timestamptz)
 returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -75,6 +75,7 @@ end $$;
 
 -- The position of a group token in its lane: that of the message it stands for, or a group would wait for the whole
 -- backlog with each of its messages. With hardly any backlog it goes to the end, so that no floor has to be lowered.
+-- Locks: as _lower_floor. Uses queue_pkey.
 create or replace function penstock._group_token_position(queue_id integer, priority smallint, head bigint)
 returns bigint language plpgsql as $$
 #variable_conflict use_column

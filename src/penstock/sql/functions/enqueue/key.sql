@@ -15,7 +15,8 @@ begin
   end loop;
 end $$;
 
--- Enqueues a message with a key: replaces the waiting message with that key, skips, or raises PS009.
+-- Enqueues a message with a key: replaces the waiting message with that key, skips, or raises PS009. Locks until
+-- commit: the row of the key, and the message that is replaced, otherwise as _admit. Uses message_key_pkey.
 create or replace function penstock._enqueue_keyed(q penstock.queue, m penstock.envelope, due timestamptz,
   on_conflict text, unique_while text)
 returns bigint language plpgsql
@@ -66,6 +67,7 @@ begin
 end $$;
 
 -- Deletes the row of the key of a finished message. If an enqueuer has locked the row, it is left to the enqueuer.
+-- Locks: the row of the key, with SKIP LOCKED. Uses message_key_pkey.
 create or replace function penstock._forget_key(queue_id integer, key text, id bigint) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -77,7 +79,8 @@ begin
 end $$;
 
 -- A message with a key becomes ready again. If another message with the key is waiting, the older of the two is
--- superseded. Returns the state of this message, or null if it may wait.
+-- superseded. Returns the state of this message, or null if it may wait. Locks until commit: the row of the key, and
+-- the message that is superseded. Uses message_key_pkey.
 create or replace function penstock._yield_key(m penstock.envelope, key_wait text) returns text language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column

@@ -35,8 +35,8 @@ begin
     end if;
   elsif not in_block then
     perform penstock._announce_put(queue_id, priority, new_id);
-  elsif strpos(coalesce(current_setting('penstock.announced', true), ''), ' ' || queue_id || '/' || priority || ' ') = 0
-    then
+  elsif strpos(coalesce(current_setting('penstock.announced', true), ''),
+    ' ' || queue_id::text || '/' || priority::text || ' ') = 0 then
     perform penstock._announce_here(slot, queue_id, priority, new_id);
   end if;
   if new_id >= pg_sequence_last_value('penstock.ring_until') then
@@ -44,7 +44,8 @@ begin
   end if;
 end $$;
 
--- Moves a message that was just inserted into a segment outside the ring to the current segment.
+-- Moves a message that was just inserted into a segment outside the ring to the current segment. Locks: ROW EXCLUSIVE
+-- on the current segment until commit. Scans the segment that the message leaves.
 create or replace function penstock._put_again(slot integer, id bigint) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -69,15 +70,14 @@ begin
   perform penstock._forget_announcements(), penstock._announce_put(queue_id, priority, penstock._current_from());
 end $$;
 
--- Announces a message that a transaction block has just put into a segment, whose lock it already has.
+-- Announces a message that a transaction block has just put into a segment, whose lock it already has. Indexes: none.
 create or replace function penstock._announce_here(slot integer, queue_id integer, priority integer, at_position bigint)
 returns void language plpgsql as $$
 begin
+  perform set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '')
+    || ' ' || queue_id::text || '/' || priority::text || ' ', true);
   --: branch on slot
   insert into penstock.deferred_{slot} (announced_at, kind, queue_id, priority, position)
-  select clock_timestamp(), 'put', _announce_here.queue_id, _announce_here.priority, at_position
-  where set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' '
-    || _announce_here.queue_id || '/'
-                   || _announce_here.priority || ' ', true) <> '';
+  values (clock_timestamp(), 'put', queue_id, priority, at_position);
   --: end
 end $$;

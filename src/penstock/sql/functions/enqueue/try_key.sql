@@ -17,7 +17,8 @@ begin
 end $$;
 
 -- Inserts the row of a key that is not there, or locked. Another open transaction may just have inserted it, and only
--- the attempt can tell. PostgreSQL has no INSERT NOWAIT, so it sets a timeout.
+-- the attempt can tell. PostgreSQL has no INSERT NOWAIT, so it sets a timeout. Locks: the new row until commit. Uses
+-- message_key_pkey.
 create or replace function penstock._try_new_key(queue_id integer, key text, id bigint) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column

@@ -20,6 +20,7 @@ begin
 end $$;
 
 -- Locks the waiting message with this id and key. False if another transaction has locked it, or it is not waiting.
+-- Locks: the message until commit, with SKIP LOCKED. Uses scheduled_key, grouped_key and lane_N_key.
 create or replace function penstock._try_waiting(queue_id integer, key text, waiting bigint) returns boolean
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -44,7 +45,7 @@ begin
   end;
 end $$;
 
--- Returns the id of a leased message with the key.
+-- Returns the id of a leased message with the key. Locks: ACCESS SHARE. Uses leased_N_watched and lane_N_key.
 create or replace function penstock._leased_with_key(queue_id integer, key text) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -63,6 +64,7 @@ begin
 end $$;
 
 -- Gives the waiting message with this id and key the payload and headers of m. False if it is not waiting any more.
+-- Locks: the message until commit. Uses scheduled_key, grouped_key and lane_N_key.
 create or replace function penstock._replace_waiting(queue_id integer, m penstock.envelope, waiting bigint)
 returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$

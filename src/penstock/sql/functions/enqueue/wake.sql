@@ -48,7 +48,8 @@ begin
   end if;
 end $$;
 
--- Creates the registers for wake-ups of a queue, at the first call of attend. Locks the row of the queue.
+-- Creates the registers for wake-ups of a queue, at the first call of attend. Locks the row of the queue. Uses
+-- queue_pkey.
 create or replace function penstock._make_wake_registers(queue_id integer) returns penstock.queue language plpgsql as $$
 declare
   q penstock.queue;

@@ -66,8 +66,7 @@ begin
 end $$;
 
 -- Ends messages in any table, and returns their number. Each segment is scanned once for all of them. Locks: the rows
--- of
--- the messages.
+-- of the messages.
 create or replace function penstock._remove_many(ids bigint[], final_state text) returns bigint language plpgsql as $$
 #variable_conflict use_column
 declare

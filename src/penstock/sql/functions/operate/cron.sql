@@ -1,6 +1,5 @@
--- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a
--- period such
--- as @every 30s.
+-- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a period
+-- such as @every 30s.
 -- _parse_cron returns the parts of a rule, or raises an error that names the wrong field. every_hour means that the
 -- hour field begins with *. Such a rule follows elapsed time instead of local time. The difference matters on the two
 -- nights a year on which daylight saving time begins or ends.
@@ -71,9 +70,8 @@ language sql immutable as $$
   select case when word ~ '^\d+$' then word::integer else array_position(names, word) - 1 + low end
 $$;
 
--- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires
--- at the
--- multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
+-- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires at
+-- the multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
 create or replace function penstock._cron_period(cron text) returns integer language plpgsql immutable as $$
 declare
   words constant text[] := regexp_match(lower(trim(cron)), '^@every\s+(\d{1,8})\s*([smhd])$');

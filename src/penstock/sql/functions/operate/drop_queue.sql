@@ -58,7 +58,7 @@ begin
   return n;
 end $$;
 
--- Returns the number of leased dead letters of a queue.
+-- Returns the number of leased dead letters of a queue. Locks: ACCESS SHARE. Scans leased_N.
 create or replace function penstock._dead_leases(queue_id integer) returns setof bigint language plpgsql as $$
 #variable_conflict use_column
 begin

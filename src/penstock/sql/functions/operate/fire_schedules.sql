@@ -33,6 +33,7 @@ end $$;
 --   once  one message stands for all of them
 --   all   each gets a message, up to 1,000 at a time
 --   skip  those more than missed_after_seconds ago get none
+-- Locks: the row of the schedule, which the caller has locked, and as enqueue. Uses schedule_pkey.
 create or replace function penstock._fire(s penstock.schedule, now_at timestamptz) returns integer language plpgsql
   as $$
 declare
@@ -57,7 +58,7 @@ begin
 end $$;
 
 -- Enqueues one fire. The caller does not need the right to enqueue to the queue of the schedule, because an admin chose
--- that queue.
+-- that queue. Locks and indexes: as enqueue. Uses queue_pkey.
 create or replace function penstock._enqueue_fire(s penstock.schedule, fire_at timestamptz) returns bigint
 language plpgsql as $$
 begin

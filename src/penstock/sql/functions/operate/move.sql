@@ -1,8 +1,7 @@
 -- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at
--- its
--- first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the same
--- key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how many
--- were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
+-- its first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the
+-- same key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how
+-- many were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
 create or replace function penstock.move(ids bigint[], queue text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -108,8 +107,7 @@ end $$;
 
 -- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
 -- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
--- it
--- as _remove_waiting does.
+-- it as _remove_waiting does. Uses scheduled_id, grouped_id and dead_pkey.
 create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
   out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
 #variable_conflict use_column
@@ -159,7 +157,7 @@ begin
 end $$;
 
 -- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
--- otherwise by a scan.
+-- otherwise by a scan. Locks: the row of the message.
 create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql as $$
 #variable_conflict use_column
@@ -180,7 +178,8 @@ begin
   return null;
 end $$;
 
--- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane.
+-- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane. Locks: the row of
+-- the message.
 create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off

@@ -90,7 +90,7 @@ begin
   return n;
 end $$;
 
--- Ends a message, and keeps a copy of it for undo_purge.
+-- Ends a message, and keeps a copy of it for undo_purge. Locks: the new row, otherwise as _finish. Uses body_N_id.
 create or replace function penstock._purge_message(batch uuid, m penstock.envelope, due timestamptz) returns void
 language plpgsql as $$
 begin
@@ -103,7 +103,8 @@ begin
   perform penstock._finish(m, 'cancelled', null);
 end $$;
 
--- Writes down how many messages a purge removed. A purge of none leaves no row.
+-- Writes down how many messages a purge removed. A purge of none leaves no row. Locks: the row of the purge. Uses
+-- purge_pkey.
 create or replace function penstock._count_purge(batch uuid, n bigint) returns void language plpgsql as $$
 begin
   if n = 0 then

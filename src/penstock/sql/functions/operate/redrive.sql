@@ -76,26 +76,7 @@ end $$;
 -- Puts a dead letter back into its queue.
 create or replace function penstock._revive(q penstock.queue, m penstock.envelope, due timestamptz) returns void
 language plpgsql as $$
-#variable_conflict use_column
-declare
-  state text;
 begin
-  if q.has_members then
-    perform penstock._revive_member(m.id);
-  end if;
-  if q.max_depth is not null then
-    perform penstock._reserve_depth(q, 1);
-  end if;
-  if m.key is not null then
-    state := penstock._yield_key(m, 'wait');
-  end if;
-  if state is not null then
-    perform penstock._finish(m, state, null);
-  elsif m.group_key is not null then
-    perform penstock._rejoin_group(m, due);
-  elsif due is not null then
-    perform penstock._put_scheduled(due, m);
-  else
-    perform penstock._put_ready(m, nextval('penstock.position'));
-  end if;
+  perform penstock._revive_member(m.id);
+  perform penstock._place_again(q, m, due, true);
 end $$;

@@ -78,7 +78,8 @@ begin
   end if;
 end $$;
 
--- Returns the schedule with its settings changed and checked. Its queue must accept the message of the schedule.
+-- Returns the schedule with its settings changed and checked. Its queue must accept the message of the schedule. Locks:
+-- none. Uses queue_name_key.
 create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
 returns penstock.schedule language plpgsql as $$
 declare

@@ -1,9 +1,7 @@
 -- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what
--- it
--- removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits again
--- is
--- skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and as
--- enqueue.
+-- it removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits
+-- again is skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and
+-- as enqueue.
 -- Uses purge_queue and purged_pkey.
 create or replace function penstock.undo_purge(name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -34,7 +32,7 @@ begin
   return n;
 end $$;
 
--- Enqueues a copy of one purged message: 1, or 0 if another message with its key waits.
+-- Enqueues a copy of one purged message: 1, or 0 if another message with its key waits. Locks and indexes: as enqueue.
 create or replace function penstock._restore_purged(q penstock.queue, r penstock.purged, dead boolean) returns integer
 language plpgsql as $$
 declare

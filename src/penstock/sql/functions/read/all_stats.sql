@@ -58,7 +58,8 @@ $$;
 
 -- Returns for each queue the number of sampled messages in each state, and the enqueue time of the oldest ready one. If
 -- only a part of the lanes is sampled, messages leased in place are looked up by their grants, because they are stored
--- together and a sample would hit all of them or none. Locks: ACCESS SHARE.
+-- together and a sample would hit all of them or none. Locks: ACCESS SHARE. Scans the tables, or samples of them, and
+-- uses lane_N_order for grants.
 create or replace function penstock._sample(share double precision[], now_at timestamptz)
 returns table (queue_id integer, state text, n double precision, first timestamptz) language plpgsql stable
 set search_path = pg_catalog, pg_temp

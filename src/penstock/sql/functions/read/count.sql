@@ -5,8 +5,9 @@
 -- index of the queue, and lanes from the first row of the queue on. Beyond that, reading the whole table is faster: see
 -- _count_table. leased_N has no index on the queue. It is read along leased_N_until, whose dead entries cost less than
 -- the dead rows. These statements are static, so that their plans are made once in a session: 10 us each instead of
--- 100. Tables without blocks are not read, nor are the lanes of older segments if the first row of the queue is in the
--- current one.
+-- 100. One statement counts both tables of a segment. Its kinds are 0 for ready, 1 for leased, 2 for a dead letter that
+-- is leased, and 3 for a message of another queue. Tables without blocks are not read, nor is an older segment without
+-- leased messages if the first row of the queue is in the current one.
 --
 -- The ring is read after the snapshot was taken. So it names every segment that holds a row which the snapshot shows.
 -- Locks: ACCESS SHARE. Uses scheduled_queue, grouped_order, dead_queue, lane_N_order and leased_N_until.
@@ -18,11 +19,11 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
 #variable_conflict use_column
 declare
   past  constant bigint := penstock._hold_at(now_at);
-  mine  constant text := format('t.queue_id = %s', q.id);
   first constant bigint := penstock._first_row(q);
-  lanes constant smallint[] := (penstock._with_lanes(q)).priorities;
+  lanes constant smallint[] := case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
+    else (penstock._with_lanes(q)).priorities end;
   slots constant integer[] := penstock._slots_by_age();
-  lone  constant boolean := first > penstock._current_from();   -- the queue has no row in the lanes of older segments
+  lone  constant boolean := first > {ring.current_from};   -- the queue has no row in the lanes of older segments
   bytes bigint;
   few   integer;
   slot  integer;
@@ -44,7 +45,8 @@ begin
     from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = q.id and t.group_key is null
       limit few) c;
     if n.total >= few then
-      n := penstock._count_table('scheduled', mine || ' and t.group_key is null', format('t.due_at <= %L', now_at));
+      n := penstock._count_table('scheduled', format('t.queue_id = %s and t.group_key is null', q.id),
+        format('t.due_at <= %L', now_at));
     end if;
     ready := n.ready; scheduled := n.total - n.ready; oldest_ready := n.oldest_ready; oldest := n.oldest;
     newest := n.newest; estimated := n.estimated;
@@ -58,7 +60,7 @@ begin
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
     from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = q.id limit few) c;
     if n.total >= few then
-      n := penstock._count_table('grouped', mine, format('t.visible_at <= %L', now_at));
+      n := penstock._count_table('grouped', format('t.queue_id = %s', q.id), format('t.visible_at <= %L', now_at));
     end if;
     ready := ready + n.ready; scheduled := scheduled + n.total - n.ready;
     oldest_ready := least(oldest_ready, n.oldest_ready);
@@ -71,56 +73,63 @@ begin
     select count(*) as total, min(c.dead_at) as oldest_ready, false as estimated into n
     from (select t.dead_at from penstock.dead t where t.queue_id = q.id limit few) c;
     if n.total >= few then
-      n := penstock._count_table('dead', mine, 'false', 't.dead_at');
+      n := penstock._count_table('dead', format('t.queue_id = %s', q.id), 'false', 't.dead_at');
       n.oldest_ready := n.oldest;
     end if;
     dead := n.total; oldest_dead := n.oldest_ready; estimated := estimated or n.estimated;
   end if;
 
   foreach slot in array slots loop
-    if slot = slots[1] or not lone then
-      --: branch on slot
-      few := 20000 + pg_relation_size('penstock.lane_{slot}', 'main') / 65536;
-      select count(*) as total, count(*) filter (where c.hold <= past) as ready,
-        min(c.enqueued_at) filter (where c.hold <= past) as oldest_ready,
-        min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-      from (select t.hold, t.enqueued_at from penstock.lane_{slot} t
-            where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first and t.group_key is null
-              limit few) c;
-      --: end
-      if n.total >= few then
-        n := penstock._count_table('lane_' || slot, mine || ' and t.group_key is null', format('t.hold <= %s', past));
-      end if;
-      ready := ready + n.ready; leased := leased + n.total - n.ready;
-      oldest_ready := least(oldest_ready, n.oldest_ready);
-      oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
-    end if;
-
     --: branch on slot
-    bytes := pg_relation_size('penstock.leased_{slot}', 'main');
-    continue when bytes = 0;
+    bytes := pg_relation_size('penstock.leased_{slot}', 'main') + case when lone and slot <> slots[1] then bigint '0'
+      else pg_relation_size('penstock.lane_{slot}', 'main') end;
+    continue when bytes = bigint '0';
     few := 20000 + bytes / 65536;
-    select count(*) as read, count(*) filter (where c.queue_id = q.id and c.dead_at is null) as total,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is null and c.lease_until <= now_at) as ready,
-      count(*) filter (where c.queue_id = q.id and c.dead_at is not null) as dead,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null
-        and c.lease_until <= now_at) as oldest_ready,
-      min(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as oldest,
-      max(c.enqueued_at) filter (where c.queue_id = q.id and c.dead_at is null) as newest, false as estimated into n
-    from (select t.queue_id, t.dead_at, t.lease_until, t.enqueued_at from penstock.leased_{slot} t
-      where t.lease_until >= '-infinity' limit few) c;
+    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
+      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
+      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
+      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
+    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
+           from penstock.lane_{slot} t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
+             and t.group_key is null limit few)
+          union all
+          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
+                  when t.lease_until <= now_at then 0 else 1 end,
+             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
+           from penstock.leased_{slot} t where t.lease_until >= '-infinity' limit few)) c;
     --: end
-    if n.read >= few then
-      n := penstock._count_table('leased_' || slot, mine || ' and t.dead_at is not null', 'false');
-      dead_leased := dead_leased + n.total; estimated := estimated or n.estimated;
-      n := penstock._count_table('leased_' || slot, mine || ' and t.dead_at is null',
-        format('t.lease_until <= %L', now_at));
-    else
-      dead_leased := dead_leased + n.dead;
+    if greatest(n.lane_rows, n.leased_rows) >= few then
+      n := penstock._count_segment(slot, q.id, past, now_at);
+      estimated := estimated or n.estimated;
     end if;
-    ready := ready + n.ready; leased := leased + n.total - n.ready; oldest_ready := least(oldest_ready, n.oldest_ready);
-    oldest := least(oldest, n.oldest); newest := greatest(newest, n.newest); estimated := estimated or n.estimated;
+    ready := ready + n.ready; leased := leased + n.leased; dead_leased := dead_leased + n.dead;
+    oldest_ready := least(oldest_ready, n.oldest_ready); oldest := least(oldest, n.oldest);
+    newest := greatest(newest, n.newest);
   end loop;
+end $$;
+
+-- Counts the messages of a queue in one segment by reading the tables of the segment as a whole. Locks: ACCESS SHARE.
+-- Indexes: none.
+create or replace function penstock._count_segment(slot integer, queue_id integer, past bigint, now_at timestamptz,
+  out ready bigint, out leased bigint, out dead bigint, out oldest_ready timestamptz, out oldest timestamptz,
+  out newest timestamptz, out estimated boolean)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  mine  constant text := format('t.queue_id = %s', queue_id);
+  lane  constant record := penstock._count_table('lane_' || slot::text, mine || ' and t.group_key is null',
+    format('t.hold <= %s', past));
+  moved constant record := penstock._count_table('leased_' || slot::text, mine || ' and t.dead_at is null',
+    format('t.lease_until <= %L', now_at));
+  gone  constant record := penstock._count_table('leased_' || slot::text, mine || ' and t.dead_at is not null',
+    'false');
+begin
+  ready := lane.ready + moved.ready;
+  leased := lane.total + moved.total - ready;
+  dead := gone.total;
+  oldest_ready := least(lane.oldest_ready, moved.oldest_ready);
+  oldest := least(lane.oldest, moved.oldest);
+  newest := greatest(lane.newest, moved.newest);
+  estimated := lane.estimated or moved.estimated or gone.estimated;
 end $$;
 
 -- Counts the messages of one table that meet a condition, and the ready ones among them, by reading the whole table:

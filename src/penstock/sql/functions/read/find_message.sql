@@ -86,7 +86,7 @@ begin
   end if;
 end $$;
 
--- find_message: see the top of this file. Locks: ACCESS SHARE.
+-- find_message: see the top of this file. Locks: ACCESS SHARE. Indexes: as _locate.
 create or replace function penstock.find_message(id bigint, thorough boolean default true)
 returns table (id bigint, queue text, state text, payload jsonb, payload_bytes bytea, headers jsonb, key text,
                priority integer, group_key text, attempt integer, max_attempts integer, enqueued_at timestamptz,

@@ -1,5 +1,5 @@
--- Counts the waiting messages that have expired and were not removed yet, up to `most`. Locks: ACCESS SHARE. Uses the
--- indexes on expires_at.
+-- Counts the waiting messages that have expired and were not removed yet, up to `most`. Locks: ACCESS SHARE. Uses
+-- scheduled_expiry, grouped_expiry and lane_N_expiry.
 create or replace function penstock.overdue(most integer default 1000) returns bigint
 language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
   select count(*) from (

@@ -61,7 +61,7 @@ exception when invalid_text_representation or numeric_value_out_of_range then
   perform penstock._fail_value('place', place, 'the place of a row of the page before');
 end $$;
 
--- The tables that a search reads, in its order, with their states and sizes.
+-- The tables that a search reads, in its order, with their states and sizes. Locks: none. Scans history_slot.
 create or replace function penstock.search_parts() returns table (part text, state text, blocks bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select p.part, p.state, pg_relation_size(('penstock.' || p.part)::regclass)
@@ -76,7 +76,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   order by p.turn, p.nth
 $$;
 
--- Searches the rows of one table between two places.
+-- Searches the rows of one table between two places. Locks: ACCESS SHARE. Scans a range of ctid, without an index.
 --: define envelope_of(t) as
 ({t}.id, {t}.enqueued_at, {t}.expires_at, {t}.first_claimed_at, {t}.claimed_at, {t}.dead_at, {t}.queue_id, {t}.priority,
 {t}.attempt, {t}.max_attempts, {t}.body_slot, {t}.worker, {t}.key, {t}.group_key, {t}.headers, {t}.payload,

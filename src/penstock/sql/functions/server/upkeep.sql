@@ -1,7 +1,6 @@
 -- Deletes old rows of the HTTP server in bounded batches. Answers and the ids of ended tokens are kept for a day, which
--- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was
--- executed for a month,
--- and activity for a year.
+-- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was executed
+-- for a month, and activity for a year.
 -- Locks: the deleted rows. Uses the indexes on the times.
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$

@@ -26,7 +26,8 @@ begin
 end $$;
 --: end
 
--- Settles a message as done. Raises PS007 if the lease is lost.
+-- Settles a message as done. Raises PS007 if the lease is lost. Locks: the row of the message. Uses leased_N_token, or
+-- the place in the token.
 create or replace function penstock.ack(id bigint, token bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off as $$
@@ -35,12 +36,12 @@ declare
   slot integer := {token.segment(ack.token)};
 begin
   -- Bit 4 of the token (value 16) says that the queue keeps history. Then, and for messages with a key, a group or a
-  -- body, a DELETE is not enough.
+  -- body and for members of batches, a DELETE is not enough.
   if {token.leaves_no_history(ack.token)} and {token.is_moved(ack.token)} then
     --: branch on slot
     delete from penstock.leased_{slot} l where l.token = ack.token and l.id = ack.id
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null;
+      and (l.key, l.group_key, l.body_slot) is null and {is_no_member(l)};
     --: end
     if found then
       return;
@@ -49,7 +50,7 @@ begin
     --: branch on slot
     delete from penstock.lane_{slot} l where l.ctid = penstock._place(ack.token) and l.id = ack.id
       and penstock._hold_mark(l.hold) = penstock._held_mark(ack.token)
-      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null;
+      and l.hold > penstock._hold_at(clock_timestamp()) and (l.key, l.body_slot) is null and {is_no_member(l)};
     --: end
     if found then
       return;

@@ -21,7 +21,7 @@ begin
     return query
     delete from penstock.leased_{slot} l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
-      and (l.key, l.group_key, l.body_slot) is null returning l.id;
+      and (l.key, l.group_key, l.body_slot) is null and {is_no_member(l)} returning l.id;
     --: end
     get diagnostics n = row_count;
   elsif {token.leaves_no_history(tokens[1])} and {token.is_in_place(tokens[1])}
@@ -35,7 +35,7 @@ begin
       --: branch on slot
       return query
       delete from penstock.lane_{slot} l
-      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null
+      where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and {is_no_member(l)}
         -- A short list is searched for each row; a long one is hashed.
         and case when alike then penstock._hold_mark(l.hold) = mark and l.id = any (ids)
                  else (l.id, penstock._held_token({slot}, penstock._hold_mark(l.hold), l.ctid))
@@ -60,7 +60,9 @@ end $$;
 
 -- Settles messages of several claims, and messages that leave history or have a key, a group or a body. Each pair is
 -- looked up by itself: OFFSET 0, and the clock, which no index can serve, leave no other plan. A join of many pairs
--- with what the planner took for few leases compared all pairs with each lease: 100 ms for 700 of them.
+-- with what the planner took for few leases compared all pairs with each lease: 100 ms for 700 of them. Locks: the rows
+-- of the messages, in the order of the tokens and ids where one call is made for each. Uses leased_N_token, or the
+-- places in the tokens, and grant_N_until.
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$

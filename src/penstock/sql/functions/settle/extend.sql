@@ -30,7 +30,8 @@ begin
   end loop;
 end $$;
 
--- Extends a lease. Returns the new end, or null if the lease is lost.
+-- Extends a lease. Returns the new end, or null if the lease is lost. Locks: the row of the message. Uses
+-- leased_N_token, or the place in the token, and queue_pkey.
 create or replace function penstock._prolong(id bigint, token bigint, lease_seconds integer) returns timestamptz
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$

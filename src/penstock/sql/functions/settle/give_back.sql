@@ -38,7 +38,8 @@ begin
   return state;
 end $$;
 
--- Puts a message that left its lease into the state it reached, and issues the group token of its group.
+-- Puts a message that left its lease into the state it reached, and issues the group token of its group. Locks: the new
+-- row, and as _issue_group_token. Indexes: none.
 create or replace function penstock._place(q penstock.queue, m penstock.envelope, state text, due timestamptz,
   old_position bigint)
 returns void language plpgsql as $$
@@ -64,9 +65,7 @@ begin
     if m.key is not null then
       perform penstock._forget_key(m.queue_id, m.key, m.id);
     end if;
-    if q.has_members then
-      perform penstock._bury_member(m.id);
-    end if;
+    perform penstock._bury_member(m.id);
   else
     perform penstock._finish(m, state, null);
   end if;

@@ -31,7 +31,8 @@ begin
   end loop;
 end $$;
 
--- Puts a message back without counting the attempt. Returns the state it reached.
+-- Puts a message back without counting the attempt. Returns the state it reached. Locks: as _yield_key and _place. Uses
+-- queue_pkey.
 create or replace function penstock._put_off(l penstock.leased_0, delay interval) returns text language plpgsql as $$
 declare
   q     penstock.queue;

@@ -20,7 +20,7 @@ begin
 end $$;
 
 -- Fails unless this is the latest run. The share lock allows the tasks of a run to work at the same time, and makes the
--- next run wait for them.
+-- next run wait for them. Uses spark_consumer_pkey.
 create or replace function penstock._spark_check(consumer text, generation bigint) returns void language plpgsql as $$
 begin
   perform from penstock.spark_consumer c where c.name = consumer and c.generation = _spark_check.generation for share;

@@ -70,7 +70,7 @@ begin
         slot := substr(live, i, 1);
         while taken < allowed and bytes < most_bytes loop
           -- Each portion has its own token, so that measuring one portion does not include the earlier ones.
-          lease := penstock._lease_number() + keeps + slot;
+          lease := penstock._lease_number() + {token.secret(q.name)} + keeps + slot;
           n := penstock._take_special(slot, q, lane, least(allowed - taken, piece), lease, until, worker);
           exit when n = 0;
           tokens := tokens || lease;
@@ -88,7 +88,8 @@ begin
   end if;
 end $$;
 
--- Returns the total size of the large payloads under a token. Small ones do not count. Uses leased_N_token.
+-- Returns the total size of the large payloads under a token. Small ones do not count. Uses leased_N_token. Locks:
+-- ACCESS SHARE.
 create or replace function penstock._spark_bytes(slot integer, token bigint) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -100,7 +101,7 @@ begin
 end $$;
 
 -- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. Uses
--- leased_N_token.
+-- leased_N_token. Locks: ACCESS SHARE.
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$

@@ -43,8 +43,8 @@ begin
   delete from penstock.spark_write w where w.job = spark_publish.job and w.epoch < spark_publish.epoch - 10;
 end $$;
 
--- Refuses an epoch that is older than those that are known, because it may have been written; and a write
--- that a client of version 2 has begun. Uses spark_write_pkey and spark_written_pkey.
+-- Refuses an epoch that is older than those that are known, because it may have been written; and a write that a client
+-- of version 2 has begun. Uses spark_write_pkey and spark_written_pkey. Locks: ACCESS SHARE.
 create or replace function penstock._spark_check_order(job text, epoch bigint, rows bigint) returns void
 language plpgsql as $$
 declare
@@ -64,7 +64,8 @@ begin
   end if;
 end $$;
 
--- Enqueues the staged messages, in order, a piece at a time, so that the ring can turn in between.
+-- Enqueues the staged messages, in order, a piece at a time, so that the ring can turn in between. Locks: as
+-- enqueue_many. Uses spark_staged_pkey and queue_name_key.
 create or replace function penstock._spark_enqueue_staged(attempts uuid[], rows bigint, checksum bigint,
   on_conflict text, unique_while text) returns void language plpgsql as $$
 #variable_conflict use_column

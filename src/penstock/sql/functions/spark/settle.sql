@@ -42,7 +42,8 @@ begin
 end $$;
 
 -- Removes a stream. Messages of acked batches are settled, the others go back to their queue, and a running stream is
--- fenced off. Returns the number of messages that went back. Locks: the row of the consumer, and the messages.
+-- fenced off. Returns the number of messages that went back. Locks: the row of the consumer, and the messages. Uses
+-- spark_consumer_pkey and spark_slice_pkey.
 create or replace function penstock.spark_release(consumer text) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -68,7 +69,8 @@ begin
   return returned;
 end $$;
 
--- Settles the messages under these tokens as done, and returns their number. Uses leased_N_token.
+-- Settles the messages under these tokens as done, and returns their number. Uses leased_N_token. Locks: the rows of
+-- the messages.
 create or replace function penstock._spark_done(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -103,7 +105,7 @@ begin
 end $$;
 
 -- Gives back the messages under these tokens without counting the attempt, and returns their number. Uses
--- leased_N_token.
+-- leased_N_token. Locks: the rows of the messages.
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column

@@ -36,7 +36,7 @@ begin
   insert into penstock.spark_staged values (p.*);
 end $$;
 
--- The queue that messages are for.
+-- The queue that messages are for. Locks: none. Uses queue_name_key.
 create or replace function penstock._spark_queue(queue text) returns penstock.queue language plpgsql as $$
 declare
   q penstock.queue;
@@ -121,7 +121,8 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Part of the upkeep: drops what writes that ended without a word have staged, a day later, and forgets writes that had
--- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way.
+-- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way. Locks: the rows,
+-- with SKIP LOCKED.
 create or replace function penstock._forget_staged() returns integer language plpgsql as $$
 declare
   dropped integer;

@@ -18,7 +18,7 @@ begin
 end $$;
 
 -- Return the JSON payload, or the bytes, of a message whose body is in a segment, or in the overflow segment if the
--- segment was cleared. Views call them with the rights of the owner.
+-- segment was cleared. Views call them with the rights of the owner. Locks: ACCESS SHARE. Uses body_N_id.
 create or replace function penstock._body_json(slot smallint, id bigint) returns jsonb language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -34,7 +34,7 @@ begin
   return value;
 end $$;
 
--- The same for bytes.
+-- The same for bytes. Locks: ACCESS SHARE. Uses body_N_id.
 create or replace function penstock._body_bytes(slot smallint, id bigint) returns bytea language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -50,7 +50,7 @@ begin
   return value;
 end $$;
 
--- The size of a body in bytes.
+-- The size of a body in bytes. Locks: ACCESS SHARE. Uses body_N_id.
 create or replace function penstock._body_size(slot smallint, id bigint) returns bigint language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -64,7 +64,7 @@ begin
   return size;
 end $$;
 
--- Deletes a body.
+-- Deletes a body. Locks: the row. Uses body_N_id.
 create or replace function penstock._drop_body(slot smallint, id bigint) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column

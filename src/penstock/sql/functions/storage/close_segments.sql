@@ -54,6 +54,7 @@ begin
 end $$;
 
 -- Has an open transaction written to the lane of a segment? Tries for a lock, and rolls back to release it at once.
+-- Indexes: none.
 create or replace function penstock._has_writers(slot text) returns boolean language plpgsql as $$
 begin
   execute format('lock table penstock.lane_%s in share mode nowait', slot);

@@ -35,7 +35,8 @@ begin
   return dropped;
 end $$;
 
--- Truncates a time slot if every lake has its rows. False if not, or if it is in use: then another time.
+-- Truncates a time slot if every lake has its rows. False if not, or if it is in use: then another time. Locks: ACCESS
+-- EXCLUSIVE (NOWAIT) on the two tables of the slot until commit. Uses their indexes on xid.
 create or replace function penstock._drop_history(slot integer) returns boolean language plpgsql as $$
 declare
   through xid8;
@@ -61,7 +62,7 @@ exception when lock_not_available then
   return false;
 end $$;
 
--- Does every lake have all rows of a time slot? Uses the indexes of the slot.
+-- Does every lake have all rows of a time slot? Uses the indexes of the slot. Locks: ACCESS SHARE.
 create or replace function penstock._has_landed(slot integer) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare

@@ -23,7 +23,8 @@ begin
   return now_us - since_us >= 1000000;
 end $$;
 
--- Does a segment hold rows? The last blocks are read first: if a segment is not empty, its rows are there.
+-- Does a segment hold rows? The last blocks are read first: if a segment is not empty, its rows are there. Locks:
+-- ACCESS SHARE.
 create or replace function penstock._holds_rows(slot text) returns boolean language plpgsql as $$
 declare
   found boolean;

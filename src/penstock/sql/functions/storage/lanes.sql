@@ -32,7 +32,8 @@ begin
   return q;
 end $$;
 
--- Writes new lanes into the row of their queue, and creates their floors. Skips a queue whose row is locked.
+-- Writes new lanes into the row of their queue, and creates their floors. Skips a queue whose row is locked. Locks: the
+-- row of the queue until commit. Scans the queues.
 create or replace function penstock._adopt_lanes() returns void language plpgsql as $$
 declare
   q penstock.queue;

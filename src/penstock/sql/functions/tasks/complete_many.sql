@@ -3,8 +3,7 @@
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
 -- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
--- "continues"
--- is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
+-- "continues" is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
 -- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
 create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
   keep_seconds integer[], enqueues jsonb default null)
@@ -66,27 +65,30 @@ begin
 end $$;
 
 -- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
--- message that was a member of one.
+-- message that was a member of one. Locks: the rows of the results, and as enqueue. Uses result_pkey.
 create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
 language plpgsql as $$
 declare
   m      record;
+  batch  bigint;
   new_id bigint;
 begin
   if jsonb_typeof(enqueues) <> 'array' then
     perform penstock._fail_value('enqueues', left(enqueues::text, 100), 'an array of objects');
   end if;
   for m in select * from penstock._messages_of(enqueues) t where t."after" = any (settled) loop
-    new_id := penstock.enqueue(queue => m.queue, payload => m.payload, headers => m.headers, key => m.key,
+    -- A message with a key may be another one that waited already.
+    batch := case when m.continues and m.key is null then (members ->> m."after"::text)::bigint end;
+    new_id := penstock.enqueue(queue => m.queue, payload => m.payload, headers => case when batch is null then m.headers
+        else coalesce(m.headers, '{}') || jsonb_build_object('penstock-batch', batch) end, key => m.key,
       priority => coalesce(m.priority, 0), group_key => m.group_key, delay => m.delay, visible_at => m.visible_at,
       ttl => m.ttl, max_attempts => m.max_attempts, on_conflict => coalesce(m.on_conflict, 'replace'),
       unique_while => coalesce(m.unique_while, 'waiting'));
     if m.continues then
       update penstock.result r set next_id = new_id where r.id = m."after";
-      -- A message with a key may be another one that waited already.
-      if members ? m."after"::text and m.key is null then
-        perform penstock._replace_member((members ->> m."after"::text)::bigint, new_id, m.queue);
-      end if;
+    end if;
+    if batch is not null then
+      perform penstock._replace_member(batch, new_id, m.queue);
     end if;
   end loop;
 end $$;

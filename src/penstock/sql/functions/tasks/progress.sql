@@ -1,7 +1,6 @@
 -- report_progress stores what running tasks say about themselves: parallel arrays. fractions[i] and notes[i] replace
--- the
--- earlier ones, unless they are null. logs is an array with one array of new lines for each message, or null. The last
--- 100 lines are kept, 500 characters of each. A new attempt begins with an empty log.
+-- the earlier ones, unless they are null. logs is an array with one array of new lines for each message, or null. The
+-- last 100 lines are kept, 500 characters of each. A new attempt begins with an empty log.
 -- Locks: the rows. Uses progress_pkey.
 create or replace function penstock.report_progress(ids bigint[], attempts integer[], fractions real[], notes text[],
   logs jsonb default null)

@@ -1,7 +1,6 @@
 -- get_results returns what is quickly found of these messages: kept results, and the errors of dead letters. A message
 -- that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is 'continued' for a
--- step
--- of a chain that is not the last: then the value is the id of the message of the next step.
+-- step of a chain that is not the last: then the value is the id of the message of the next step.
 -- Locks: none. Uses result_pkey and dead_pkey.
 create or replace function penstock.get_results(ids bigint[])
 returns table (id bigint, state text, value jsonb, error text)
@@ -16,7 +15,7 @@ $$;
 
 -- get_outcome returns what became of a message, wherever it is: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
--- Locks: none. Uses result_pkey, the indexes of find_message, and history_log_*_id.
+-- Locks: none. Uses result_pkey, history_log_id, and the indexes of find_message.
 create or replace function penstock.get_outcome(id bigint)
 returns table (state text, value jsonb, error text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,4 +1,4 @@
--- Claims from one queue. The columns of a lease are those of LeaseRow in commands/lease_row.py.
+-- Claims from one queue. The columns of a lease are in penstock/model/lease_columns.py.
 select {lease},
        date_part('epoch', l.lease_until - clock_timestamp()) as remaining,
        date_part('epoch', clock_timestamp() - l.enqueued_at) as waited

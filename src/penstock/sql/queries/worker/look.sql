@@ -1,5 +1,5 @@
 -- Claims from several queues at once: what an idle worker asks about once in a while. A queue that does not exist has
--- known = false. The columns of a lease are those of LeaseRow in commands/lease_row.py.
+-- known = false. The columns of a lease are in penstock/model/lease_columns.py.
 select u.queue, q.name is not null as known,
        {lease},
        date_part('epoch', l.lease_until - clock_timestamp()) as remaining,

@@ -1,16 +1,13 @@
--- A page of live messages by id, for the data plane; a filter that is NULL lets all through. A page has
--- about max_bytes of payloads, headers and errors, and one message at least. The last column is the number of
--- messages that were found, with those that did not fit. No locks.
+-- A page of the messages of live_rows or finished_rows by id, for the data plane. A filter that is NULL lets all messages
+-- through. A page has about max_bytes of payloads, headers and errors, and one message at least. The last column is the
+-- number of messages that were found, including those that did not fit. Locks: none.
 select * from (
 select page.*, sum(coalesce(octet_length(payload), octet_length(payload_bytes) * 4 / 3)
                    + coalesce(octet_length(headers), 0) + coalesce(octet_length(last_error), 0))
                  over (order by id rows between unbounded preceding and 1 preceding) as bytes_before,
        count(*) over () as found
   from (
-select 0 as turn, id, queue, state, payload::text as payload, payload_bytes, headers::text as headers, key, priority, group_key,
-       attempt, max_attempts, enqueued_at, visible_at, expires_at, first_claimed_at, claimed_at, lease_until,
-       null::timestamptz as finished_at, dead_at, worker, last_error, original_queue
-  from penstock.messages
+{rows}
  where (%(queues)s::text[] is null or queue = any (%(queues)s::text[]))
    and (%(internal)s::boolean or not starts_with(queue, 'penstock.'))
    and (%(states)s::text[] is null or state = any (%(states)s::text[]))

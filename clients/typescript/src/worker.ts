@@ -1,0 +1,167 @@
+import type { Message, Penstock, Settlement, SettleResult } from "./client.js";
+import { Reject, RetryAfter, Snooze } from "./errors.js";
+import { Settler } from "./settler.js";
+import { sleep } from "./transport.js";
+
+export interface Context {
+  /** Aborts when the lease is lost, or when the worker stops before the handler is done. */
+  signal: AbortSignal;
+}
+
+/** Does the work of a message. If it throws, the attempt has failed. */
+export type Handler = (message: Message, context: Context) => Promise<void> | void;
+
+export interface WorkerOptions {
+  /** The largest number of messages at once. Default: 10. */
+  concurrency?: number;
+  /** The duration of a lease. The worker extends it while a handler runs. Default: 60. */
+  leaseSeconds?: number;
+  /** The duration of a long poll, up to 20. Default: 20. */
+  waitSeconds?: number;
+  /** The time that handlers have after `stop`. Default: 30. */
+  graceSeconds?: number;
+  /** The name of the worker, for display. */
+  worker?: string;
+  /** Called with errors of the connection. The worker goes on. Default: `console.error`. */
+  onError?: (error: unknown) => void;
+}
+
+/** Claims the messages of a topic, runs a handler for each, and settles them together. */
+export class Worker {
+  readonly #client: Penstock;
+  readonly #topic: string;
+  readonly #handler: Handler;
+  readonly #options: Required<Omit<WorkerOptions, "worker">> & Pick<WorkerOptions, "worker">;
+  readonly #settler: Settler;
+  readonly #running = new Map<string, { message: Message; lost: AbortController }>();
+  readonly #stopping = new AbortController();
+  #wake: () => void = () => undefined;
+  #done: Promise<void> | undefined;
+
+  constructor(client: Penstock, topic: string, handler: Handler, options: WorkerOptions = {}) {
+    this.#client = client;
+    this.#topic = topic;
+    this.#handler = handler;
+    this.#options = {
+      concurrency: 10,
+      leaseSeconds: 60,
+      waitSeconds: 20,
+      graceSeconds: 30,
+      onError: (error) => console.error(error),
+      ...options,
+    };
+    this.#settler = new Settler(client, this.#options.onError);
+  }
+
+  /** Work until `stop` is called. */
+  run(): Promise<void> {
+    this.#done ??= this.#run();
+    return this.#done;
+  }
+
+  /** Claim no more, let the handlers finish, settle their messages, and give the others back. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#wake();
+    await this.#done;
+  }
+
+  async #run(): Promise<void> {
+    const extending = setInterval(() => void this.#extend(), (this.#options.leaseSeconds * 1000) / 3);
+    try {
+      while (!this.#stopping.signal.aborted) await this.#turn();
+      await this.#drain();
+    } finally {
+      clearInterval(extending);
+    }
+  }
+
+  async #turn(): Promise<void> {
+    const free = this.#options.concurrency - this.#running.size;
+    if (free <= 0) return this.#change();
+    try {
+      const messages = await this.#client.dequeue(this.#topic, {
+        count: free,
+        wait_seconds: this.#running.size ? 1 : this.#options.waitSeconds,
+        visibility_timeout_seconds: this.#options.leaseSeconds,
+        worker: this.#options.worker,
+        signal: this.#stopping.signal,
+      });
+      for (const message of messages) void this.#work(message);
+    } catch (error) {
+      if (this.#stopping.signal.aborted) return;
+      this.#options.onError(error);
+      await sleep(1, this.#stopping.signal).catch(() => undefined);
+    }
+  }
+
+  /** Resolves when a handler has finished, or the worker stops. */
+  #change(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+      if (this.#stopping.signal.aborted) resolve();
+    });
+  }
+
+  async #work(message: Message): Promise<void> {
+    const lost = new AbortController();
+    this.#running.set(message.id, { message, lost });
+    let settlement: Partial<Settlement> = { action: "ack" };
+    try {
+      await this.#handler(message, { signal: lost.signal });
+    } catch (error) {
+      settlement = afterError(error);
+    }
+    const isHeld = this.#running.get(message.id)?.lost === lost;
+    if (isHeld && !lost.signal.aborted) await this.#settle(message, settlement);
+    if (isHeld) this.#running.delete(message.id);
+    this.#wake();
+  }
+
+  async #settle(message: Message, settlement: Partial<Settlement>): Promise<SettleResult | undefined> {
+    const lease_token = message.lease_token as string;
+    return this.#settler.add({ id: message.id, lease_token, ...settlement } as Settlement);
+  }
+
+  async #extend(): Promise<void> {
+    const leases = [...this.#running.values()];
+    const results = await Promise.all(
+      leases.map(({ message }) =>
+        this.#settle(message, {
+          action: "extend",
+          visibility_timeout_seconds: this.#options.leaseSeconds,
+        }),
+      ),
+    );
+    leases.forEach(({ lost }, index) => {
+      // A handler that has just finished has settled its message itself.
+      if (results[index]?.settled === false) lost.abort(new Error("the lease is lost"));
+    });
+  }
+
+  async #drain(): Promise<void> {
+    const end = Date.now() + this.#options.graceSeconds * 1000;
+    while (this.#running.size && Date.now() < end) {
+      const grace = new AbortController();
+      const finished = new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+      await Promise.race([finished, sleep((end - Date.now()) / 1000, grace.signal).catch(() => undefined)]);
+      grace.abort();
+    }
+    const left = [...this.#running.values()];
+    this.#running.clear();
+    for (const { lost } of left) lost.abort(new Error("the worker stops"));
+    await Promise.all(left.map(({ message }) => this.#settle(message, { action: "snooze", delay_seconds: 0 })));
+  }
+}
+
+function afterError(error: unknown): Partial<Settlement> {
+  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  if (error instanceof Reject) return { action: "reject", error: error.message };
+  if (error instanceof Snooze) return { action: "snooze", delay_seconds: error.delaySeconds };
+  if (error instanceof RetryAfter) {
+    return { action: "nack", error: text, delay_seconds: error.delaySeconds };
+  }
+  return { action: "nack", error: text.slice(0, 100_000) };
+}

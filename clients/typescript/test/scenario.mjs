@@ -1,0 +1,89 @@
+// Runs the scenario of the documentation against a server, and prints what it saw as JSON.
+import assert from "node:assert/strict";
+import { Penstock, PenstockError, payloadOf, Reject, Worker } from "../dist/index.js";
+
+const [url, key] = process.argv.slice(2);
+const client = new Penstock({ url, key });
+const seen = {};
+
+// Enqueue, long poll, extend, settle, retry, dead letter, redrive.
+await client.createTopic("scene", { max_retries: 1, keep_history: 7 });
+const waiting = client.dequeue("scene", { wait_seconds: 20 });
+const id = await client.enqueue("scene", { order: 1001 }, { priority: 3, metadata: { tenant: "a" } });
+const [message] = await waiting;
+assert.equal(message.id, id);
+assert.deepEqual([message.json, message.metadata], [{ order: 1001 }, { tenant: "a" }]);
+assert.ok(new Date(await client.extend(message, 600)) > new Date(message.visibility_timeout));
+assert.equal((await client.nack(message, { error: "no route", delay_seconds: 0 })).state, "ready");
+const [again] = await client.dequeue("scene", { wait_seconds: 5 });
+assert.deepEqual([again.attempt, again.last_error], [2, "no route"]);
+const [dead] = await client.settle([
+  { id: again.id, lease_token: again.lease_token, action: "nack", error: "no route" },
+]);
+assert.deepEqual([dead.settled, dead.state], [true, "dead"]);
+assert.equal(await client.redrive("scene"), 1);
+const [back] = await client.dequeue("scene");
+await client.ack(back);
+await assert.rejects(client.ack(back), (error) => error instanceof PenstockError && error.code === "LeaseLostError");
+const [repeated] = await client.settle([{ id: back.id, lease_token: back.lease_token }]);
+assert.deepEqual([repeated.settled, repeated.reason], [false, "finished"]);
+
+// Bytes come back as they were sent, and a repeated call is done once.
+const bytes = Uint8Array.from({ length: 70_000 }, (_, n) => n % 256);
+await client.enqueueBytes("bytes", bytes);
+assert.deepEqual(payloadOf((await client.dequeue("bytes"))[0]), bytes);
+const key1 = await client.enqueue("once", 1, { idempotencyKey: "k-1" });
+assert.equal(await client.enqueue("once", 1, { idempotencyKey: "k-1" }), key1);
+
+// A stream has no more unsettled messages than its credit.
+await client.enqueueMany("stream", [1, 2, 3].map((json) => ({ json })));
+const streamed = [];
+for await (const each of client.stream("stream", { credit: 1 })) {
+  streamed.push(each.json);
+  await client.ack(each);
+  if (streamed.length === 3) break;
+}
+assert.deepEqual(streamed, [1, 2, 3]);
+
+// A worker: every message is handled, failures are retried, rejected ones are dead letters.
+await client.createTopic("work", { backoff: { base_seconds: 0 }, keep_history: 7 });
+const count = 300;
+await client.enqueueMany("work", Array.from({ length: count }, (_, n) => ({ json: n })));
+const attempts = new Map();
+let finish;
+const finished = new Promise((resolve) => (finish = resolve));
+const worker = new Worker(
+  client,
+  "work",
+  async (each) => {
+    const tries = (attempts.get(each.json) ?? 0) + 1;
+    attempts.set(each.json, tries);
+    const total = [...attempts.values()].reduce((sum, n) => sum + n, 0);
+    if (total === count + 10) finish();
+    if (each.json === 7) throw new Reject("never");
+    if (each.json % 30 === 0 && tries === 1) throw new Error("once");
+  },
+  { concurrency: 50, leaseSeconds: 30, waitSeconds: 5 },
+);
+const running = worker.run();
+await finished;
+await worker.stop();
+await running;
+const stats = await client.stats("work");
+assert.deepEqual([stats.pending, stats.processing, stats.dead], [0, 0, 1]);
+seen.handled = attempts.size;
+
+// A stopped worker gives back what its handlers did not finish.
+await client.enqueue("slow", 1);
+let started;
+const begun = new Promise((resolve) => (started = resolve));
+const slow = new Worker(client, "slow", (_, { signal }) => {
+  started();
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+}, { graceSeconds: 0 });
+const ending = slow.run();
+await begun;
+await slow.stop();
+await ending;
+assert.equal((await client.stats("slow")).pending, 1);
+console.log(JSON.stringify(seen));

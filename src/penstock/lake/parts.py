@@ -1,0 +1,27 @@
+"""The parts of a long command, so that a person can see how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# Called with the part that begins, the number of parts that are done, and the number of all.
+Observer = Callable[[str, int, int], None]
+
+
+def unobserved(part: str, done: int, total: int) -> None:
+    """For callers that show no progress."""
+
+
+@dataclass(slots=True)
+class Parts:
+    """Counts the parts as they begin."""
+
+    observer: Observer
+    total: int
+    begun: int = 0
+
+    def begin(self, part: str) -> None:
+        self.total = max(self.total, self.begun + 1)
+        self.observer(part, self.begun, self.total)
+        self.begun += 1

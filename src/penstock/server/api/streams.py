@@ -1,0 +1,152 @@
+"""Streams of messages as server-sent events, with credit.
+
+A stream has at most `credit` messages that are not settled. When one of them is settled, by any
+call, or its lease ends, its credit returns, and the stream claims the next message. So a slow
+consumer holds no more messages than it asked for, and a fast one never waits for a new request.
+
+A settle in this process wakes the streams up. Settles elsewhere are noticed within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from math import inf
+from typing import Annotated, Final, Literal
+
+import msgspec
+import psycopg
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from penstock.commands import read
+from penstock.errors import PenstockError, QueueNotFoundError
+from penstock.server import fields as f
+from penstock.server.api import documents as d
+from penstock.server.api.batches import Claim, Want
+from penstock.server.api.leases import disconnected
+from penstock.server.api.long_polls import LaneKey
+from penstock.server.api.topic_creation import is_strict
+from penstock.server.transport.routing import Call, Endpoints, Reply, encoded, problem_reply
+
+endpoint: Final = Endpoints("messages")
+# Proxies close a connection that is silent for a minute.
+HEARTBEAT_SECONDS: Final = 15.0
+LOOK_SECONDS: Final = 1.0
+Credit = Annotated[int, Meta(ge=1, le=1000, description="the largest number of unsettled messages")]
+
+Duration = Annotated[
+    float,
+    Meta(ge=0, le=86_400, description="seconds until the stream ends; the default is never"),
+]
+
+
+class StreamOf(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The topic, the credit, and the lease."""
+
+    topic: f.Name
+    credit: Credit = 10
+    visibility_timeout_seconds: f.LeaseSeconds | None = None
+    worker: f.Worker | None = None
+    duration_seconds: Duration | None = None
+
+
+class Event(Struct, kw_only=True):
+    """One event. The data is JSON: a message, a problem, or an empty object."""
+
+    event: Literal["message", "error", "end"] | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    data: str | UnsetType = UNSET
+    retry: int | UnsetType = UNSET
+
+
+@endpoint(
+    "GET",
+    "/api/messages/stream",
+    query=StreamOf,
+    answers={200: Event},
+    problems=(404,),
+    media_type="text/event-stream",
+)
+async def stream_messages(call: Call) -> Reply:
+    """Claim messages as they come, as server-sent events of the type `message`.
+
+    The data of an event is a message, as in the response of a dequeue. Settle each message as
+    usual: the stream has at most `credit` messages that are not settled. Its last event is `end`,
+    when `duration_seconds` are over or the server stops, or `error`, with a problem.
+    """
+    query: StreamOf = call.query
+    call.require("consume", query.topic)
+    first = await _first(call, query)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return Reply(_events(call, query, first), 200, headers, "text/event-stream")
+
+
+async def _first(call: Call, query: StreamOf) -> list[d.Message]:
+    """The messages that are there now. An error becomes a refusal: the stream has not begun."""
+    want = Want(query.topic, query.visibility_timeout_seconds, _worker(call, query))
+    try:
+        return await call.context.batches.claims.submit(
+            want, Claim(query.credit, call), call.caller
+        )
+    except QueueNotFoundError:
+        if is_strict(call):
+            raise
+        return []
+
+
+async def _events(call: Call, query: StreamOf, found: list[d.Message]) -> AsyncGenerator[bytes]:
+    clock = asyncio.get_running_loop().time
+    end = inf if query.duration_seconds is None else clock() + query.duration_seconds
+    gone = asyncio.ensure_future(disconnected(call))
+    call.context.metrics.waits(1)
+    held: set[int] = set()
+    try:
+        yield b"retry: 1000\n\n"
+        while not gone.done():
+            yield b"".join(map(_event, found)) or b":\n\n"
+            if call.is_gone:
+                call.context.batches.give_back(found)
+                return
+            held |= {int(message.id) for message in found}
+            call.context.metrics.moved("delivered", len(found))
+            if call.context.draining.is_set() or clock() >= end:
+                yield b"event: end\ndata: {}\n\n"
+                return
+            found = await _next(call, query, held, end - clock(), gone)
+    except (PenstockError, psycopg.Error) as error:
+        problem = problem_reply(error, call.exchange)
+        yield b"event: error\ndata: %b\n\n" % encoded(problem)
+    finally:
+        gone.cancel()
+        call.context.metrics.waits(-1)
+
+
+async def _next(
+    call: Call, query: StreamOf, held: set[int], left: float, gone: asyncio.Future[None]
+) -> list[d.Message]:
+    """Wait for messages; not for long while others are unsettled, because credit may return."""
+    await _return_credit(call, held)
+    if len(held) >= query.credit:
+        await call.context.settles.wait(min(LOOK_SECONDS, left), gone)
+        return []
+    key = LaneKey(query.topic, query.visibility_timeout_seconds, _worker(call, query))
+    seconds = min(left, LOOK_SECONDS if held else HEARTBEAT_SECONDS)
+    count = query.credit - len(held)
+    return await call.context.long_polls.wait(key, count, seconds, False, gone)
+
+
+def _worker(call: Call, query: StreamOf) -> str:
+    return query.worker or call.principal.name
+
+
+async def _return_credit(call: Call, held: set[int]) -> None:
+    """Forget the messages that are not leased any more."""
+    if held:
+        states = await call.run(read.states_of(sorted(held)))
+        held -= {id for id in held if id not in states or states[id][1] != "leased"}
+
+
+def _event(message: d.Message) -> bytes:
+    """JSON has no line breaks outside of strings, and none within them."""
+    data = msgspec.json.format(msgspec.json.encode(message), indent=-1)
+    return b"event: message\nid: %b\ndata: %b\n\n" % (message.id.encode(), data)

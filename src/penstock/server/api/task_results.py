@@ -1,0 +1,100 @@
+"""Batches of messages, and the results of tasks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from penstock.commands import read
+from penstock.commands.read.batch_queries import batches
+from penstock.commands.write.batches import cancel_batch, get_batch
+from penstock.commands.write.results import get_outcome
+from penstock.errors import ResultNotFoundError
+from penstock.model.batch import BatchProgress, BatchState
+from penstock.server.api.leases import message_id
+from penstock.server.transport.routing import Call, Endpoints
+
+endpoint: Final = Endpoints("batches")
+
+
+class Newest(Struct, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000, description="how many batches")] = 100
+
+
+class Batch(Struct, kw_only=True):
+    """A batch, and how many of its messages have ended, and how."""
+
+    id: str
+    name: str | None
+    state: BatchState
+    total: int
+    pending: int
+    done: int
+    dead: int
+    expired: int
+    cancelled: int
+    created_at: datetime
+    sealed_at: datetime | None
+    finished_at: datetime | None
+    last_error: str | None
+
+
+class Batches(Struct):
+    items: list[Batch]
+
+
+class CancelledBatch(Struct):
+    """The number of messages that were cancelled, and whether there are more to cancel."""
+
+    cancelled: int
+    more: bool
+
+
+class Outcome(Struct, kw_only=True):
+    """What became of the message of a task. `result` is the value that the task returned."""
+
+    id: str
+    state: str
+    result: Raw | None
+    error: str | None
+
+
+@endpoint("GET", "/api/batches", query=Newest, answers={200: Batches})
+async def list_batches(call: Call) -> Batches:
+    """The newest batches. Their messages may be in any topics."""
+    return Batches([_document(each) for each in await call.run(batches(call.query.limit))])
+
+
+@endpoint("GET", "/api/batches/{id}", answers={200: Batch}, problems=(404,))
+async def show_batch(call: Call) -> Batch:
+    """One batch."""
+    return _document(await call.run(get_batch(message_id(call))))
+
+
+@endpoint("POST", "/api/batches/{id}/cancel", answers={200: CancelledBatch}, problems=(404,))
+async def cancel_batch_members(call: Call) -> CancelledBatch:
+    """Cancel up to 1,000 messages of a batch that have not ended. Repeat while `more` is true."""
+    id = message_id(call)
+    done = await call.act(cancel_batch(id), "cancel batch", str(id))
+    return CancelledBatch(done.members, done.more)
+
+
+@endpoint("GET", "/api/messages/{id}/result", answers={200: Outcome}, problems=(404,))
+async def show_result(call: Call) -> Outcome:
+    """The result of the task that a message called. 404 if none is kept."""
+    id = message_id(call)
+    found = await call.run(read.message(id))
+    call.require_of(f"message {id}", "read", found.queue)
+    outcome = await call.run(get_outcome(id))
+    if outcome is None:
+        raise ResultNotFoundError(f"message {id} has no result", id=id)
+    value = None if outcome.value is None else Raw(outcome.value.encode())
+    return Outcome(id=str(id), state=outcome.state, result=value, error=outcome.error)
+
+
+def _document(found: BatchProgress) -> Batch:
+    given = {name: getattr(found, name) for name in Batch.__struct_fields__}
+    return msgspec.convert({**given, "id": str(found.id)}, Batch)

@@ -1,0 +1,188 @@
+"""Addresses of services, in any form that libpq reads.
+
+An address is hostile input: libpq opens the files that it names, and takes what is missing from
+the environment and the home directory of the server. So only harmless keywords are allowed, and
+the rest is set to values that keep libpq from looking.
+
+| variable | meaning | default |
+|---|---|---|
+| `PENSTOCK_SERVICE_PATHS` | directories for sockets, root certificates and passwords | none |
+
+`sslrootcert` and socket directories must be below one of them. `password_file` is the name of a
+file directly in one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from penstock.errors import ConfigurationError, InvalidValueError
+from penstock.secrets import SecretBox
+from penstock.settings import normalise_dsn
+
+PATHS: Final = "PENSTOCK_SERVICE_PATHS"
+DEFAULT: Final = "defaultdb"
+"""An alias of the database in a service's address."""
+CONNECT_SECONDS: Final = 3
+MAX_PASSWORD_BYTES: Final = 4096
+_KEYWORDS: Final = frozenset(
+    {
+        *("host", "hostaddr", "port", "dbname", "user", "password", "connect_timeout", "sslmode"),
+        *("sslrootcert", "sslnegotiation", "sslsni", "channel_binding", "require_auth", "options"),
+        *("ssl_min_protocol_version", "ssl_max_protocol_version", "sslcompression", "gssencmode"),
+        *("target_session_attrs", "load_balance_hosts", "application_name", "client_encoding"),
+        *("fallback_application_name", "keepalives", "keepalives_idle", "keepalives_interval"),
+        *("keepalives_count", "tcp_user_timeout", "min_protocol_version", "max_protocol_version"),
+    }
+)
+# A file that does not exist: libpq must not look into the password file of the server.
+_NO_FILE: Final = "/nonexistent/penstock"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAddress:
+    """The address of a service without its password, and where the password is."""
+
+    dsn: str
+    secret: str | None = field(default=None, repr=False)  # encrypted
+    password_file: str | None = None
+
+    @property
+    def database_name(self) -> str:
+        """As in libpq, the default is the name of the user."""
+        found = conninfo_to_dict(self.dsn)
+        return str(found.get("dbname") or found.get("user") or "postgres")
+
+
+class Addresses:
+    """Checks addresses, and makes connection strings of them."""
+
+    def __init__(self, paths: tuple[Path, ...], box: SecretBox) -> None:
+        self._paths = paths
+        self.box = box
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Addresses:
+        found = os.environ if environment is None else environment
+        names = [each for each in found.get(PATHS, "").split(":") if each.strip()]
+        if any(not name.startswith("/") for name in names):
+            raise ConfigurationError(
+                f"{PATHS} has a relative path", hint="Separate absolute paths by colons."
+            )
+        paths = tuple(Path(os.path.realpath(name)) for name in names)
+        return cls(paths, SecretBox.from_environment(found))
+
+    def stored(
+        self, dsn: str, password: str | None = None, password_file: str | None = None
+    ) -> ServiceAddress:
+        """An address as it is stored, with its password encrypted. InvalidValueError if refused."""
+        parts = self._checked(dsn)
+        own = parts.pop("password", None)
+        if sum(each is not None for each in (own, password, password_file)) > 1:
+            raise _refused("the password is given more than once", "one password")
+        if password_file is not None:
+            self._password(password_file)
+        secret = password if password is not None else own
+        try:
+            sealed = None if secret is None else self.box.seal(secret)
+        except ConfigurationError as error:
+            raise InvalidValueError(error.message, hint=error.hint, field="password") from None
+        return ServiceAddress(make_conninfo("", **parts), sealed, password_file)
+
+    def conninfo(self, address: ServiceAddress, database_name: str = DEFAULT) -> str:
+        """What to connect with. The stored address is checked again: it may be older than the
+        rules, or written by another program."""
+        parts = self._checked(address.dsn)
+        if database_name not in (DEFAULT, address.database_name):
+            parts["dbname"] = database_name
+        password = parts.pop("password", "")
+        if address.secret is not None:
+            password = self.box.open(address.secret)
+        elif address.password_file is not None:
+            password = self._password(address.password_file)
+        fixed = {"password": password, "passfile": _NO_FILE}
+        if psycopg.pq.version() >= 160000:
+            fixed["sslcertmode"] = "disable"
+        defaults = {"connect_timeout": str(CONNECT_SECONDS), "gssencmode": "disable"}
+        return make_conninfo("", **{**defaults, **parts, **fixed})
+
+    def _checked(self, dsn: str) -> dict[str, str]:
+        try:
+            found = conninfo_to_dict(normalise_dsn(dsn, "dsn"))
+        except ConfigurationError as error:
+            # libpq quotes the part that it cannot read, which may be the password.
+            text = re.sub(r'"[^"]*"', '"..."', error.message)
+            raise InvalidValueError(text, hint=error.hint, field="dsn") from None
+        parts = {name: str(value) for name, value in found.items() if value is not None}
+        for name in parts.keys() - _KEYWORDS:
+            raise _refused(
+                f"{name} is not allowed in the address of a service",
+                "host, port, dbname, user, password, sslmode and other keywords without files",
+            )
+        if not parts.get("host") and not parts.get("hostaddr"):
+            raise _refused("the address names no host", "host=... or postgresql://host/...")
+        if not parts.get("user"):
+            raise _refused("the address names no user", "user=... or postgresql://user@...")
+        for host in parts.get("host", "").split(",") if "host" in parts else ():
+            if not host and not parts.get("hostaddr"):
+                raise _refused("a host is empty", "the name or address of every host")
+            if host.startswith(("/", "@")):
+                self._confined(host, "a socket")
+        root = parts.get("sslrootcert", "system")
+        if root != "system":
+            self._confined(root, "sslrootcert")
+        return parts
+
+    def _confined(self, path: str, what: str) -> Path:
+        """The path, if it is below an allowed directory, also after symbolic links."""
+        real = Path(os.path.realpath(path))
+        if path.startswith("/") and any(real.is_relative_to(each) for each in self._paths):
+            return real
+        raise _refused(
+            f"{what} at {path!r:.200} is not in an allowed directory",
+            f"paths below a directory in {PATHS}",
+        )
+
+    def _password(self, name: str) -> str:
+        if not name or "/" in name or name.startswith("."):
+            raise _refused(f"password_file is {name!r:.200}", "the name of a file, without a path")
+        for directory in self._paths:
+            try:
+                file = self._confined(str(directory / name), "password_file")
+                with file.open("rb") as opened:
+                    return opened.read(MAX_PASSWORD_BYTES).decode().removesuffix("\n")
+            except (OSError, ValueError):
+                continue
+        raise _refused(
+            f"password_file {name!r:.200} cannot be read",
+            f"the name of a file in a directory of {PATHS}",
+        )
+
+
+def without_password(dsn: str) -> str:
+    """The address, for another password."""
+    found = conninfo_to_dict(dsn)
+    found.pop("password", None)
+    return make_conninfo("", **found)
+
+
+def shown_address(dsn: str) -> dict[str, str | None]:
+    """The parts of an address that are not secret, in addition to the database."""
+    found = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
+    return {
+        "host": found.get("host") or found.get("hostaddr"),
+        "port": found.get("port"),
+        "user": found.get("user"),
+    }
+
+
+def _refused(message: str, allowed: str) -> InvalidValueError:
+    return InvalidValueError(f"{message}; allowed: {allowed}", field="dsn", allowed=allowed)

@@ -1,0 +1,73 @@
+"""The errors of the engine in the words of the data plane.
+
+The engine's errors are written for SQL and Python: they say queue, headers and lease_seconds, and
+their hints are statements. A caller over HTTP knows topics, metadata and requests. `/api/verbs` and
+the control plane use the words of the engine, so their errors stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from penstock import errors as e
+from penstock.server.transport.problems import Problem
+
+_HINTS: Final[dict[str, str]] = {
+    e.QueueNotFoundError.__name__: "Create it with POST /api/topic-configs. An enqueue without "
+    "`Prefer: handling=strict` creates it too.",
+    e.QueueExistsError.__name__: "Change it with PATCH /api/topic-configs/{topic}.",
+    e.QueueNotEmptyError.__name__: "Purge the topic and delete its schedules first, or send "
+    "DELETE /api/topics/{topic}?force=true.",
+    e.QueueFullError.__name__: "Nothing was changed. Try again later, consume faster, or raise "
+    "max_depth of the topic.",
+    e.LeaseLostError.__name__: "Nothing was changed. Stop work on this message. Extend leases in "
+    "time, or dequeue with a longer visibility_timeout_seconds.",
+    e.KeyConflictError.__name__: 'Nothing was enqueued. Send "on_conflict": "replace" or "skip", '
+    "another key, or wait until the message is finished.",
+    e.MessageNotFoundError.__name__: "It may have finished, and its topic may keep no history.",
+    e.NotReplayableError.__name__: "Create the topic, or replay into another one.",
+    e.ScheduleNotFoundError.__name__: "GET /api/schedules lists the schedules.",
+    e.ScheduleExistsError.__name__: "Change it with PATCH /api/schedules/{schedule}.",
+    e.ApiKeyNotFoundError.__name__: "GET /api/keys lists the keys.",
+    e.WorkerNotFoundError.__name__: "GET /api/workers lists the workers.",
+}
+_FIELDS: Final = {
+    "queue": "topic",
+    "to_queue": "to_topic",
+    "headers": "metadata",
+    "group_key": "group",
+    "delay": "delay_seconds",
+    "ttl": "ttl_seconds",
+    "max_attempts": "max_retries",
+    "lease_seconds": "visibility_timeout_seconds",
+    "unique_while": "unique",
+    "older_than": "older_than_seconds",
+    "payload_bytes": "payload",
+}
+_WORDS: Final = {**_FIELDS, "queues": "topics"}
+_WORD: Final = re.compile(r"(?<![\w.'])(" + "|".join(_WORDS) + r")(?![\w.'])")
+_QUOTED: Final = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|`[^`]*`)""")
+
+
+def speaks_http(route: str) -> bool:
+    """Whether the errors of a route use the words of the data plane."""
+    return route.startswith("/api/") and route != "/api/verbs"
+
+
+def in_http_words(problem: Problem) -> Problem:
+    """The same problem with the names that the data plane has for things."""
+    problem.detail = _translated(problem.detail)
+    problem.hint = _HINTS.get(problem.code) or (problem.hint and _translated(problem.hint))
+    problem.allowed = problem.allowed and _translated(problem.allowed)
+    if problem.field is not None:
+        problem.field = _FIELDS.get(problem.field, problem.field)
+    problem.fields = {_FIELDS.get(name, name): value for name, value in problem.fields.items()}
+    return problem
+
+
+def _translated(text: str) -> str:
+    """The text with other words, but with the names and values that it quotes."""
+    parts = _QUOTED.split(text)
+    parts[::2] = [_WORD.sub(lambda found: _WORDS[found[1]], part) for part in parts[::2]]
+    return "".join(parts)

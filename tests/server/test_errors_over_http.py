@@ -1,0 +1,118 @@
+"""Errors use the words of HTTP, and what a call does not know is refused."""
+
+from __future__ import annotations
+
+import re
+from http.client import HTTPConnection
+from typing import Any
+
+import httpx
+import pytest
+
+FOREIGN = re.compile(r"select penstock|=>|got `|Expected|create_queue|lease_seconds|msgspec")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code", "says"),
+    [
+        ("GET", "/api/topic-configs/none", None, "QueueNotFoundError", "topic 'none' does not"),
+        ("POST", "/api/topic-configs", {"topic": "orders"}, "QueueExistsError", "topic 'orders'"),
+        ("DELETE", "/api/topics/orders", None, "QueueNotEmptyError", "topic 'orders' is not empty"),
+        ("POST", "/api/messages",
+         {"topic": "orders", "json": 1, "key": "k", "on_conflict": "error"},
+         "KeyConflictError", "key 'k'"),
+        ("POST", "/api/messages", {"topic": "orders", "json": 1, "metadata": {"x": "y" * 20_000}},
+         "InvalidValueError", "metadata is"),
+        ("POST", "/api/messages/dequeue", {"topic": "orders", "count": "x"}, "MalformedBody",
+         "count must be a whole number from 1 to 1000"),
+        ("POST", "/api/messages/dequeue", {"topic": "orders", "count": 0}, "InvalidValueError",
+         "count must be a whole number from 1 to 1000"),
+        ("POST", "/api/messages/dequeue", {"topic": "No"}, "InvalidValueError",
+         "topic must be 1 to 128 lowercase letters"),
+        ("POST", "/api/messages/dequeue", {}, "MalformedBody", "the body lacks topic"),
+        ("POST", "/api/messages/dequeue", {"topic": "orders", "number": 1}, "MalformedBody",
+         "unknown field, 'number'"),
+        ("POST", "/api/messages/settle", {"messages": [{"id": "1", "lease_token": 2}]},
+         "MalformedBody", "lease_token must be the token of the lease"),
+        ("GET", "/api/messages?limit=x", None, "MalformedQuery",
+         "limit must be a whole number from 1 to 1000"),
+        ("GET", "/api/messages?colour=red", None, "MalformedQuery", "unknown parameter, 'colour'"),
+        ("GET", "/api/topic-configs?limit=1", None, "MalformedQuery", "no parameter 'limit'"),
+        ("POST", "/api/topics/orders/purge", {"max_count": 1}, "MalformedBody", "takes no body"),
+        ("POST", "/api/messages/9/requeue", None, "MessageNotFoundError", "message 9"),
+    ],
+)  # fmt: skip
+def test_an_error_says_what_to_do_in_the_words_of_the_call(
+    http: httpx.Client, method: str, path: str, body: Any, code: str, says: str
+) -> None:
+    http.post("/api/messages", json={"topic": "orders", "json": 1, "key": "k"})
+    problem = http.request(method, path, json=body).json()
+    assert problem["code"] == code, problem
+    assert says in problem["detail"], problem
+    assert not FOREIGN.search(str(problem)), problem
+
+
+def test_the_title_of_an_error_is_english(http: httpx.Client) -> None:
+    id = http.post("/api/messages", json={"topic": "orders", "json": 1}).json()["id"]
+    problem = http.post(f"/api/messages/{id}/requeue").json()
+    assert (problem["title"], problem["fields"]["id"]) == ("Not a dead letter", id)
+
+
+def test_an_absent_body_is_an_empty_one(http: httpx.Client) -> None:
+    http.post("/api/topic-configs", json={"topic": "orders"})
+    assert http.post("/api/topics/orders/redrive").json() == {"count": 0}
+    assert http.post("/api/topics/orders/pause", json={}).status_code == 200
+
+
+def test_another_charset_is_refused(http: httpx.Client) -> None:
+    text = '{"topic": "orders", "json": "é"}'
+    for charset, status in (("iso-8859-1", 415), ("UTF-8", 201), ('"utf-8"', 201)):
+        headers = {"Content-Type": f"application/json; charset={charset}"}
+        answer = http.post("/api/messages", content=text.encode(), headers=headers)
+        assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize("path", ["/api/stats/", "/api/messages/?limit=1", "/schedules/"])
+def test_a_slash_at_the_end_redirects(http: httpx.Client, path: str) -> None:
+    answer = http.get(path)
+    assert (answer.status_code, answer.headers["location"]) == (
+        308,
+        path.replace("/?", "?").rstrip("/"),
+    )
+
+
+def test_a_redirect_stays_on_the_server(web: Any) -> None:
+    host, _, port = web.url.removeprefix("http://").partition(":")
+    connection = HTTPConnection(host, int(port))
+    connection.request("GET", "//example.com/")
+    assert connection.getresponse().status == 404
+    connection.close()
+
+
+ORIGIN = {"Origin": "https://shop.example.com"}
+ASKS = {**ORIGIN, "Access-Control-Request-Method": "POST"}
+
+
+def test_pages_of_other_origins_are_refused(http: httpx.Client) -> None:
+    answer = http.get("/api/stats", headers=ORIGIN)
+    assert "access-control-allow-origin" not in answer.headers
+    assert http.options("/api/messages", headers=ASKS).status_code == 405
+
+
+def test_pages_of_a_configured_origin_may_call(start_server: Any, make_key: Any) -> None:
+    running = start_server(cors_origins=frozenset({"https://shop.example.com"}))
+    headers = {"Authorization": f"Bearer {make_key('page', 'enqueue')}"}
+    with httpx.Client(base_url=running.url, headers=headers) as client:
+        asked = client.options("/api/messages", headers=ASKS)
+        assert asked.status_code == 200
+        assert asked.headers["access-control-allow-origin"] == ORIGIN["Origin"]
+        assert "POST" in asked.headers["access-control-allow-methods"]
+        assert "Idempotency-Key" in asked.headers["access-control-allow-headers"]
+        sent = client.post("/api/messages", json={"topic": "orders", "json": 1}, headers=ORIGIN)
+        assert (sent.status_code, sent.headers["vary"]) == (201, "Origin")
+        assert sent.headers["access-control-allow-origin"] == ORIGIN["Origin"]
+        refused = client.get("/api/stats", headers=ORIGIN)
+        assert refused.status_code == 403
+        assert refused.headers["access-control-allow-origin"] == ORIGIN["Origin"]
+        other = client.get("/api/stats", headers={"Origin": "https://other.example.com"})
+        assert "access-control-allow-origin" not in other.headers

@@ -1,0 +1,115 @@
+"""Addresses of services: whatever libpq accepts, without a way to the files of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from penstock.errors import ConfigurationError, InvalidValueError
+from penstock.secrets import SecretBox, new_secret_key
+from penstock.server.control.addresses import Addresses
+
+KEY = new_secret_key()
+Db = psycopg.Connection[Any]
+
+
+def addresses(*paths: Path, key: str = KEY) -> Addresses:
+    return Addresses(paths, SecretBox(key))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("postgresql://ada:x@db:15432/app", {"port": "15432", "host": "db", "dbname": "app"}),
+        ("postgres://ada:x@db/app", {"host": "db"}),
+        ("host=db user=ada password=x port=65535", {"port": "65535", "user": "ada"}),
+        ("postgresql://ada:x@a:1,b:2/app?target_session_attrs=read-write", {"host": "a,b"}),
+        ("postgresql://ada:p%C3%A4ss@[::1]:5432/app?sslmode=verify-full", {"password": "päss"}),
+        ("host=db user=ada password='ключ x'", {"password": "ключ x"}),
+        ("host=db user=ada sslmode=verify-full sslrootcert=system", {"sslrootcert": "system"}),
+        ("hostaddr=10.0.0.1 user=ada", {"hostaddr": "10.0.0.1"}),
+    ],
+)
+def test_what_libpq_accepts_is_accepted(given: str, expected: dict[str, str]) -> None:
+    ours = addresses()
+    stored = ours.stored(given)
+    assert "password" not in conninfo_to_dict(stored.dsn)
+    assert expected.items() <= conninfo_to_dict(ours.conninfo(stored)).items()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("host=db user=ada passfile=/etc/passwd", "host=db user=ada sslkey=/root/key"),
+        *("service=prod", "host=db user=ada servicefile=/etc/x", "host=db user=ada sslcrl=/x"),
+        *("host=/var/run/postgresql user=ada", "host=@abstract user=ada", "host=db,/run user=a"),
+        *("host=db user=ada sslrootcert=/etc/ssl/private/key", "host=db,, user=ada"),
+        *("host=db user=ada sslrootcert=relative.pem", "host=db user=ada sslkeylogfile=/tmp/x"),
+        *("user=ada", "host=db", "mysql://db/x", "", "hostt=db", "postgresql://a:b%zz@db/x"),
+    ],
+)
+def test_ways_to_files_of_the_server_and_nonsense_are_refused(given: str) -> None:
+    with pytest.raises(InvalidValueError) as refused:
+        addresses().stored(given)
+    assert refused.value.field == "dsn"
+    assert "b%zz" not in refused.value.message
+
+
+def test_files_are_confined_to_the_directories_of_the_setting(tmp_path: Path) -> None:
+    allowed, outside = tmp_path / "allowed", tmp_path / "outside"
+    for directory in (allowed, outside):
+        directory.mkdir()
+        (directory / "root.pem").write_text("x")
+        (directory / "password").write_text("from a file\n")
+    (allowed / "link.pem").symlink_to(outside / "root.pem")
+    (allowed / "link").symlink_to(outside / "password")
+    ours = addresses(allowed)
+    assert ours.stored(f"host=db user=ada sslrootcert={allowed}/root.pem")
+    assert ours.stored(f"host={allowed} user=ada")
+    stored = ours.stored("host=db user=ada", password_file="password")
+    assert conninfo_to_dict(ours.conninfo(stored))["password"] == "from a file"
+    for path in (f"{outside}/root.pem", f"{allowed}/../outside/root.pem", f"{allowed}/link.pem"):
+        with pytest.raises(InvalidValueError):
+            ours.stored(f"host=db user=ada sslrootcert={path}")
+    for name in ("../outside/password", "link", "none", ".", "", f"{outside}/password"):
+        with pytest.raises(InvalidValueError):
+            ours.stored("host=db user=ada", password_file=name)
+
+
+def test_libpq_takes_nothing_from_the_home_and_the_environment_of_the_server() -> None:
+    ours = addresses()
+    found = conninfo_to_dict(ours.conninfo(ours.stored("host=db user=ada")))
+    assert (found["password"], found["gssencmode"]) == ("", "disable")
+    assert not Path(str(found["passfile"])).exists()
+
+
+def test_secrets_need_a_key_and_keys_can_be_replaced() -> None:
+    with pytest.raises(InvalidValueError, match="PENSTOCK_SECRET_KEY"):
+        addresses(key="").stored("host=db user=ada password=x")
+    assert addresses(key="").stored("host=db user=ada").secret is None
+    old, new = new_secret_key(), new_secret_key()
+    sealed = SecretBox(old).seal("hunter2")
+    assert "hunter2" not in sealed
+    assert SecretBox(f"{new},{old}").open(sealed) == "hunter2"
+    with pytest.raises(ConfigurationError, match="another key"):
+        SecretBox(new).open(sealed)
+    with pytest.raises(ConfigurationError, match="is not a key"):
+        SecretBox("nonsense")
+
+
+def test_passwords_are_encrypted_in_the_database(
+    http: httpx.Client, db: Db, run: Callable[..., Any]
+) -> None:
+    body = {"name": "far", "dsn": "host=127.0.0.1 port=1 user=ada", "password": "hunter2"}
+    made = http.post("/managed-services", json=body)
+    assert made.status_code == 201, made.text
+    rows = db.execute("select s::text from penstock.service s").fetchall()
+    assert "hunter2" not in str(rows) + made.text
+    refused = http.post("/managed-services", json={**body, "name": "b", "password_file": "x"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "dsn")
