@@ -121,7 +121,9 @@ def test_a_slow_statement_in_autocommit_is_found(
     statement = "select penstock.enqueue('work', '1'), pg_advisory_xact_lock(1)"
     thread = threading.Thread(target=lambda: slow.connection.execute(statement))
     thread.start()
-    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    # Other tests wait for advisory locks in other databases of the same server.
+    waiting = """select count(*) from pg_locks join pg_database on pg_database.oid = database
+        where locktype = 'advisory' and not granted and datname = current_database()"""
     wait_for(lambda: engine.value(waiting) == 1, "the statement waits")
     pass_by(engine, sweeper, sweeps)
     aside = engine.value("select last_value >> 6 & 255 from penstock.generation_1")

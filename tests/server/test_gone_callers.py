@@ -88,7 +88,10 @@ def test_a_claim_under_way_for_callers_that_have_gone_is_given_back(
         holder.execute("lock table penstock.queue in access exclusive mode")
         with callers(web.url, key, *CLAIMS[way]):
             wait_for(lambda: len(server.server_state.connections) >= CALLERS, "all are here", 60)
-            waiting = "select count(*) from pg_locks where not granted"
+            waiting = (
+                "select count(*) from pg_locks join pg_database on pg_database.oid = database"
+                " where not granted and datname = current_database()"
+            )
             wait_for(lambda: db.execute(waiting).fetchone() != (0,), "a claim is under way", 60)
         wait_for(lambda: len(server.server_state.connections) <= 1, "all have gone", 60)
         holder.rollback()
