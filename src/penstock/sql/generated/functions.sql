@@ -2458,8 +2458,10 @@ end $$;
 --
 -- take_by_moving: returns the rows that it has deleted. FOR UPDATE locks a row that another transaction has changed
 -- since the statement began in its new version, which the statement does not see and so cannot take. Messages with a
--- group or a time to live are left to _claim_special: the queue may have got its first one since we looked at it.
--- from functions/claim/claim.sql:51
+-- group or a time to live are left to _claim_special: the queue may have got its first one since we looked at it. The
+-- number of the claim is a subquery, so that a claim that finds nothing takes none: the sequence writes WAL once in 32
+-- times, and a poll would then wait for the disk when it commits.
+-- from functions/claim/claim.sql:53
 create or replace function penstock.claim(queue text, count integer default 1, lease_seconds integer default null,
   worker text default null)
 returns setof penstock.lease language plpgsql security definer
@@ -2477,7 +2479,7 @@ declare
   lane_floor  bigint;
   until       timestamptz;
   history     bigint;  -- history_bit, if the queue keeps history
-  number      bigint;  -- the number of the claim, if its messages move, with history_bit; else their hold
+  lease_hold  bigint;  -- what marks the messages that are leased in place
   tends       boolean; -- not the first claim of this session
   due         boolean;
   quiet       boolean; -- no lease expires before the next sweep: see _any_lease_ends
@@ -2520,13 +2522,8 @@ begin
       older := substring(pg_sequence_last_value('penstock.ring')::text from '9(.+)');
       slot := left(older, 1);
     end if;
-    -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-    if empty then
-      null;
-    elsif moves then
-      number := ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history;
-    else
-      number := penstock._hold(until, history <> bigint '0');
+    if not (empty or moves) then
+      lease_hold := penstock._hold(until, history <> bigint '0');
     end if;
     loop
       exit when empty;
@@ -2540,7 +2537,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:129, segment 0
+-- from functions/claim/claim.sql:126, segment 0
         return query with gone as (
   delete from penstock.lane_0 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_0
@@ -2552,7 +2549,7 @@ if slot <= 0 then
 insert into penstock.leased_0 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 0, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history) + 0, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2562,7 +2559,7 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:129, segment 1
+-- from functions/claim/claim.sql:126, segment 1
         return query with gone as (
   delete from penstock.lane_1 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_1
@@ -2574,7 +2571,7 @@ else
 insert into penstock.leased_1 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 1, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history) + 1, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2586,7 +2583,7 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:129, segment 2
+-- from functions/claim/claim.sql:126, segment 2
         return query with gone as (
   delete from penstock.lane_2 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_2
@@ -2598,7 +2595,7 @@ if slot <= 2 then
 insert into penstock.leased_2 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 2, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history) + 2, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2608,7 +2605,7 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:129, segment 3
+-- from functions/claim/claim.sql:126, segment 3
         return query with gone as (
   delete from penstock.lane_3 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_3
@@ -2620,7 +2617,7 @@ else
 insert into penstock.leased_3 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 3, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history) + 3, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2634,7 +2631,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:129, segment 4
+-- from functions/claim/claim.sql:126, segment 4
         return query with gone as (
   delete from penstock.lane_4 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_4
@@ -2646,7 +2643,7 @@ if slot <= 4 then
 insert into penstock.leased_4 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 4, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history) + 4, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2656,7 +2653,7 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:129, segment 5
+-- from functions/claim/claim.sql:126, segment 5
         return query with gone as (
   delete from penstock.lane_5 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_5
@@ -2668,7 +2665,7 @@ else
 insert into penstock.leased_5 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 5, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history) + 5, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2680,7 +2677,7 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:129, segment 6
+-- from functions/claim/claim.sql:126, segment 6
         return query with gone as (
   delete from penstock.lane_6 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_6
@@ -2692,7 +2689,7 @@ if slot <= 6 then
 insert into penstock.leased_6 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 6, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history) + 6, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2703,7 +2700,7 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
     null::text;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:129, segment 7
+-- from functions/claim/claim.sql:126, segment 7
         return query with gone as (
   delete from penstock.lane_7 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_7
@@ -2715,7 +2712,7 @@ if slot <= 7 then
 insert into penstock.leased_7 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 7, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history) + 7, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2725,7 +2722,7 @@ returning l.id, l.token, claim.queue, case when l.body_slot is null then l.paylo
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:129, segment 8
+-- from functions/claim/claim.sql:126, segment 8
         return query with gone as (
   delete from penstock.lane_8 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_8
@@ -2737,7 +2734,7 @@ else
 insert into penstock.leased_8 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 8, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + history) + 8, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2750,10 +2747,10 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:131
+-- from functions/claim/claim.sql:128
       else
         return query select * from penstock._take_in_place(slot, lane_queue, lane_rank, lane_floor, count, places,
-          number, started, until, claim.queue, claim.worker);
+          lease_hold, started, until, claim.queue, claim.worker);
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
@@ -2830,8 +2827,10 @@ end $$;
 --
 -- take_by_moving: returns the rows that it has deleted. FOR UPDATE locks a row that another transaction has changed
 -- since the statement began in its new version, which the statement does not see and so cannot take. Messages with a
--- group or a time to live are left to _claim_special: the queue may have got its first one since we looked at it.
--- from functions/claim/claim.sql:51
+-- group or a time to live are left to _claim_special: the queue may have got its first one since we looked at it. The
+-- number of the claim is a subquery, so that a claim that finds nothing takes none: the sequence writes WAL once in 32
+-- times, and a poll would then wait for the disk when it commits.
+-- from functions/claim/claim.sql:53
 create or replace function penstock._claim_by_id(queue text, count integer default 1, lease_seconds integer default null,
   worker text default null)
 returns setof penstock.lease language plpgsql security definer
@@ -2849,7 +2848,7 @@ declare
   lane_floor  bigint;
   until       timestamptz;
   history     bigint;  -- history_bit, if the queue keeps history
-  number      bigint;  -- the number of the claim, if its messages move, with history_bit; else their hold
+  lease_hold  bigint;  -- what marks the messages that are leased in place
   tends       boolean; -- not the first claim of this session
   due         boolean;
   quiet       boolean; -- no lease expires before the next sweep: see _any_lease_ends
@@ -2892,13 +2891,8 @@ begin
       older := substring(pg_sequence_last_value('penstock.ring')::text from '9(.+)');
       slot := left(older, 1);
     end if;
-    -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-    if empty then
-      null;
-    elsif moves then
-      number := ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history;
-    else
-      number := penstock._hold(until, history <> bigint '0');
+    if not (empty or moves) then
+      lease_hold := penstock._hold(until, history <> bigint '0');
     end if;
     loop
       exit when empty;
@@ -2912,7 +2906,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:129, segment 0
+-- from functions/claim/claim.sql:126, segment 0
         return query with gone as (
   delete from penstock.lane_0 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_0
@@ -2924,7 +2918,7 @@ if slot <= 0 then
 insert into penstock.leased_0 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 0, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history) + 0, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2934,7 +2928,7 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:129, segment 1
+-- from functions/claim/claim.sql:126, segment 1
         return query with gone as (
   delete from penstock.lane_1 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_1
@@ -2946,7 +2940,7 @@ else
 insert into penstock.leased_1 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 1, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history) + 1, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2958,7 +2952,7 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:129, segment 2
+-- from functions/claim/claim.sql:126, segment 2
         return query with gone as (
   delete from penstock.lane_2 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_2
@@ -2970,7 +2964,7 @@ if slot <= 2 then
 insert into penstock.leased_2 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 2, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history) + 2, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -2980,7 +2974,7 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:129, segment 3
+-- from functions/claim/claim.sql:126, segment 3
         return query with gone as (
   delete from penstock.lane_3 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_3
@@ -2992,7 +2986,7 @@ else
 insert into penstock.leased_3 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 3, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history) + 3, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -3006,7 +3000,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:129, segment 4
+-- from functions/claim/claim.sql:126, segment 4
         return query with gone as (
   delete from penstock.lane_4 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_4
@@ -3018,7 +3012,7 @@ if slot <= 4 then
 insert into penstock.leased_4 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 4, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history) + 4, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -3028,7 +3022,7 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:129, segment 5
+-- from functions/claim/claim.sql:126, segment 5
         return query with gone as (
   delete from penstock.lane_5 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_5
@@ -3040,7 +3034,7 @@ else
 insert into penstock.leased_5 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 5, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history) + 5, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -3052,7 +3046,7 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:129, segment 6
+-- from functions/claim/claim.sql:126, segment 6
         return query with gone as (
   delete from penstock.lane_6 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_6
@@ -3064,7 +3058,7 @@ if slot <= 6 then
 insert into penstock.leased_6 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 6, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history) + 6, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -3075,7 +3069,7 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
     null::text;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:129, segment 7
+-- from functions/claim/claim.sql:126, segment 7
         return query with gone as (
   delete from penstock.lane_7 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_7
@@ -3087,7 +3081,7 @@ if slot <= 7 then
 insert into penstock.leased_7 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 7, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history) + 7, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -3097,7 +3091,7 @@ returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then 
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text;
 else
--- from functions/claim/claim.sql:129, segment 8
+-- from functions/claim/claim.sql:126, segment 8
         return query with gone as (
   delete from penstock.lane_8 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_8
@@ -3109,7 +3103,7 @@ else
 insert into penstock.leased_8 as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + 8, until, position, key is not null, id, enqueued_at,
+select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32) + bigint '-9223372036854775808' + history) + 8, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -3122,10 +3116,10 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:131
+-- from functions/claim/claim.sql:128
       else
         return query select * from penstock._take_in_place(slot, lane_queue, lane_rank, lane_floor, count, places,
-          number, started, until, _claim_by_id.queue, _claim_by_id.worker);
+          lease_hold, started, until, _claim_by_id.queue, _claim_by_id.worker);
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'

@@ -23,7 +23,9 @@
 --
 -- take_by_moving: returns the rows that it has deleted. FOR UPDATE locks a row that another transaction has changed
 -- since the statement began in its new version, which the statement does not see and so cannot take. Messages with a
--- group or a time to live are left to _claim_special: the queue may have got its first one since we looked at it.
+-- group or a time to live are left to _claim_special: the queue may have got its first one since we looked at it. The
+-- number of the claim is a subquery, so that a claim that finds nothing takes none: the sequence writes WAL once in 32
+-- times, and a poll would then wait for the disk when it commits.
 --: define take_by_moving as
 with gone as (
   delete from penstock.lane_{slot} where ctid = any (case when places is null then array(
@@ -36,7 +38,7 @@ with gone as (
 insert into penstock.leased_{slot} as l (token, lease_until, position, watched, id, enqueued_at, first_claimed_at,
   claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, headers, payload, payload_bytes,
   last_error)
-select number + {slot}, until, position, key is not null, id, enqueued_at,
+select (select {token.new_number} + history) + {slot}, until, position, key is not null, id, enqueued_at,
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
@@ -65,7 +67,7 @@ declare
   lane_floor  bigint;
   until       timestamptz;
   history     bigint;  -- history_bit, if the queue keeps history
-  number      bigint;  -- the number of the claim, if its messages move, with history_bit; else their hold
+  lease_hold  bigint;  -- what marks the messages that are leased in place
   tends       boolean; -- not the first claim of this session
   due         boolean;
   quiet       boolean; -- no lease expires before the next sweep: see _any_lease_ends
@@ -108,13 +110,8 @@ begin
       older := {ring.in_use_by_pattern({ring.text})};
       slot := left(older, 1);
     end if;
-    -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-    if empty then
-      null;
-    elsif moves then
-      number := {token.new_number} + history;
-    else
-      number := penstock._hold(until, history <> bigint '0');
+    if not (empty or moves) then
+      lease_hold := penstock._hold(until, history <> bigint '0');
     end if;
     loop
       exit when empty;
@@ -130,7 +127,7 @@ begin
         --: end
       else
         return query select * from penstock._take_in_place(slot, lane_queue, lane_rank, lane_floor, count, places,
-          number, started, until, claim.queue, claim.worker);
+          lease_hold, started, until, claim.queue, claim.worker);
       end if;
       get diagnostics n = row_count;
       if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
