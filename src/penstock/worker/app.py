@@ -12,13 +12,13 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
-from penstock.model.message import Duration
+from penstock.model.message import Duration, MessageOptions
 from penstock.model.schedule import Missed
 from penstock.tasks.batch import BatchHandle
 from penstock.tasks.clients import AppClients
 from penstock.tasks.registry import TaskDecorator, TaskRegistry
 from penstock.tasks.schedule import DeclaredSchedules, declared
-from penstock.tasks.task import TASK_HEADER, MessageOptions, Task
+from penstock.tasks.task import TASK_HEADER, Task
 from penstock.worker.delivery import Delivery
 from penstock.worker.processes import ProcessLimits, task_place
 from penstock.worker.retry import RetryPolicy

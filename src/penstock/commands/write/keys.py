@@ -10,15 +10,8 @@ from penstock.commands import arguments as check
 from penstock.commands.command import Command, call, nothing, scalar
 from penstock.commands.payload import encode_json
 
-_CREATE: Final = call(
-    "create_key",
-    id="text",
-    name="text",
-    secret_hash="text",
-    grants="text[]",
-    created_by="text",
-    expires_at="timestamptz",
-)
+_NEW_KEY: Final = {"id": "text", "name": "text", "secret_hash": "text", "grants": "text[]"}
+_CREATE: Final = call("create_key", **_NEW_KEY, created_by="text", expires_at="timestamptz")
 _REVOKE: Final = call("revoke_key", key="text", revoked_by="text")
 _NOTE_USE: Final = call("note_key_use", ids="text[]")
 _END_TOKEN: Final = call("end_token", id="text")

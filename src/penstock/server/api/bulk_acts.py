@@ -40,6 +40,11 @@ class BulkActDocument(Struct, kw_only=True):
 
     id: str
     act: BulkVerb
+    status: BulkStatus
+    looked: int
+    matched: int
+    changed: int
+    error_message: str | None
     topics: list[str] | None
     state: str
     to_topic: str | None
@@ -47,11 +52,6 @@ class BulkActDocument(Struct, kw_only=True):
     per_second: float | None
     max_count: int | None
     dry_run: bool
-    status: BulkStatus
-    looked: int
-    matched: int
-    changed: int
-    error_message: str | None
     created_by: str | None
     created_at: datetime
     finished_at: datetime | None

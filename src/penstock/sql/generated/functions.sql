@@ -11306,6 +11306,40 @@ begin
   return null;
 end $$;
 
+-- Pauses a queue: claims return nothing. The variant `resume` delivers its messages again. Locks and indexes: as
+-- set_queue.
+-- from functions/operate/pause.sql:6
+create or replace function penstock.pause(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.set_queue(name, '{"paused": true}');
+end $$;
+-- Pauses a queue: claims return nothing. The variant `resume` delivers its messages again. Locks and indexes: as
+-- set_queue.
+-- from functions/operate/pause.sql:6
+create or replace function penstock.resume(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.set_queue(name, '{"paused": false}');
+end $$;
+
+-- Pauses a schedule. The variant `resume_schedule` fires it again; fires that were due during the pause are skipped.
+-- Locks and indexes: as set_schedule.
+-- from functions/operate/pause_schedule.sql:6
+create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.set_schedule(name, '{"paused": true}');
+end $$;
+-- Pauses a schedule. The variant `resume_schedule` fires it again; fires that were due during the pause are skipped.
+-- Locks and indexes: as set_schedule.
+-- from functions/operate/pause_schedule.sql:6
+create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.set_schedule(name, '{"paused": false}');
+end $$;
+
 -- Deletes the waiting messages of a queue (with include_leased the leased ones too) or its dead letters
 -- ('<queue>.dlq'), at most max_count of them. History records them as cancelled. They are kept for an hour: see
 -- undo_purge. Returns their number.
@@ -11919,24 +11953,8 @@ begin
   return found;
 end $$;
 
--- Pauses a schedule. Locks and indexes: as set_schedule.
--- from functions/operate/schedule.sql:158
-create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_schedule(name, '{"paused": true}');
-end $$;
-
--- Resumes a schedule. Fires that were due during the pause are skipped. Locks and indexes: as set_schedule.
--- from functions/operate/schedule.sql:165
-create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_schedule(name, '{"paused": false}');
-end $$;
-
 -- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
--- from functions/operate/schedule.sql:172
+-- from functions/operate/schedule.sql:158
 create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -12042,22 +12060,6 @@ begin
   perform penstock._number_in('backoff.max_seconds', rule -> 'max_seconds', 0, 604800);
   perform penstock._number_in('backoff.jitter', rule -> 'jitter', 0, 1);
   return rule;
-end $$;
-
--- Pauses a queue: claims return nothing. Locks and indexes: as set_queue.
--- from functions/operate/set_queue.sql:97
-create or replace function penstock.pause(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_queue(name, '{"paused": true}');
-end $$;
-
--- Resumes a queue. Locks and indexes: as set_queue.
--- from functions/operate/set_queue.sql:104
-create or replace function penstock.resume(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_queue(name, '{"paused": false}');
 end $$;
 
 -- Subscriptions: create, change, drop, and note what was delivered. Servers listen to penstock_subscriptions, and send
@@ -13918,69 +13920,9 @@ language sql stable security definer set search_path = pg_catalog, pg_temp set j
   group by q.id order by q.name
 $$;
 
--- Bodies. A payload of more than 1,000 bytes is written once, to body_N, and only the small row moves from state to
--- state. _store_body writes it. Locks: ROW EXCLUSIVE on the current segment, until commit. Uses body_N_id.
--- from functions/storage/body.sql:3
-create or replace function penstock._store_body(m penstock.envelope) returns penstock.envelope language plpgsql as $$
-declare
-  slot integer;
-begin
-  m.body_slot := null;
-  if greatest(pg_column_size(m.payload), octet_length(m.payload_bytes)) > 1000 then
-    m.body_slot := penstock._hold_current();
-    slot := m.body_slot;
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/storage/body.sql:12, segment 0
-    insert into penstock.body_0 values (m.id, m.payload, m.payload_bytes);
-else
--- from functions/storage/body.sql:12, segment 1
-    insert into penstock.body_1 values (m.id, m.payload, m.payload_bytes);
-end if;
-else
-if slot <= 2 then
--- from functions/storage/body.sql:12, segment 2
-    insert into penstock.body_2 values (m.id, m.payload, m.payload_bytes);
-else
--- from functions/storage/body.sql:12, segment 3
-    insert into penstock.body_3 values (m.id, m.payload, m.payload_bytes);
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/storage/body.sql:12, segment 4
-    insert into penstock.body_4 values (m.id, m.payload, m.payload_bytes);
-else
--- from functions/storage/body.sql:12, segment 5
-    insert into penstock.body_5 values (m.id, m.payload, m.payload_bytes);
-end if;
-else
-if slot <= 6 then
--- from functions/storage/body.sql:12, segment 6
-    insert into penstock.body_6 values (m.id, m.payload, m.payload_bytes);
-else
-if slot <= 7 then
--- from functions/storage/body.sql:12, segment 7
-    insert into penstock.body_7 values (m.id, m.payload, m.payload_bytes);
-else
--- from functions/storage/body.sql:12, segment 8
-    insert into penstock.body_8 values (m.id, m.payload, m.payload_bytes);
-end if;
-end if;
-end if;
-end if;
--- from functions/storage/body.sql:14
-    m.payload := null;
-    m.payload_bytes := null;
-  end if;
-  return m;
-end $$;
-
--- Return the JSON payload, or the bytes, of a message whose body is in a segment, or in the overflow segment if the
--- segment was cleared. Views call them with the rights of the owner. Locks: ACCESS SHARE. Uses body_N_id.
--- from functions/storage/body.sql:22
+-- Returns the JSON payload (or, as _body_bytes, the bytes) of a message whose body is in a segment, or in the overflow
+-- segment if the segment was cleared. Views call both with the owner's rights. Locks: ACCESS SHARE. Uses body_N_id.
+-- from functions/storage/read_body.sql:8
 create or replace function penstock._body_json(slot smallint, id bigint) returns jsonb language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -13990,54 +13932,54 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/storage/body.sql:29, segment 0
+-- from functions/storage/read_body.sql:15, segment 0
   select b.payload into value from penstock.body_0 b where b.id = _body_json.id;
 else
--- from functions/storage/body.sql:29, segment 1
+-- from functions/storage/read_body.sql:15, segment 1
   select b.payload into value from penstock.body_1 b where b.id = _body_json.id;
 end if;
 else
 if slot <= 2 then
--- from functions/storage/body.sql:29, segment 2
+-- from functions/storage/read_body.sql:15, segment 2
   select b.payload into value from penstock.body_2 b where b.id = _body_json.id;
 else
--- from functions/storage/body.sql:29, segment 3
+-- from functions/storage/read_body.sql:15, segment 3
   select b.payload into value from penstock.body_3 b where b.id = _body_json.id;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/storage/body.sql:29, segment 4
+-- from functions/storage/read_body.sql:15, segment 4
   select b.payload into value from penstock.body_4 b where b.id = _body_json.id;
 else
--- from functions/storage/body.sql:29, segment 5
+-- from functions/storage/read_body.sql:15, segment 5
   select b.payload into value from penstock.body_5 b where b.id = _body_json.id;
 end if;
 else
 if slot <= 6 then
--- from functions/storage/body.sql:29, segment 6
+-- from functions/storage/read_body.sql:15, segment 6
   select b.payload into value from penstock.body_6 b where b.id = _body_json.id;
 else
 if slot <= 7 then
--- from functions/storage/body.sql:29, segment 7
+-- from functions/storage/read_body.sql:15, segment 7
   select b.payload into value from penstock.body_7 b where b.id = _body_json.id;
 else
--- from functions/storage/body.sql:29, segment 8
+-- from functions/storage/read_body.sql:15, segment 8
   select b.payload into value from penstock.body_8 b where b.id = _body_json.id;
 end if;
 end if;
 end if;
 end if;
--- from functions/storage/body.sql:31
+-- from functions/storage/read_body.sql:17
   if not found then
     select b.payload into value from penstock.body_0 b where b.id = _body_json.id;
   end if;
   return value;
 end $$;
-
--- The same for bytes. Locks: ACCESS SHARE. Uses body_N_id.
--- from functions/storage/body.sql:38
+-- Returns the JSON payload (or, as _body_bytes, the bytes) of a message whose body is in a segment, or in the overflow
+-- segment if the segment was cleared. Views call both with the owner's rights. Locks: ACCESS SHARE. Uses body_N_id.
+-- from functions/storage/read_body.sql:8
 create or replace function penstock._body_bytes(slot smallint, id bigint) returns bytea language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -14047,178 +13989,50 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/storage/body.sql:45, segment 0
+-- from functions/storage/read_body.sql:15, segment 0
   select b.payload_bytes into value from penstock.body_0 b where b.id = _body_bytes.id;
 else
--- from functions/storage/body.sql:45, segment 1
+-- from functions/storage/read_body.sql:15, segment 1
   select b.payload_bytes into value from penstock.body_1 b where b.id = _body_bytes.id;
 end if;
 else
 if slot <= 2 then
--- from functions/storage/body.sql:45, segment 2
+-- from functions/storage/read_body.sql:15, segment 2
   select b.payload_bytes into value from penstock.body_2 b where b.id = _body_bytes.id;
 else
--- from functions/storage/body.sql:45, segment 3
+-- from functions/storage/read_body.sql:15, segment 3
   select b.payload_bytes into value from penstock.body_3 b where b.id = _body_bytes.id;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/storage/body.sql:45, segment 4
+-- from functions/storage/read_body.sql:15, segment 4
   select b.payload_bytes into value from penstock.body_4 b where b.id = _body_bytes.id;
 else
--- from functions/storage/body.sql:45, segment 5
+-- from functions/storage/read_body.sql:15, segment 5
   select b.payload_bytes into value from penstock.body_5 b where b.id = _body_bytes.id;
 end if;
 else
 if slot <= 6 then
--- from functions/storage/body.sql:45, segment 6
+-- from functions/storage/read_body.sql:15, segment 6
   select b.payload_bytes into value from penstock.body_6 b where b.id = _body_bytes.id;
 else
 if slot <= 7 then
--- from functions/storage/body.sql:45, segment 7
+-- from functions/storage/read_body.sql:15, segment 7
   select b.payload_bytes into value from penstock.body_7 b where b.id = _body_bytes.id;
 else
--- from functions/storage/body.sql:45, segment 8
+-- from functions/storage/read_body.sql:15, segment 8
   select b.payload_bytes into value from penstock.body_8 b where b.id = _body_bytes.id;
 end if;
 end if;
 end if;
 end if;
--- from functions/storage/body.sql:47
+-- from functions/storage/read_body.sql:17
   if not found then
     select b.payload_bytes into value from penstock.body_0 b where b.id = _body_bytes.id;
   end if;
   return value;
-end $$;
-
--- The size of a body in bytes. Locks: ACCESS SHARE. Uses body_N_id.
--- from functions/storage/body.sql:54
-create or replace function penstock._body_size(slot smallint, id bigint) returns bigint language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off as $$
-#variable_conflict use_column
-declare
-  size bigint;
-begin
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/storage/body.sql:61, segment 0
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_0 b
-    where b.id = _body_size.id;
-else
--- from functions/storage/body.sql:61, segment 1
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_1 b
-    where b.id = _body_size.id;
-end if;
-else
-if slot <= 2 then
--- from functions/storage/body.sql:61, segment 2
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_2 b
-    where b.id = _body_size.id;
-else
--- from functions/storage/body.sql:61, segment 3
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_3 b
-    where b.id = _body_size.id;
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/storage/body.sql:61, segment 4
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_4 b
-    where b.id = _body_size.id;
-else
--- from functions/storage/body.sql:61, segment 5
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_5 b
-    where b.id = _body_size.id;
-end if;
-else
-if slot <= 6 then
--- from functions/storage/body.sql:61, segment 6
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_6 b
-    where b.id = _body_size.id;
-else
-if slot <= 7 then
--- from functions/storage/body.sql:61, segment 7
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_7 b
-    where b.id = _body_size.id;
-else
--- from functions/storage/body.sql:61, segment 8
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_8 b
-    where b.id = _body_size.id;
-end if;
-end if;
-end if;
-end if;
--- from functions/storage/body.sql:64
-  return size;
-end $$;
-
--- Deletes a body. Locks: the row. Uses body_N_id.
--- from functions/storage/body.sql:68
-create or replace function penstock._drop_body(slot smallint, id bigint) returns void language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off as $$
-#variable_conflict use_column
-begin
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/storage/body.sql:73, segment 0
-  delete from penstock.body_0 b where b.id = _drop_body.id;
-else
--- from functions/storage/body.sql:73, segment 1
-  delete from penstock.body_1 b where b.id = _drop_body.id;
-end if;
-else
-if slot <= 2 then
--- from functions/storage/body.sql:73, segment 2
-  delete from penstock.body_2 b where b.id = _drop_body.id;
-else
--- from functions/storage/body.sql:73, segment 3
-  delete from penstock.body_3 b where b.id = _drop_body.id;
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/storage/body.sql:73, segment 4
-  delete from penstock.body_4 b where b.id = _drop_body.id;
-else
--- from functions/storage/body.sql:73, segment 5
-  delete from penstock.body_5 b where b.id = _drop_body.id;
-end if;
-else
-if slot <= 6 then
--- from functions/storage/body.sql:73, segment 6
-  delete from penstock.body_6 b where b.id = _drop_body.id;
-else
-if slot <= 7 then
--- from functions/storage/body.sql:73, segment 7
-  delete from penstock.body_7 b where b.id = _drop_body.id;
-else
--- from functions/storage/body.sql:73, segment 8
-  delete from penstock.body_8 b where b.id = _drop_body.id;
-end if;
-end if;
-end if;
-end if;
--- from functions/storage/body.sql:75
-  if not found then
-    delete from penstock.body_0 b where b.id = _drop_body.id;
-  end if;
-end $$;
-
--- Deletes the old body of a message and stores the new one.
--- from functions/storage/body.sql:81
-create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
-language plpgsql as $$
-begin
-  if old_body is not null then
-    perform penstock._drop_body(old_body, m.id);
-  end if;
-  return penstock._store_body(m);
 end $$;
 
 -- find_message returns one message by its id, as the view penstock.messages shows it, or nothing if it does not exist
@@ -19684,6 +19498,194 @@ begin
     end loop;
   end loop;
   return false;
+end $$;
+
+-- Bodies. A payload of more than 1,000 bytes is written once, to body_N, and only the small row moves from state to
+-- state. _store_body writes it. Locks: ROW EXCLUSIVE on the current segment, until commit. Uses body_N_id.
+-- from functions/storage/body.sql:3
+create or replace function penstock._store_body(m penstock.envelope) returns penstock.envelope language plpgsql as $$
+declare
+  slot integer;
+begin
+  m.body_slot := null;
+  if greatest(pg_column_size(m.payload), octet_length(m.payload_bytes)) > 1000 then
+    m.body_slot := penstock._hold_current();
+    slot := m.body_slot;
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/storage/body.sql:12, segment 0
+    insert into penstock.body_0 values (m.id, m.payload, m.payload_bytes);
+else
+-- from functions/storage/body.sql:12, segment 1
+    insert into penstock.body_1 values (m.id, m.payload, m.payload_bytes);
+end if;
+else
+if slot <= 2 then
+-- from functions/storage/body.sql:12, segment 2
+    insert into penstock.body_2 values (m.id, m.payload, m.payload_bytes);
+else
+-- from functions/storage/body.sql:12, segment 3
+    insert into penstock.body_3 values (m.id, m.payload, m.payload_bytes);
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/storage/body.sql:12, segment 4
+    insert into penstock.body_4 values (m.id, m.payload, m.payload_bytes);
+else
+-- from functions/storage/body.sql:12, segment 5
+    insert into penstock.body_5 values (m.id, m.payload, m.payload_bytes);
+end if;
+else
+if slot <= 6 then
+-- from functions/storage/body.sql:12, segment 6
+    insert into penstock.body_6 values (m.id, m.payload, m.payload_bytes);
+else
+if slot <= 7 then
+-- from functions/storage/body.sql:12, segment 7
+    insert into penstock.body_7 values (m.id, m.payload, m.payload_bytes);
+else
+-- from functions/storage/body.sql:12, segment 8
+    insert into penstock.body_8 values (m.id, m.payload, m.payload_bytes);
+end if;
+end if;
+end if;
+end if;
+-- from functions/storage/body.sql:14
+    m.payload := null;
+    m.payload_bytes := null;
+  end if;
+  return m;
+end $$;
+
+-- The size of a body in bytes. Locks: ACCESS SHARE. Uses body_N_id.
+-- from functions/storage/body.sql:21
+create or replace function penstock._body_size(slot smallint, id bigint) returns bigint language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  size bigint;
+begin
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/storage/body.sql:28, segment 0
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_0 b
+    where b.id = _body_size.id;
+else
+-- from functions/storage/body.sql:28, segment 1
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_1 b
+    where b.id = _body_size.id;
+end if;
+else
+if slot <= 2 then
+-- from functions/storage/body.sql:28, segment 2
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_2 b
+    where b.id = _body_size.id;
+else
+-- from functions/storage/body.sql:28, segment 3
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_3 b
+    where b.id = _body_size.id;
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/storage/body.sql:28, segment 4
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_4 b
+    where b.id = _body_size.id;
+else
+-- from functions/storage/body.sql:28, segment 5
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_5 b
+    where b.id = _body_size.id;
+end if;
+else
+if slot <= 6 then
+-- from functions/storage/body.sql:28, segment 6
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_6 b
+    where b.id = _body_size.id;
+else
+if slot <= 7 then
+-- from functions/storage/body.sql:28, segment 7
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_7 b
+    where b.id = _body_size.id;
+else
+-- from functions/storage/body.sql:28, segment 8
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_8 b
+    where b.id = _body_size.id;
+end if;
+end if;
+end if;
+end if;
+-- from functions/storage/body.sql:31
+  return size;
+end $$;
+
+-- Deletes a body. Locks: the row. Uses body_N_id.
+-- from functions/storage/body.sql:35
+create or replace function penstock._drop_body(slot smallint, id bigint) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+begin
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/storage/body.sql:40, segment 0
+  delete from penstock.body_0 b where b.id = _drop_body.id;
+else
+-- from functions/storage/body.sql:40, segment 1
+  delete from penstock.body_1 b where b.id = _drop_body.id;
+end if;
+else
+if slot <= 2 then
+-- from functions/storage/body.sql:40, segment 2
+  delete from penstock.body_2 b where b.id = _drop_body.id;
+else
+-- from functions/storage/body.sql:40, segment 3
+  delete from penstock.body_3 b where b.id = _drop_body.id;
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/storage/body.sql:40, segment 4
+  delete from penstock.body_4 b where b.id = _drop_body.id;
+else
+-- from functions/storage/body.sql:40, segment 5
+  delete from penstock.body_5 b where b.id = _drop_body.id;
+end if;
+else
+if slot <= 6 then
+-- from functions/storage/body.sql:40, segment 6
+  delete from penstock.body_6 b where b.id = _drop_body.id;
+else
+if slot <= 7 then
+-- from functions/storage/body.sql:40, segment 7
+  delete from penstock.body_7 b where b.id = _drop_body.id;
+else
+-- from functions/storage/body.sql:40, segment 8
+  delete from penstock.body_8 b where b.id = _drop_body.id;
+end if;
+end if;
+end if;
+end if;
+-- from functions/storage/body.sql:42
+  if not found then
+    delete from penstock.body_0 b where b.id = _drop_body.id;
+  end if;
+end $$;
+
+-- Deletes the old body of a message and stores the new one.
+-- from functions/storage/body.sql:48
+create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
+language plpgsql as $$
+begin
+  if old_body is not null then
+    perform penstock._drop_body(old_body, m.id);
+  end if;
+  return penstock._store_body(m);
 end $$;
 
 -- Moves up to 1,000 messages that are left in a segment to the overflow segment. A row moves there at most once, and
