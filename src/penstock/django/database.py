@@ -27,16 +27,19 @@ _PARAMETERS: Final = frozenset(each.keyword.decode() for each in Conninfo.get_de
 
 
 def client(using: str | None = None) -> Client:
-    """A client on the connection that Django has in this thread.
+    """Return a client on the connection that Django has in this thread.
 
         with transaction.atomic():
             order.save()
             client().enqueue("orders", {"id": order.pk})
 
-    Make one for each use. It is not for other threads.
+    Make one for each use.
 
     Args:
         using: The alias of the database. The default is that of `PENSTOCK["DATABASE"]`.
+
+    Returns:
+        The client. Do not use it in another thread.
     """
     return _DjangoClient(_wrapper(using))
 

@@ -110,7 +110,11 @@ def fire_schedule(name: str) -> Command[int]:
 
 
 def fire_schedules() -> Command[Fired]:
-    """Fire every schedule that is due. Concurrent callers enqueue each fire once."""
+    """Fire every schedule that is due. Concurrent callers enqueue each fire once.
+
+    Returns:
+        A command whose result has the number of fires and the time of the next one.
+    """
     return Command(_FIRE_DUE, {}, _fired)
 
 
