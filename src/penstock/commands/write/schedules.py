@@ -113,7 +113,7 @@ def fire_schedules() -> Command[Fired]:
     """Fire every schedule that is due. Concurrent callers enqueue each fire once.
 
     Returns:
-        A command whose result has the number of fires and the time of the next one.
+        A command whose result has the number of messages and the time of the next fire.
     """
     return Command(_FIRE_DUE, {}, _fired)
 
