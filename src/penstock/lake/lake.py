@@ -214,6 +214,6 @@ def _read_about(storage: Storage) -> About | None:
         raise SchemaNewerError(
             f"the lake at {storage.root} has layout {about.layout_version}, "
             f"this Penstock knows layouts up to {columns.LAYOUT_VERSION}",
-            hint="Upgrade Penstock; the lake was left as it is.",
+            hint="Upgrade Penstock. The lake was not changed.",
         )
     return about
