@@ -1,4 +1,4 @@
-"""The data source `penstock` of Spark: which reader or writer serves which options."""
+"""The data source `penstock` of Spark: chooses the reader or the writer for the options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.spark.table_columns import TABLES
 
 
 class PenstockSource(DataSource):
-    """Spark finds it by itself where Penstock is installed: see `pyspark_penstock`."""
+    """Spark finds it where Penstock is installed: see `pyspark_penstock`."""
 
     @classmethod
     def name(cls) -> str:
@@ -71,5 +71,5 @@ class PenstockSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from penstock.spark.sink import SinkOptions, StreamSink
 
-        # Spark says "overwrite" for every output mode but append, and queues know no other.
+        # Spark passes "overwrite" for every output mode except append. Queues have no other mode.
         return StreamSink(SinkOptions.read(self.options), schema, overwrite)

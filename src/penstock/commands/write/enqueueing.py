@@ -1,4 +1,4 @@
-"""Enqueue, one message or many. Payloads and headers are encoded here, and refused here."""
+"""Enqueue one message or many. Payloads and headers are encoded and checked here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.commands.payload import encode_headers, encode_payload
 from penstock.commands.trace_context import with_trace
 from penstock.model.message import Enqueued, MessageOptions, NewMessage, OnConflict, Unique
 
-# The parameters of `enqueue`, those of `enqueue_many` for the same, and their type.
+# The parameters of `enqueue`, their counterparts in `enqueue_many`, and their types.
 _FIELDS: Final = (
     ("payload", "payloads", "jsonb"),
     ("payload_bytes", "payloads_bytes", "bytea"),

@@ -144,7 +144,7 @@ def _times(rows: Rows) -> list[datetime]:
 
 
 def _settings(options: Mapping[str, Any]) -> str:
-    """The settings with the names that SQL has. SQL checks their ranges."""
+    """The settings with their names in SQL. SQL checks their ranges."""
     if "headers" in options:
         encode_headers(options["headers"])
     if "payload" in options:
