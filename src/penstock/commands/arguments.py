@@ -52,7 +52,7 @@ def optional_text(field: str, value: Any) -> str | None:
 
 
 def note(field: str, value: Any) -> str | None:
-    """The text of an error. Characters that cannot be stored are replaced, so a nack never fails."""
+    """The text of an error. Characters that cannot be stored are replaced, so a nack works."""
     if value is None:
         return None
     if isinstance(value, BaseException):
