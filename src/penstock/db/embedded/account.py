@@ -53,7 +53,7 @@ class Account:
         )
 
     def may_enter(self, path: Path) -> bool:
-        """Whether the user can enter all directories of the path, and enter or run the last part."""
+        """Whether the user can enter all directories of the path, and enter or run its end."""
         return (
             self.is_self
             or self.run(["sh", "-c", 'test -x "$0"', path], cwd=Path("/")).returncode == 0
