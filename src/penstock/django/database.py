@@ -53,7 +53,7 @@ def async_client(using: str | None = None) -> AsyncClient:
 
 
 def dsn(using: str | None = None) -> str:
-    """The DSN of a database in `DATABASES`, for connections that are not Django's."""
+    """The DSN of a database in `DATABASES`, for connections outside of Django."""
     wrapper = _wrapper(using)
     given = wrapper.get_connection_params()
     found = {name: value for name, value in given.items() if name in _PARAMETERS}
@@ -93,7 +93,7 @@ class _DjangoClient(Client):
         try:
             return super().run(command, connection)
         except Exception:
-            # As Django's own cursor does: the connection is looked at before its next use.
+            # As Django's own cursor does: the connection is checked before its next use.
             self._wrapper.errors_occurred = True
             raise
 

@@ -167,7 +167,7 @@ class Database:
         try:
             await self.probe(SILENCE_SECONDS)
         except ConnectionLimitError:
-            pass  # it answers
+            pass  # the database responds
         except DatabaseUnavailableError as error:
             self._away = error
             self.sever()

@@ -1,4 +1,4 @@
-"""A gold table that a project declares: what it reads, how it grows, and where it is published."""
+"""A gold table that a project declares: its inputs, its updates, and where it is published."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class OwnGold:
 
     @property
     def grows(self) -> bool:
-        """Whether new rows of its input are enough to bring it up to date."""
+        """Whether new rows of its input are sufficient to update it."""
         return self.by == "row" or bool(self.combine)
 
     def combined(self, rows: DataFrame) -> DataFrame:
-        """Rows with the same values in the other columns, added up."""
+        """Adds up rows with the same values in the other columns."""
         if not self.combine:
             return rows
         key = [name for name in rows.columns if name not in self.combine]

@@ -137,7 +137,7 @@ class LongPolls:
         ends: set[asyncio.Future[Any]] = {waiter.found, gone}
         await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not waiter.found.done() and lane.looking:
-            # The claim under way was made for this consumer, too.
+            # The claim in progress was made for this consumer, too.
             await asyncio.wait({waiter.found}, timeout=LAST_LOOK_SECONDS)
         if not waiter.found.done():
             waiter.found.set_result([])

@@ -165,7 +165,7 @@ def _reason(call: Call, is_repeated: bool, known: tuple[str, str] | None) -> Rea
 
 
 async def _unknown(call: Call, ids: Sequence[int]) -> set[int]:
-    """The messages that are not live. A live one must be of a topic that the key may consume."""
+    """The messages that are not live. The key must cover the topics of the live ones."""
     if call.principal.unlimited("consume"):
         return set()
     found = await call.run(read.queues_of(ids))
