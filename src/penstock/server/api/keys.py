@@ -1,4 +1,4 @@
-"""API keys: admins create, list and revoke them, within the scopes of their own keys."""
+"""API keys: admins create, list and revoke them, within their own scopes."""
 
 from __future__ import annotations
 
