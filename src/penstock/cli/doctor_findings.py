@@ -81,7 +81,7 @@ def grants(problems: Sequence[Mapping[str, Any]]) -> Finding:
         creates = " ".join(f"create role {name} nologin;" for name in missing)
         advice = f"As a user that may create roles: {creates} Then run `penstock migrate up`."
         return Finding("roles", "warning", f"missing: {', '.join(missing)}", advice)
-    return Finding("roles", "ok", "all of them are there, with their grants")
+    return Finding("roles", "ok", "all roles exist, with their grants")
 
 
 def clock(read_at: tuple[datetime, datetime, datetime], step_seconds: float) -> Finding:
@@ -110,7 +110,9 @@ def clock(read_at: tuple[datetime, datetime, datetime], step_seconds: float) -> 
 def horizon(server: Mapping[str, Any], holders: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     if not server["sees_all_sessions"]:
         advice = f"As a superuser: grant pg_read_all_stats to {server['username']};"
-        yield Finding("horizon", "hint", "other users' sessions are hidden from us", advice)
+        yield Finding(
+            "horizon", "hint", "this user may not see the sessions of other users", advice
+        )
     old = [holder for holder in holders if _is_old(holder)]
     for holder in old:
         yield Finding("horizon", "warning", _held_by(holder), HorizonHolder(**holder).remedy)

@@ -85,7 +85,7 @@ def _enqueue_one(session: Session, queue: str, payload: Any, options: dict[str, 
 
 def _payload(argument: str | None, as_bytes: bool) -> Any:
     if argument is None and sys.stdin.isatty():
-        raise click.UsageError("no payload: name it, pipe it in, or give --file")
+        raise click.UsageError("no payload was given: name it, pipe it in, or use --file")
     data = sys.stdin.buffer.read() if argument in (None, "-") else argument.encode()
     if as_bytes:
         return data

@@ -73,5 +73,5 @@ def _exact(digits: str) -> float:
     """A number is stored exactly as it was written, or refused."""
     number = float(digits)
     if Decimal(digits) != Decimal(repr(number)):
-        raise ValueError(f"{digits} has more digits than can be kept: write it in quotes")
+        raise ValueError(f"{digits} has too many digits: write it in quotes")
     return number

@@ -57,7 +57,7 @@ class Stopped(BaseException):
 @click.option(
     "--demo",
     is_flag=True,
-    help="Run a small web shop on the embedded PostgreSQL, so that there is something to look at.",
+    help="Run a small web shop on the embedded PostgreSQL, to fill the UI with data.",
 )
 @pass_session
 def up(session: Session, /, no_server: bool, no_lake: bool, demo: bool, **chosen: Any) -> None:

@@ -19,7 +19,7 @@ def check_embedded(settings: Settings) -> None:
     """Refuse a named database: the demo writes only to the embedded one."""
     if settings.dsn is not None:
         raise ConfigurationError(
-            "the demo runs on the embedded PostgreSQL only, and another one is named",
+            "the demo runs on the embedded PostgreSQL only, but another one is configured",
             hint="Leave out --dsn, and unset PENSTOCK_DSN and DATABASE_URL.",
         )
 

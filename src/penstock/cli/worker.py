@@ -50,7 +50,7 @@ def _module(name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module exists, but one of its imports does not
         raise click.BadParameter(
-            f"there is no module {name!r} here or among what is installed"
+            f"there is no module {name!r} here or among the installed packages"
         ) from None
 
 

@@ -196,7 +196,7 @@ class AsyncConnections:
             if len(self._lent) >= max_size:
                 raise ConnectionLimitError(
                     f"no connection came free in {self._timeout:g} s: all {max_size} are in use",
-                    hint="Raise max_size, or hold connections for shorter.",
+                    hint="Raise max_size, or return connections sooner.",
                 ) from exc
         pool = await self._renewed(pool)
         with translated():

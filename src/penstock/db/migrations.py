@@ -279,9 +279,9 @@ class Migrator:
             if ours is not None and ours.checksum != applied.checksum:
                 raise MigrationError(
                     f"migration {applied.version} ({applied.name}) was applied to this database "
-                    f"with another text than this Penstock has",
-                    hint="Applied migrations are never edited: install the Penstock that applied "
-                    "it, or put its file back as it was and make the change in a new one.",
+                    f"with another text",
+                    hint="Never edit an applied migration. Install the version of Penstock that "
+                    "applied it, or restore its file and make the change in a new migration.",
                 )
 
     def _read_ledger(self) -> _Ledger:

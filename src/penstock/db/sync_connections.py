@@ -187,7 +187,7 @@ class Connections:
             if len(self._lent) >= max_size:
                 raise ConnectionLimitError(
                     f"no connection came free in {self._timeout:g} s: all {max_size} are in use",
-                    hint="Raise max_size, or hold connections for shorter.",
+                    hint="Raise max_size, or return connections sooner.",
                 ) from exc
         pool = self._renewed(pool)
         with translated():

@@ -89,7 +89,7 @@ class Landing:
         landed = sum(file.rows for file in files)
         if landed != batch.rows:
             raise LakeError(
-                f"PostgreSQL counted {batch.rows} rows to land, and {landed} were read",
+                f"PostgreSQL counted {batch.rows} rows to land, but {landed} were read",
                 hint="Nothing was changed. Run it again; if it stays so, history was edited.",
             )
         self._lake.ledger.commit(

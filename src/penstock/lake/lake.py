@@ -123,7 +123,7 @@ class Lake:
             if asked is not None and asked != found:
                 raise LakeMismatchError(
                     f"the lake at {root} has the {what} {found}, not {asked}",
-                    hint=f"Leave --{what} out, or name another --path.",
+                    hint=f"Omit --{what}, or name another --path.",
                 )
         return cls(storage, about, spark, guard, dsn)
 
@@ -207,7 +207,7 @@ def _read_about(storage: Storage) -> About | None:
         known = False
     if not known:
         raise LakeError(
-            f"{storage.address(LAKE_FILE)} is not the description of a lake",
+            f"{storage.address(LAKE_FILE)} does not describe a lake",
             hint="Name another --path, or put the file back as it was.",
         )
     if about.layout_version > columns.LAYOUT_VERSION:

@@ -23,7 +23,7 @@ def query(lake: Lake, text: str) -> DataFrame:
         return lake.spark.sql(text)
     except (AnalysisException, ParseException) as error:
         raise InvalidValueError(
-            f"the query is not one that can be run: {_reason(error)}",
+            f"the query cannot be run: {_reason(error)}",
             hint=f"It is a SELECT over: {', '.join(table.view for table in lake.tables())}.",
             field="query",
         ) from error

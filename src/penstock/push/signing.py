@@ -32,7 +32,7 @@ def check_signing_secret(secret: str) -> str:
         raise InvalidValueError(
             "the signing secret is not valid",  # the message does not show it
             hint=f"Allowed: {PREFIX} and the base64 of {_LOW} to {_HIGH} bytes. "
-            "Without one, a secret is made.",
+            "Without one, a secret is generated.",
             field="secret",
         )
     return secret

@@ -203,7 +203,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _places(offset: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if offset.get("format") != FORMAT or "claimed" not in offset:
         raise ConfigurationError(
-            "the checkpoint was written by another kind of source or by another Penstock",
+            "the checkpoint was written by another source or another version of Penstock",
             hint=START_ANEW,
         )
     return dict(offset["claimed"])

@@ -51,10 +51,12 @@ def explain(error: Exception, root: str) -> PenstockError:
         return LakeError(
             f"there is no space left for the lake at {root}",
             hint="The step was not done, and nothing of it is in the lake. Make room, and run "
-            "it again: it goes on from there.",
+            "it again. It continues from there.",
         )
     if type(error).__module__.startswith("py4j") and _GONE.search(text):
-        return LakeError("Spark's own process is gone", hint="Run it again: it goes on from there.")
+        return LakeError(
+            "Spark's own process is gone", hint="Run it again. It continues from there."
+        )
     if ours := _from_task(text):
         return ours
     if unreadable := _UNREADABLE.search(text):

@@ -71,7 +71,7 @@ class LogOffset:
         """Refuses offsets of another source, another table or a newer Penstock."""
         if found.get("format") != FORMAT or "table" not in found:
             raise ConfigurationError(
-                "the checkpoint was written by another kind of source or by another Penstock",
+                "the checkpoint was written by another source or another version of Penstock",
                 hint=START_ANEW,
             )
         if found["table"] != table:

@@ -89,7 +89,7 @@ def check_names(options: Mapping[str, str], known: frozenset[str]) -> None:
             continue
         raise InvalidValueError(
             f"{name!r} is not an option{closest(plain, known)}",
-            hint=f"Allowed are: {', '.join(sorted(known))}, and dsn.NAME for a service.",
+            hint=f"Allowed: {', '.join(sorted(known))}, and dsn.NAME for a service.",
             field=name,
         )
 
@@ -127,7 +127,7 @@ def _table(options: Mapping[str, str]) -> Table:
         return CLAIMED
     if name is None:
         raise InvalidValueError(
-            "the source was not told what to read",
+            "the source needs the option table or queue",
             hint=f"Set option table to {', '.join(TABLES)}, or queue to the name of a queue.",
             field="table",
         )
@@ -136,7 +136,7 @@ def _table(options: Mapping[str, str]) -> Table:
         raise bad_value("table", name, f"{', '.join(TABLES)}{near}")
     if "queue" in options:
         raise InvalidValueError(
-            "table and queue were both given",
+            "the options table and queue exclude each other",
             hint="table reads and changes nothing; queue claims. To read only some queues of a "
             "table, name them in queues.",
             field="queue",
@@ -148,7 +148,7 @@ def _consumer(options: Mapping[str, str]) -> str | None:
     name = options.get("consumer")
     if name is not None and "table" in options:
         raise InvalidValueError(
-            "table and consumer were both given",
+            "the options table and consumer exclude each other",
             hint="A consumer claims, and belongs to queue or queues.",
             field="consumer",
         )
@@ -161,7 +161,7 @@ def _consumer(options: Mapping[str, str]) -> str | None:
 def _queues(options: Mapping[str, str]) -> str | None:
     if "queue" in options and "queues" in options:
         raise InvalidValueError(
-            "queue and queues were both given",
+            "the options queue and queues exclude each other",
             hint="queue names one queue; queues takes several, and patterns.",
             field="queues",
         )

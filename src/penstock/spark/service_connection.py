@@ -98,7 +98,7 @@ class Server:
         if standby:
             raise ConfigurationError(
                 f"service {self.service.name!r} is a standby",
-                hint="Snapshots are only good on the primary: point the DSN to it.",
+                hint="Snapshots are valid on the primary only. Point the DSN to it.",
             )
         if oldest > schema_target():
             raise SchemaNewerError(

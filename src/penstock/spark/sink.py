@@ -102,7 +102,7 @@ class _Sink:
             raise bad_value("mode", "overwrite", "append: a queue is not replaced")
         if options.queue is None and "queue" not in self.columns:
             raise InvalidValueError(
-                "the sink was not told which queue to enqueue to",
+                "the sink needs a queue",
                 hint="Set option queue, or give the DataFrame a column queue.",
                 field="queue",
             )

@@ -55,7 +55,7 @@ def incoming_columns(schema: StructType) -> tuple[str, ...]:
         if target is None:
             raise InvalidValueError(
                 f"the sink has no column {field.name!r}{closest(field.name, TARGETS)}",
-                hint=f"Allowed are: {', '.join(TARGETS)}.",
+                hint=f"Allowed: {', '.join(TARGETS)}.",
                 field=field.name,
             )
         if not isinstance(field.dataType, target.types):
@@ -76,7 +76,7 @@ def incoming_columns(schema: StructType) -> tuple[str, ...]:
     if len(set(columns)) < len(columns):
         raise InvalidValueError(
             "payload is binary, and there is a payload_bytes as well",
-            hint="Leave one of them out.",
+            hint="Omit one of them.",
             field="payload_bytes",
         )
     return tuple(columns)

@@ -40,7 +40,7 @@ class Snapshot:
                 raise ValueError
         except ValueError:
             raise ConfigurationError(
-                f"{text!r} is not a snapshot", hint="The checkpoint is not one of this source."
+                f"{text!r} is not a snapshot", hint="The checkpoint belongs to another source."
             ) from None
         return cls(int(xmax), found)
 

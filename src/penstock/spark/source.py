@@ -32,7 +32,7 @@ class PenstockSource(DataSource):
         options = SourceOptions.read(self.options)
         if options.claims:
             raise InvalidValueError(
-                "a batch cannot claim: nothing would tell it that what it read was kept",
+                "a batch cannot claim, because it cannot know when its rows were stored",
                 hint="Use readStream with trigger(availableNow=True), or read table messages.",
                 field="queue",
             )
@@ -55,7 +55,7 @@ class PenstockSource(DataSource):
         if not options.table.is_log:
             logs = ", ".join(table.name for table in TABLES.values() if table.is_log)
             raise InvalidValueError(
-                f"table {options.table.name} cannot be followed: its rows come and go",
+                f"table {options.table.name} cannot be streamed, because its rows change",
                 hint=f"Stream {logs}, or claim with queue; or read this table as a batch.",
                 field="table",
             )

@@ -40,9 +40,9 @@ class Table:
         for name in names:
             if name not in known:
                 raise InvalidValueError(
-                    f"columns names {name!r}, which table {self.name} has not"
+                    f"columns names {name!r}, which table {self.name} does not have"
                     f"{closest(name, known)}",
-                    hint=f"Allowed are: {', '.join(column.name for column in self.columns)}.",
+                    hint=f"Allowed: {', '.join(column.name for column in self.columns)}.",
                     field="columns",
                     value=name,
                 )

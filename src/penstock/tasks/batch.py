@@ -148,7 +148,7 @@ class Batch:
         known = [c for c in (first, self.on_success, self.on_failure, self.on_finish) if c]
         if not known:
             raise ConfigurationError(
-                "the batch has no calls, and none that follows",
+                "the batch has no calls, and no call that follows",
                 hint="Give it calls: batch([task.s(1), task.s(2)], on_finish=other.s()).",
             )
         return known[0].clients, flatten([] if first is None else [first], calls)
@@ -221,7 +221,7 @@ def _undo(id: int) -> Steps:
     try:
         yield from _cancel(id)
     except PenstockError as error:
-        logger.warning("batch %d stays open, as it could not be cancelled: %s", id, error)
+        logger.warning("batch %d stays open, because it could not be cancelled: %s", id, error)
 
 
 def _cancel(id: int) -> Steps:

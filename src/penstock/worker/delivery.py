@@ -108,7 +108,7 @@ class Delivery:
         if self.is_lost:
             raise LeaseLostError(
                 f"the lease on message {self.id} is lost: {self._ended or 'it expired'}",
-                hint="Nothing that this handler still does will be settled: stop.",
+                hint="Stop, because its outcome can no longer be settled.",
                 id=self.id,
             )
 

@@ -43,7 +43,7 @@ class Collector:
             "penstock_worker_running", "Handlers at work.", labels=["queue"]
         )
         waiting = core.GaugeMetricFamily(
-            "penstock_worker_claimed_ahead", "Messages claimed and not begun.", labels=["queue"]
+            "penstock_worker_claimed_ahead", "Messages claimed and not started.", labels=["queue"]
         )
         concurrency = core.GaugeMetricFamily(
             "penstock_worker_concurrency", "Handlers that may work at once.", labels=["queue"]

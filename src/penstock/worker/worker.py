@@ -275,14 +275,14 @@ class Worker:
             changed = await self._app.schedules.bring(self.client.run)
         except PermissionDeniedError as error:
             logger.warning(
-                "the schedules of the code were not brought into the database: %s. "
+                "the schedules of the code could not be stored: %s. "
                 "Run `penstock schedule sync` as a member of penstock_operator.",
                 error,
                 extra={"worker": self.name},
             )
         else:
             for name in changed:
-                logger.info("schedule %s is as the code says", name)
+                logger.info("schedule %s was created or changed", name)
 
     async def drain(self) -> None:
         """Stop claiming, give back waiting messages, let handlers finish, settle, and end."""

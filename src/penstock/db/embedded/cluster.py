@@ -72,7 +72,7 @@ class Cluster:
             self._make_room()
         if not self._room.exists():
             raise ConfigurationError(
-                f"{self._room} leads to {os.readlink(self._room)}, which is gone, and its data",
+                f"{self._room} leads to {os.readlink(self._room)}, which no longer exists",
                 hint="Bring that directory back, or remove the link to start with no data.",
             )
         self._room = self._room.resolve()
@@ -220,7 +220,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise DatabaseUnavailableError(
                     f"the embedded PostgreSQL is still recovering; see {self.log}",
-                    hint="It goes on by itself: try again later.",
+                    hint="It continues in the background. Try again later.",
                 )
             time.sleep(0.02)
         raise self._not_started("")

@@ -48,7 +48,7 @@ def chosen_tables(lake: Lake, names: Iterable[str]) -> tuple[LakeTable, ...]:
         if not found:
             raise InvalidValueError(
                 f"{name} is not a table that can be rebuilt",
-                hint=f"Allowed are: silver, gold, {', '.join(table.path for table in every)}.",
+                hint=f"Allowed: silver, gold, {', '.join(table.path for table in every)}.",
                 field="table",
                 value=name,
             )

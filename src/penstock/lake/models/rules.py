@@ -48,7 +48,7 @@ class Rule:
         if self.action not in get_args(Action):
             raise InvalidValueError(
                 f"rule {self.name} has the action {self.action!r}",
-                hint=f"Allowed are: {', '.join(get_args(Action))}.",
+                hint=f"Allowed: {', '.join(get_args(Action))}.",
                 field="action",
                 value=self.action,
             )

@@ -36,11 +36,11 @@ class OwnGold:
 
     def __post_init__(self) -> None:
         if self.by not in get_args(By):
-            raise self._refused(f"by={self.by!r}", "Allowed are: day, row.")
+            raise self._refused(f"by={self.by!r}", "Allowed: day, row.")
         for column, how in self.combine.items():
             if how not in _COMBINE:
                 raise self._refused(
-                    f"combine={{{column!r}: {how!r}}}", f"Allowed are: {', '.join(_COMBINE)}."
+                    f"combine={{{column!r}: {how!r}}}", f"Allowed: {', '.join(_COMBINE)}."
                 )
         if (self.combine or self.by == "row") and len(self.reads) > 1:
             raise self._refused(

@@ -151,7 +151,7 @@ def _input(name: str, silver: dict[str, LakeTable], gold: str) -> LakeTable:
             return table
     raise InvalidValueError(
         f"gold table {gold} reads {name}, which is not a table of silver",
-        hint=f"Allowed are: {', '.join(table.view for table in silver.values())}.",
+        hint=f"Allowed: {', '.join(table.view for table in silver.values())}.",
         field="reads",
         value=name,
     )

@@ -228,7 +228,7 @@ class HadoopStorage:
         if not self._files.exists(origin):
             if self._files.exists(aim):
                 return
-            raise FileNotFoundError(f"{source} is neither there nor at {target}")
+            raise FileNotFoundError(f"{source} exists neither there nor at {target}")
         self._files.mkdirs(aim.getParent())
         with contextlib.suppress(Exception):
             # An object store had not finished a copy: the source is still complete.

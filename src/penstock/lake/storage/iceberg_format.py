@@ -169,7 +169,8 @@ class IcebergFormat:
             return
         raise LakeError(
             f"other programs keep changing the Iceberg table {'.'.join(self._identifier(table))}",
-            hint="Only Penstock may write the tables of a lake. Stop the others, and run it again.",
+            hint="Only Penstock may write the tables of a lake. Stop the other programs, and "
+            "run it again.",
         )
 
     def _try_commit(self, table: LakeTable, iceberg: Table | None, state: State) -> None:

@@ -251,7 +251,7 @@ class Ledger:
                 if reason := state.refuses(entry):
                     raise LakeConflictError(
                         reason,
-                        hint="Nothing was changed. Let one run at a time work on a lake.",
+                        hint="Nothing was changed. Run one process at a time on a lake.",
                     )
                 entry = replace(entry, version=state.version + 1, at=_now())
                 written = self._storage.write_new(_name(entry.version), entry.as_json())

@@ -35,8 +35,8 @@ LAST_LOOK_SECONDS: Final = 2.0
 SPREAD: Final = 0.1
 MANY: Final = 20
 # A consumer that was answered usually comes back within milliseconds. Its topic stays subscribed,
-# and the looks that follow a wake-up go on. If each answer ends the subscription, one consumer at
-# 200 messages a second has a p99 of 12 ms.
+# and the looks that follow a wake-up continue. If each answer ends the subscription, one consumer
+# at 200 messages a second has a p99 of 12 ms.
 LINGER_SECONDS: Final = 10.0
 MAX_LINGERING: Final = 1000
 

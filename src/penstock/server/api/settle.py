@@ -40,7 +40,7 @@ Reason = Literal["lease_lost", "finished", "not_found", "repeated"]
 
 
 class SettleResult(Struct, kw_only=True):
-    """What became of one. If it was not settled, nothing was changed, and `reason` says why.
+    """The outcome for one lease. If it was not settled, nothing was changed, and `reason` says why.
 
     `lease_lost`: the message waits again, or is leased under another token. `finished`: it was
     settled before, cancelled, or has expired. `not_found`: there is no such message, or its topic

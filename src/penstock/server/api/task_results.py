@@ -42,7 +42,7 @@ class CancelledBatch(Struct):
 
 
 class Outcome(Struct, kw_only=True):
-    """What became of the message of a task. `result` is the value that the task returned."""
+    """The end of the call of a task. `result` is the value that the task returned."""
 
     id: str
     state: str

@@ -227,10 +227,10 @@ class Authenticator:
                 429,
                 "TooManyFailures",
                 "too many wrong credentials were sent, for this key or from this address",
-                hint=f"Wait {wait} s, or send the right ones.",
+                hint=f"Wait {wait} s, or send valid credentials.",
                 headers={"Retry-After": str(wait)},
             )
-        return AuthenticationError("these credentials are not known", hint=_HOW)
+        return AuthenticationError("the credentials are not valid", hint=_HOW)
 
     def _digest(self, authorization: bytes) -> bytes:
         return hashlib.blake2b(authorization, key=self._digest_key, digest_size=32).digest()

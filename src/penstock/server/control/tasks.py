@@ -62,7 +62,7 @@ async def _shown(call: Call) -> c.ServiceTask:
     if not found:
         raise TaskNotFoundError(
             f"task {task!r:.200} does not exist on service {service!r:.200}",
-            hint="Tasks are forgotten a week after they are finished.",
+            hint="Tasks are deleted a week after they have finished.",
             task=task[:200],
         )
     return c.task_document(found[0])

@@ -51,7 +51,7 @@ async def finish(request: Request) -> Response:
     sign_on, context = _sign_on(request), context_of(request)
     kept = await context.auth.read_token("sso", request.cookies.get(COOKIE, ""))
     if kept is None:
-        raise SignInError("The sign-in took too long, or was begun in another browser.")
+        raise SignInError("The sign-in took too long, or was started in another browser.")
     flow = Flow(*json.loads(kept.subject))
     user = await sign_on.finish(flow, request.query_params)
     # A page, not a redirect: browsers leave out the strict cookie of a session as long as they

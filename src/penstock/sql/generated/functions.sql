@@ -720,7 +720,7 @@ begin
 end $$;
 
 -- Raises PS015 if the batch does not exist, and PS016 if it is sealed. Its row stays locked, shared, until commit:
--- seal_batch waits for those who add members. Uses batch_pkey.
+-- seal_batch waits for the transactions that add members. Uses batch_pkey.
 -- from functions/batches/add_to_batch.sql:30
 create or replace function penstock._check_open(batch_id bigint) returns void language plpgsql as $$
 declare
@@ -798,7 +798,7 @@ begin
 end $$;
 
 -- Checks the messages of a batch when it is created. They are enqueued later, by any caller, and then it would be too
--- late to tell the caller who made the mistake. Internal queues are refused to all roles for the same reason. Locks:
+-- late to report it to the caller. Internal queues are refused to all roles for the same reason. Locks:
 -- none. Uses queue_name_key.
 -- from functions/batches/create_batch.sql:26
 create or replace function penstock._check_batch_messages(field text, messages jsonb) returns void language plpgsql
@@ -841,8 +841,8 @@ language sql stable as $$
     max_attempts integer, on_conflict text, unique_while text)
 $$;
 
--- Members of batches end. Called wherever messages of a queue with has_members end, in the same transaction; ids that
--- are not members cost one look at an index. A member counts once, for any number of calls.
+-- Members of batches end. Every function that ends messages of a queue with has_members calls this in the same
+-- transaction. An id that is not a member costs one look at an index. A member counts once, for any number of calls.
 -- Locks: the rows of the members. Uses batch_member_pkey.
 -- from functions/batches/end_members.sql:4
 create or replace function penstock._end_members(ids bigint[], state text) returns void language plpgsql
@@ -996,7 +996,7 @@ begin
   perform penstock._finish_batch(batch_id);
 end $$;
 
--- Deletes batches that finished seven days ago, and what is left of their members. Returns how many.
+-- Deletes batches that finished seven days ago, and the rest of their members. Returns how many.
 -- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
 -- from functions/batches/finish_batches.sql:98
 create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
@@ -4250,7 +4250,7 @@ end $$;
 --
 -- _in_block: is this statement one of several in a transaction, so that the commit may be far away? PostgreSQL does not
 -- tell a function, but a block began with an earlier message of the client. A prepared statement in autocommit begins
--- its transaction 2 to 10 microseconds before it runs. A block that was begun through a local socket is at least 24
+-- its transaction 2 to 10 microseconds before it runs. A block that was started through a local socket is at least 24
 -- microseconds old. A wrong guess only costs time, because every message is found either way.
 -- from functions/common/transaction.sql:7
 create or replace function penstock._in_block() returns boolean language sql stable as $$
@@ -6896,7 +6896,7 @@ begin
   return value #>> '{}';
 end $$;
 
--- The size of a JSON value as text, which is what limits count and what readers get. The stored size says little about
+-- The size of a JSON value as text. Limits count it, because readers get the text. The stored size says little about
 -- it, because a number such as 1e131000 is stored in 12 bytes and printed with 131,001 digits. Printing takes 0.1 us
 -- for 30 bytes and 1.7 us for 600. PostgreSQL prints at most 1 GB. A larger value counts as 1 GB, which is above every
 -- limit. A value that is stored in up to 64 kB never reaches that size.
@@ -8411,7 +8411,7 @@ create or replace function penstock._reservation(queue_id integer, n bigint) ret
   select ((28773::bigint << 48) | ((queue_id & 16777215)::bigint << 24) | least(n, 16777215))
 $$;
 
--- Adds to the reservation of this transaction, and takes the lock that says so. Above 16 the number is rounded up to
+-- Adds to the reservation of this transaction, and takes the lock that shows it. Above 16 the number is rounded up to
 -- two leading bits, so that a transaction takes about 50 locks for ten thousand messages. A setting remembers the
 -- number. A producer who changes the setting may exceed max_depth by the messages of that transaction.
 -- from functions/enqueue/reservation.sql:10
@@ -9438,7 +9438,7 @@ begin
   delete from penstock.notifier n where n.holder = release_notifications.holder;
 end $$;
 
--- announcements returns the findings that a destination was told about and that are not over. Locks: ACCESS SHARE. Uses
+-- announcements returns the findings that were sent to a destination and are not over. Locks: ACCESS SHARE. Uses
 -- announcement_pkey.
 -- from functions/monitoring/notifications.sql:23
 create or replace function penstock.announcements(destination text)
@@ -15116,7 +15116,7 @@ begin
 end $$;
 
 -- Records the result of a check. A report about an address that has been changed since counts for nothing. If the
--- service was reached, its waiting tasks go on, in the order of the requests. If not, all its tasks wait, and those
+-- service was reached, its waiting tasks continue, in the order of the requests. If not, all its tasks wait, and those
 -- that have waited for `wait_seconds` fail together. Null is no limit. Returns the number of tasks that were delivered
 -- again or failed. Locks: the row of the service, and those of the tasks. Uses
 -- service_task_queue and service_task_waiting.
@@ -15525,7 +15525,7 @@ begin
   end if;
 end $$;
 
--- Whether a queue of a service has been created there: by a task that is not known any more, or by one that completed.
+-- Whether a queue of a service has been created there: by a task that was deleted since, or by one that completed.
 -- Locks: none. Uses service_task_queue.
 -- from functions/server/tasks.sql:201
 create or replace function penstock._was_created(queue_id uuid) returns boolean language sql stable as $$
@@ -15535,7 +15535,7 @@ create or replace function penstock._was_created(queue_id uuid) returns boolean 
       and t.status = 'completed');
 $$;
 
--- Cancels a task that has not begun. Locks: the row of the task. Uses service_task_pkey.
+-- Cancels a task that has not started. Locks: the row of the task. Uses service_task_pkey.
 -- from functions/server/tasks.sql:209
 create or replace function penstock.cancel_service_task(service text, task uuid, cancelled_by text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -17384,7 +17384,7 @@ begin
   end loop;
 end $$;
 
--- Deletes and returns the row of a lease that is still held, wherever it is. Returns nothing if the lease is lost.
+-- Deletes and returns the row of a valid lease, in any table. Returns nothing if the lease is lost.
 -- Locks: the row. Uses the place in the token, or leased_N_token.
 -- from functions/settle/pull.sql:3
 create or replace function penstock._pull(id bigint, token bigint) returns penstock.leased_0 language plpgsql
@@ -17525,7 +17525,7 @@ end if;
   return l;
 end $$;
 
--- reject gives up on a message at once: it is dead, whatever attempts it had left. Locks: the row. Uses leased_N_token.
+-- reject gives up on a message at once: it is dead, even if it had attempts left. Locks: the row. Uses leased_N_token.
 -- from functions/settle/reject.sql:2
 create or replace function penstock.reject(id bigint, token bigint, reason text default null) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -17930,7 +17930,7 @@ end if;
   end loop;
 end $$;
 
--- The sink of clients up to version 3, which enqueued each partition by itself. Unused since version 4: see
+-- The sink of clients up to version 3, which enqueued each partition separately. Unused since version 4: see
 -- stage.sql and publish.sql. A task copies the messages of its partition into the temporary table penstock_incoming
 -- (see sql/queries/spark/incoming.sql) and calls spark_enqueue in the same transaction.
 --
@@ -20109,7 +20109,7 @@ begin
     return 0;
   end if;
   select * into newest from penstock.history_slot order by begun_at desc limit 1;
-  -- A slot can be dropped if the next one was begun long enough ago: then all its rows are older.
+  -- A slot can be dropped if the next one was started long enough ago, because all its rows are older.
   for h in select slot, ended_at from (select slot, lead(begun_at) over (order by begun_at) ended_at
     from penstock.history_slot) s
            where ended_at < clock_timestamp() - keep loop
@@ -20600,7 +20600,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   where d.id = any (ids) and (not q.name ^@ 'penstock.' or penstock._is_admin())
 $$;
 
--- get_outcome returns what became of a message, wherever it is: its state, its result if one is kept, and its error if
+-- get_outcome returns the end of a message in any state: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
 -- Locks: none. Uses result_pkey, history_log_id, and the indexes of find_message.
 -- from functions/tasks/results.sql:19

@@ -48,7 +48,7 @@ class FindingAct(Act):
                 and (finding.note is not None) == noted
             ]
         if not 1 <= len(named) <= MOST:
-            raise HttpError(409, "NothingThere", "there is no such finding any more")
+            raise HttpError(409, "NothingThere", "this finding no longer exists")
         for subject in named:
             if kind in QUEUE_KINDS:
                 visit.principal.require("operate", subject)
