@@ -15638,7 +15638,7 @@ begin
   where o.id = _service_task.task and q.service_id = s.id for update of o;
   if not found then
     perform penstock._fail('PS025', format('task %L does not exist on service %L', _service_task.task, s.name),
-      jsonb_build_object('task', _service_task.task), 'Tasks are forgotten a week after they are finished.');
+      jsonb_build_object('task', _service_task.task), 'Tasks are deleted a week after they have finished.');
   end if;
   return t;
 end $$;
