@@ -77,7 +77,7 @@ def fast_paths(environment: Mapping[str, str] | None = None) -> bool:
     chosen = found.get("PENSTOCK_FAST_PATHS", "").strip() or "on"
     if chosen not in ("on", "off"):
         raise ConfigurationError(
-            f"PENSTOCK_FAST_PATHS is {chosen!r}", hint="Set it to on or off, or not at all."
+            f"PENSTOCK_FAST_PATHS is {chosen!r}", hint="Set it to on or off, or leave it unset."
         )
     return chosen == "on"
 

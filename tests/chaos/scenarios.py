@@ -238,17 +238,22 @@ def schema_upgraded(run: Run) -> Pair:
     run.notes["upgrades"] = upgrades
     run.notes["recovery_seconds"] = run.recover()
     pair = Pair(before, run.window())
-    run.notes["errors"] = _complaints(run)
+    complaints = _complaints(run)
+    run.notes["errors"] = len(complaints)
+    # The first line of each kind: the same text with other numbers.
+    kinds = {re.sub(r"\d+", "", line): line for line in reversed(complaints)}
+    for line in kinds.values():
+        print(f"schema_upgraded: {line}", flush=True)
     return pair
 
 
-def _complaints(run: Run) -> int:
+def _complaints(run: Run) -> list[str]:
     """Errors that workers have logged, except those that their handlers raise."""
-    logged = run.workers.log.read_text("utf-8")
-    return sum(
-        re.search(r"\b(WARNING|ERROR|CRITICAL)\b", line) is not None and "as it happens" not in line
-        for line in logged.splitlines()
-    )
+    return [
+        line
+        for line in run.workers.log.read_text("utf-8").splitlines()
+        if re.search(r"\b(WARNING|ERROR|CRITICAL)\b", line) and "as it happens" not in line
+    ]
 
 
 SCENARIOS = [

@@ -1,4 +1,4 @@
-"""`help()` of a public function describes its parameters."""
+"""`help()` of a public function describes its parameters and its result."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ MODULES += ("penstock.worker", "penstock.importing", "penstock.django")
 INHERITED = {"TaskLogHandler.emit", "PgmqSource.rows", "PgmqSource.remove", "PgmqSource.count"}
 INHERITED |= {"PgmqSource.held", "TableSource.rows", "TableSource.remove", "TableSource.count"}
 INHERITED |= {"TableSource.held"}
+NO_RESULT = ("None", "Command[None]", "NoReturn")
 
 
 def public() -> Iterator[tuple[str, Any]]:
@@ -39,7 +40,7 @@ def public() -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "value"), list(public()), ids=[name for name, _ in public()])
-def test_the_docstring_describes_every_parameter(name: str, value: Any) -> None:
+def test_the_docstring_describes_every_parameter_and_the_result(name: str, value: Any) -> None:
     if ".".join(name.split(".")[-2:]) in INHERITED:
         return
     text = inspect.getdoc(value)
@@ -56,6 +57,8 @@ def test_the_docstring_describes_every_parameter(name: str, value: Any) -> None:
         return
     parameters = {each for each in inspect.signature(value).parameters if not each.startswith("_")}
     assert parameters - described - {"self"} == set()
+    if inspect.isfunction(value) and inspect.signature(value).return_annotation not in NO_RESULT:
+        assert re.search(r"^(?:Returns|Yields):|\bReturns? ", text, re.MULTILINE), name
 
 
 def _owner(name: str) -> Any:

@@ -50,7 +50,8 @@ def sql_verbs(*folders: str) -> set[str]:
         for file in top.glob("*/*.sql")
         if not folders or file.parent.name in folders
     ]
-    return public & set(re.findall(r"function penstock\.(\w+)\(", "\n".join(texts)))
+    # A variant of a file replaces the name: `penstock.pause( => penstock.resume(`.
+    return public & set(re.findall(r"(?:function |=> )penstock\.(\w+)\(", "\n".join(texts)))
 
 
 def commands(command: click.Command, path: str = "") -> set[str]:

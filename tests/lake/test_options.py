@@ -19,12 +19,15 @@ def refused(match: str, **options: str) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({}, "not told what to read"),
+        ({}, "the source needs the option table or queue"),
         ({"table": "histroy"}, "did you mean 'history'"),
         ({"tabel": "history"}, "did you mean 'table'"),
-        ({"table": "history", "queue": "a"}, "table and queue were both given"),
-        ({"table": "history", "consumer": "a"}, "table and consumer were both given"),
-        ({"queue": "a", "queues": "b"}, "queue and queues were both given"),
+        ({"table": "history", "queue": "a"}, "the options table and queue exclude each other"),
+        (
+            {"table": "history", "consumer": "a"},
+            "the options table and consumer exclude each other",
+        ),
+        ({"queue": "a", "queues": "b"}, "the options queue and queues exclude each other"),
         ({"queue": "mail.*"}, "patterns go into queues"),
         ({"queue": "mail.dlq"}, "the name of one queue"),
         ({"queues": "Orders"}, "which no queue can match"),
@@ -39,8 +42,8 @@ def refused(match: str, **options: str) -> None:
         ({"table": "history", "service": "eu,eu"}, "each name once"),
         ({"table": "history", "service": "E U"}, "names of lowercase letters"),
         ({"table": "history", "dsn": "mysql://x"}, "not PostgreSQL"),
-        ({"table": "messages"}, "cannot be followed"),
-        ({"table": "dead"}, "cannot be followed"),
+        ({"table": "messages"}, "cannot be streamed"),
+        ({"table": "dead"}, "cannot be streamed"),
     ],
 )
 def test_a_wrong_option_is_refused_and_the_right_ones_are_named(

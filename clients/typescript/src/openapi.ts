@@ -373,7 +373,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Pause delivery. Enqueues go on */
+        /** Pause delivery. Enqueues are still accepted */
         post: operations["pause_topic"];
         delete?: never;
         options?: never;
@@ -1112,7 +1112,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancel a task that has not begun */
+        /** Cancel a task that has not started */
         post: operations["cancel_task"];
         delete?: never;
         options?: never;
@@ -1389,7 +1389,7 @@ export interface components {
         };
         /**
          * SettleResult
-         * @description What became of one. If it was not settled, nothing was changed, and `reason` says why. `lease_lost`: the message waits again, or is leased under another token. `finished`: it was settled before, cancelled, or has expired. `not_found`: there is no such message, or its topic keeps no history. `repeated`: the call names the message more than once.
+         * @description The outcome for one lease. If it was not settled, nothing was changed, and `reason` says why. `lease_lost`: the message waits again, or is leased under another token. `finished`: it was settled before, cancelled, or has expired. `not_found`: there is no such message, or its topic keeps no history. `repeated`: the call names the message more than once.
          */
         SettleResult: {
             id: string;

@@ -1,4 +1,4 @@
-"""The command line: every verb of the library, for people and for scripts."""
+"""The command line: every verb of the library, for users and for scripts."""
 
 from penstock.cli.program import main
 

@@ -1,4 +1,4 @@
-"""`penstock batch`: batches and how far they are."""
+"""`penstock batch`: batches and their progress."""
 
 from __future__ import annotations
 

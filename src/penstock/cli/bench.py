@@ -1,4 +1,4 @@
-"""`penstock bench`: the commands of the package penstock-benchmarks, where it is installed."""
+"""`penstock bench`: the commands of the package penstock-benchmarks, if it is installed."""
 
 from __future__ import annotations
 

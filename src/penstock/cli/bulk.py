@@ -1,4 +1,4 @@
-"""`penstock message bulk`: an act on all messages that match a filter, with its progress."""
+"""`penstock message bulk`: act on all messages that match a filter, with a progress bar."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _request(
 
 
 def _carry_out(session: Session, client: Client, id: str) -> None:
-    """Steps until the last one; a person sees the progress of each."""
+    """Run steps until the last one. A terminal shows the progress of each."""
     while True:
         step = client.run(step_bulk_act(id))
         if session.screen.interactive and not session.json:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# It may be killed anywhere; this is so that it mostly need not be.
+# It may be killed at any time, but a clean end is the usual case.
 PATIENCE_SECONDS = 3.0
 
 
@@ -35,7 +35,7 @@ def child_process(module: str, *, dsn: str, home: Path, log: str) -> Iterator[No
 
 
 def end_with_parent() -> None:
-    """To be called in the child: SIGTERM comes when the parent closes the pipe, or dies."""
+    """Call it in the child: it gets SIGTERM when the parent closes the pipe or ends."""
 
     def watch() -> None:
         sys.stdin.buffer.read()

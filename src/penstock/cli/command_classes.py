@@ -1,4 +1,4 @@
-"""The kind of command that ours are: the shared options stand behind every verb."""
+"""Our classes of commands: every command accepts the shared options."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.cli.session import Session
 
 
 def _remember(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-    # An option left out keeps what an earlier one on the line said, so that
-    # `penstock --json queue list` and `penstock queue list --json` are the same.
-    # An empty DSN was still said, and is refused where it is read.
+    # An omitted option keeps an earlier value on the line, so that `penstock --json queue list` and
+    # `penstock queue list --json` are the same. An empty DSN is kept too, and refused where it is
+    # read.
     if value not in (None, False) and option.name:
         setattr(ctx.ensure_object(Session), option.name, value)
 
@@ -33,7 +33,7 @@ def _shared_options() -> list[click.Option]:
 
 
 def add_shared_options(command: click.Command) -> None:
-    """A command that has its own meaning for one of the names keeps it."""
+    """A command with its own option of the same name keeps it."""
     taken = {name for parameter in command.params for name in parameter.opts}
     command.params.extend(o for o in _shared_options() if not taken & set(o.opts))
 
@@ -45,7 +45,7 @@ class Verb(click.Command):
 
 
 class Verbs(click.Group):
-    """A group that lists its commands in the order they were added: by use."""
+    """A group that lists its commands in the order in which they were added."""
 
     command_class = Verb
 

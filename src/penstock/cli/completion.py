@@ -17,7 +17,7 @@ from penstock.errors import ConfigurationError
 
 VARIABLE: Final = "_PENSTOCK_COMPLETE"
 SHELLS: Final = ("bash", "zsh", "fish")
-# fish reads its folder by itself. The others read a line of their profile.
+# fish reads its folder. The other shells read a line of their profile.
 PROFILES: Final = {"bash": ".bashrc", "zsh": ".zshrc"}
 shell_argument = click.argument(
     "shell", type=click.Choice(SHELLS), required=False, metavar="[SHELL]"
@@ -74,7 +74,7 @@ def script_of(ctx: click.Context, shell: str) -> str:
 def install_files(
     shell: str, script: str, environment: Mapping[str, str]
 ) -> tuple[Path, Path | None]:
-    """Write the script, and the line that loads it; where they are."""
+    """Write the script and the line that loads it. Returns their paths."""
     home = Path(environment.get("HOME") or Path.home())
     if shell == "fish":
         config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")

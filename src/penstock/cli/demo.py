@@ -1,4 +1,4 @@
-"""`penstock demo`: what `penstock up --demo` leaves behind."""
+"""`penstock demo`: removes the queues and data of `penstock up --demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock doctor`: whether this database is well, and what to do where it is not."""
+"""`penstock doctor`: checks this database, and says what to do about problems."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def doctor(session: Session) -> int:
 
 
 def _examine(session: Session, holders: list[dict[str, Any]]) -> Iterator[Finding]:
-    """The connection first: without it there is nothing else to look at."""
+    """The connection first, because every other check needs it."""
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(session.connection())
@@ -76,7 +76,7 @@ def _failed(check: str, error: Exception) -> Finding:
 def _schema(connection: psycopg.Connection[Any]) -> Finding:
     try:
         return doctor_findings.schema(Migrator(connection).status())
-    except (PenstockError, psycopg.Error) as error:  # such as: no permission to look
+    except (PenstockError, psycopg.Error) as error:  # for example without the permission to look
         return _failed("schema", error)
 
 
@@ -119,7 +119,7 @@ def _connection(session: Session, connection: psycopg.Connection[Any]) -> Findin
 
 
 def read(connection: psycopg.Connection[Any], name: str) -> list[dict[str, Any]]:
-    """The rows of one of our questions, `sql/queries/read/<name>.sql`."""
+    """The rows of one of our queries, `sql/queries/read/<name>.sql`."""
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(load_query(f"read/{name}").encode()).fetchall()
 

@@ -1,4 +1,4 @@
-"""What `penstock doctor` makes of what it reads: findings, each with what to do. No I/O."""
+"""The findings of `penstock doctor`, each with a remedy. No I/O."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from penstock.model.monitoring import HorizonHolder
 from penstock.spark.java import Java
 
 OLDEST_VERSION, NEWEST_VERSION = 15, 18
-# A transaction this old is no longer one that is just passing through.
+# The age above which a transaction counts as long.
 PINNED_SECONDS, PINNED_XIDS = 60, 1_000_000
 SMALL_BUFFERS_MIB = 128
 FEW_LOCKS = 64
-# Machines that are kept on time differ by milliseconds.
+# The clocks of synchronized machines differ by milliseconds.
 CLOCK_SECONDS = 5
-# A stream that runs is seen every ten seconds.
+# A running stream reports every ten seconds.
 UNSEEN_SECONDS = 300
 SPARK_MISSING = 'For the lake: pip install "penstock[spark]"'
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `exit_code` is set for what keeps Penstock from working."""
+    """One line of the report. `exit_code` is set if Penstock cannot work."""
 
     check: str
     status: str  # ok, hint, warning or error
@@ -69,7 +69,7 @@ def schema(status: MigrationStatus) -> Finding:
 
 
 def grants(problems: Sequence[Mapping[str, Any]]) -> Finding:
-    """Roles that are not there, and grants that are not as they should be."""
+    """Missing roles, and missing or wrong grants."""
     missing = [each["role_name"] for each in problems if each["problem"] is None]
     wrong = [each for each in problems if each["problem"] is not None]
     if wrong:
@@ -81,11 +81,11 @@ def grants(problems: Sequence[Mapping[str, Any]]) -> Finding:
         creates = " ".join(f"create role {name} nologin;" for name in missing)
         advice = f"As a user that may create roles: {creates} Then run `penstock migrate up`."
         return Finding("roles", "warning", f"missing: {', '.join(missing)}", advice)
-    return Finding("roles", "ok", "all of them are there, with their grants")
+    return Finding("roles", "ok", "all roles exist, with their grants")
 
 
 def clock(read_at: tuple[datetime, datetime, datetime], step_seconds: float) -> Finding:
-    """This machine's clock, the server's, and this machine's again; and what registers know."""
+    """This machine's clock, the server's, this machine's again, and the registers."""
     before, shown, after = read_at
     ahead = (shown - after).total_seconds()
     behind = (before - shown).total_seconds()
@@ -110,7 +110,9 @@ def clock(read_at: tuple[datetime, datetime, datetime], step_seconds: float) -> 
 def horizon(server: Mapping[str, Any], holders: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     if not server["sees_all_sessions"]:
         advice = f"As a superuser: grant pg_read_all_stats to {server['username']};"
-        yield Finding("horizon", "hint", "other users' sessions are hidden from us", advice)
+        yield Finding(
+            "horizon", "hint", "this user may not see the sessions of other users", advice
+        )
     old = [holder for holder in holders if _is_old(holder)]
     for holder in old:
         yield Finding("horizon", "warning", _held_by(holder), HorizonHolder(**holder).remedy)
@@ -123,7 +125,7 @@ def _is_old(holder: Mapping[str, Any]) -> bool:
 
 
 def _held_by(holder: Mapping[str, Any]) -> str:
-    """Enough to find the process and its owner."""
+    """Enough to identify the process and its owner."""
     words = [f"pinned by {holder['kind']}", holder["name"] or ""]
     if holder["pid"]:
         words.append(f"pid {holder['pid']}")
@@ -142,7 +144,7 @@ def _held_by(holder: Mapping[str, Any]) -> str:
 
 
 def settings(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    """Settings that hurt; an unknown one (left out by a fork of PostgreSQL) is passed over."""
+    """Harmful settings. Unknown settings, which a fork of PostgreSQL may lack, are skipped."""
     for name, hurts, status, why, advice in HARMFUL:
         if name in found and hurts(found[name]):
             value = f"{found[name]['setting']}{found[name]['unit'] or ''}"
@@ -150,7 +152,7 @@ def settings(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
 
 
 def spark(installed: str | None, java: Java | None) -> Finding:
-    """Spark is for the lake: without it, everything else works."""
+    """Only the lake needs Spark."""
     if installed is None or java is None:
         return Finding("spark", "hint", "not installed", SPARK_MISSING)
     where = f"Java {java.version} from {java.source} ({java.home})"
@@ -158,7 +160,7 @@ def spark(installed: str | None, java: Java | None) -> Finding:
 
 
 def spark_consumers(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Streams that hold messages and have not been seen for long."""
+    """Streams that hold messages and have not reported for a long time."""
     for row in rows:
         if row["held"] and row["unseen_seconds"] > UNSEEN_SECONDS:
             detail = (

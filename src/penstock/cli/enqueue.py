@@ -1,4 +1,4 @@
-"""`penstock enqueue`: one message from the line or stdin, or a file of them."""
+"""`penstock enqueue`: one message from the arguments or stdin, or a file of messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.cli.parameters import duration, header, parse_json, time
 from penstock.cli.session import Session, pass_session
 from penstock.model.message import NewMessage
 
-# Redrawing the bar for every line would cost more than sending it.
+# Redrawing the bar for every line would take longer than sending it.
 PROGRESS_LINES = 1000
 ONE_ONLY = {"key": "--key", "on_conflict": "--on-conflict", "unique": "--unique"}
 
@@ -85,7 +85,7 @@ def _enqueue_one(session: Session, queue: str, payload: Any, options: dict[str, 
 
 def _payload(argument: str | None, as_bytes: bool) -> Any:
     if argument is None and sys.stdin.isatty():
-        raise click.UsageError("no payload: name it, pipe it in, or give --file")
+        raise click.UsageError("no payload was given: name it, pipe it in, or use --file")
     data = sys.stdin.buffer.read() if argument in (None, "-") else argument.encode()
     if as_bytes:
         return data
@@ -102,7 +102,7 @@ def _refuse_with_file(payload: str | None, options: dict[str, Any]) -> None:
     if payload is not None:
         raise click.UsageError("give either a PAYLOAD or --file, not both")
     for name in ONE_ONLY.keys() & options.keys():
-        # One key for all the lines would leave one message of them.
+        # With one key for all lines, only one message would remain.
         raise click.UsageError(f"{ONE_ONLY[name]} is for one message, not for --file")
 
 
@@ -122,7 +122,7 @@ def _enqueue_file(
 
 
 def _lines(file: IO[bytes], as_bytes: bool, advance: Callable[[int], None]) -> Iterator[Any]:
-    """A payload for each line that is not empty; a bad one stops it all, by number."""
+    """A payload for each line that is not empty. An invalid line is an error with its number."""
     read = 0
     for number, line in enumerate(file, start=1):
         read += len(line)
@@ -145,7 +145,7 @@ def _line_value(file: IO[bytes], number: int, content: bytes) -> Any:
 
 
 def _size(file: IO[bytes]) -> int | None:
-    """The length of a file; a pipe has none, and its bar just moves."""
+    """The length of a file. A pipe has none, and its bar only moves."""
     try:
         return os.fstat(file.fileno()).st_size or None
     except OSError:

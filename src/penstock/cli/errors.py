@@ -1,4 +1,4 @@
-"""How a command fails: one line that says what to do, and an exit code."""
+"""How a command fails: one line with the remedy, and an exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTERRUPTED = 130
 
 
 def report(error: Exception, *, as_document: bool, debug: bool) -> int:
-    """Tell of the error on stderr, and say which exit code it has."""
+    """Print the error on stderr, and return its exit code."""
     if debug:
         traceback.print_exception(error)
     problem = describe(error)
@@ -86,14 +86,14 @@ def _usage(error: click.ClickException) -> dict[str, Any]:
 
 
 def _database(error: psycopg.Error) -> dict[str, Any]:
-    """What PostgreSQL says that is not about Penstock."""
+    """Errors of PostgreSQL that are not about Penstock."""
     message = error.diag.message_primary or str(error) or type(error).__name__
     hint = error.diag.message_hint
     return _problem(type(error).__name__, message, hint, UNEXPECTED, sqlstate=error.sqlstate)
 
 
 def _sentence(problem: dict[str, Any]) -> str:
-    """`Fact. Way out.` on one line, whatever was in it."""
+    """`Fact. Remedy.` on one line, whatever the texts contain."""
     parts = [" ".join(str(part).split()) for part in (problem["message"], problem["hint"]) if part]
     head = parts[0] if parts[0].endswith((".", "?", "!")) else f"{parts[0]}."
     return printable(" ".join([head, *parts[1:]]) if len(parts) > 1 else parts[0])

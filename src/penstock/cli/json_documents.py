@@ -1,4 +1,4 @@
-"""Messages and queues as JSON documents: the library's own field names, flat."""
+"""Messages and queues as flat JSON documents with the library's field names."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def queue_document(queue: Queue) -> dict[str, Any]:
 
 
 def _fields(value: Lease | Message) -> dict[str, Any]:
-    # Not asdict: it would copy every payload to its depth.
+    # Not asdict, which would copy every payload completely.
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def _with_payload(document: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no bytes, and base64 must not pass for a JSON payload: it has its own name."""
+    """JSON has no bytes. Their base64 text has its own field, to tell it from a JSON payload."""
     if not isinstance(document["payload"], bytes):
         return document
     encoded = base64.b64encode(document["payload"]).decode("ascii")

@@ -1,4 +1,4 @@
-"""`penstock key`: who may call the HTTP server."""
+"""`penstock key`: the API keys of the HTTP server."""
 
 from __future__ import annotations
 

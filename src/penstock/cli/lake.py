@@ -1,4 +1,4 @@
-"""`penstock lake`: history into a lake, its analytics, and back. Spark starts only when it must."""
+"""`penstock lake`: lands history in a lake, analyzes and replays it. Spark starts if needed."""
 
 from __future__ import annotations
 
@@ -381,7 +381,7 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
         from penstock.lake.run import Run
 
         if not dry_run:
-            # What has finished but not landed would come into the lake later.
+            # Finished messages that have not landed would enter the lake later.
             work = Run(found.lake, found.registry, {"dsn": found.dsn})
             with closing(work):
                 work.begin()

@@ -1,4 +1,4 @@
-"""What `penstock lake` shows: progress while it works, and a summary that a person can read."""
+"""The output of `penstock lake`: progress bars and summaries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Watch:
-    """Follows a run: a bar on a terminal, a line a minute in a log, metrics in a file."""
+    """Follows a run with a bar on a terminal, a line a minute in a log, and metrics in a file."""
 
     def __init__(
         self, session: Session, run: Run, metrics_file: Path | None, *, logs: bool = False
@@ -66,7 +66,7 @@ class Watch:
             signal.signal(each, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """The first lets the step in work finish, the second does not."""
+        """The first signal lets the current step finish, the second does not."""
         if self.stopped.is_set():
             raise KeyboardInterrupt
         self.stopped.set()
@@ -134,7 +134,7 @@ def _progress(session: Session, *, hidden: bool = False) -> Progress:
 
 @contextmanager
 def counting(session: Session, what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar that goes to a known end."""
+    """A bar with a known end."""
     with _progress(session) as progress:
         bar = progress.add_task(what, total=total)
         yield lambda count: progress.advance(bar, count)

@@ -1,4 +1,4 @@
-"""The way from a command line to an opened lake: the settings first, Spark last."""
+"""Opens the lake of a command line: settings first, Spark last."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LAYERS = ("bronze", "silver", "gold")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the lake and its project are, and Spark's own settings."""
+    """The paths of the lake and its project, and Spark's settings."""
 
     path: str
     conf: dict[str, str]
@@ -109,11 +109,11 @@ def opened(
     spark: bool = True,
     **about: str | None,
 ) -> Iterator[Opened]:
-    """The lake, and its registration. What is wrong with either shows before Spark starts."""
+    """The lake and its registration. Errors of either appear before Spark starts."""
     with registered(session) as registry:
         from penstock.spark.service_connection import Server
 
-        # A standby, a schema that is missing or too new, a password that is wrong.
+        # A standby, a missing or newer schema, or a wrong password.
         Server(registry.service).close()
         dsn = registry.service.address()
         with _opening(session, place, spark=spark, create=create, about=about, dsn=dsn) as make:
@@ -128,7 +128,7 @@ def opened(
 
 @contextmanager
 def opened_to_read(session: Session, place: Place) -> Iterator[Lake]:
-    """The lake alone: no database is needed to read it."""
+    """The lake alone. Reading it needs no database."""
     require_spark()
     with _opening(session, place) as make:
         yield make(None)
@@ -159,7 +159,7 @@ def _opening(
             check_format(format, place.path, about.get("catalog"))
         is_local = local_path(place.path) is not None
         if is_local:
-            # Looked at, or made, at once: a wrong path need not wait for Spark.
+            # Checked or created at once, so that a wrong path is an error before Spark starts.
             make(None)
         started = start_spark(session, place) if spark or not is_local else None
         yield lambda guard: make(guard, started)
@@ -167,7 +167,7 @@ def _opening(
 
 @contextmanager
 def registered(session: Session) -> Iterator[Registry]:
-    """The database, where the lakes are known."""
+    """The database with the registry of lakes."""
     require_spark()
     from penstock.lake.registry import Registry
     from penstock.spark.options import DEFAULT_SERVICE, Service
@@ -204,7 +204,7 @@ def require_spark() -> None:
 
 
 def start_spark(session: Session, place: Place) -> Any:
-    """Quietly: what the JVM writes goes into a file, unless --debug asks to see it."""
+    """Without output: the JVM writes to a file, unless --debug is given."""
     from penstock.spark.session import spark_session
 
     def start() -> Any:
@@ -212,7 +212,7 @@ def start_spark(session: Session, place: Place) -> Any:
 
     if session.debug:
         return start()
-    # What is wrong with a query is said once, by us.
+    # An error of a query is reported once, by us.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     with session.screen.err.status("starting Spark"), _stderr_in_a_file():
         return start()
@@ -220,7 +220,7 @@ def start_spark(session: Session, place: Place) -> Any:
 
 @contextmanager
 def _stderr_in_a_file() -> Iterator[None]:
-    """The JVM keeps the stderr that it was started with."""
+    """The JVM keeps the stderr with which it was started."""
     log = Path(tempfile.gettempdir()) / f"penstock-spark-{os.getpid()}.log"
     sys.stderr.flush()
     kept = os.dup(2)

@@ -1,4 +1,4 @@
-"""`penstock claim`, and the verbs that settle or prolong what it gave out."""
+"""`penstock claim`, and the verbs that settle or extend its leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs for people, or one JSON document a line for programs."""
+"""Logs as text, or as one JSON document for each line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 
 
 def set_up(level: str, as_json: bool) -> None:
-    """Everything that is logged goes to stderr, from `level` on."""
+    """Write all log records from `level` on to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else Lines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 class JsonLines(logging.Formatter):
-    """The fields of a record, those given as `extra` too."""
+    """The fields of a record, including those of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         document: dict[str, Any] = {
@@ -44,5 +44,5 @@ class Lines(logging.Formatter):
 
 
 def extra(record: logging.LogRecord) -> dict[str, Any]:
-    """What a caller added to the record."""
+    """The fields that a caller added to the record."""
     return {name: value for name, value in vars(record).items() if name not in _USUAL}

@@ -1,4 +1,4 @@
-"""`penstock message`: find messages, read their story, and move them."""
+"""`penstock message`: find, read, cancel, redrive, replay and move messages."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _brief(screen: Screen, message: Message) -> Any:
 
 
 def _show_message(screen: Screen, message: Message) -> None:
-    """Empty fields are left out: the story is what happened."""
+    """Empty fields are left out."""
     document = message_document(message)
     attempts = document.pop("attempts")
     screen.fields({name: v for name, v in document.items() if v is not None or name == "payload"})

@@ -1,4 +1,4 @@
-"""`penstock migrate`: bring schema `penstock` into a database, and say where it stands."""
+"""`penstock migrate`: create and upgrade schema `penstock`, and show its version."""
 
 from __future__ import annotations
 

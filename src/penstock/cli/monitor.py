@@ -1,4 +1,4 @@
-"""`penstock top` and `activity`: the queues, and what operators did."""
+"""`penstock top` and `activity`: the busiest queues, and the actions of operators."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _FIELDS = (
 
 
 def _look(client: Client) -> tuple[int, list[list[Any]]]:
-    """How many workers are alive, and the queues, the longest first."""
+    """The number of running workers, and the queues, the longest first."""
     rates: dict[str, float] = {}
     for rate in client.run(read.recent()):
         per_minute = rate.count * 60 / max(rate.seconds, 1)

@@ -1,4 +1,4 @@
-"""What people type, turned into what the library takes, or into one clear line."""
+"""Converts arguments of the command line to values of the library, or to a one-line error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _seconds(text: str) -> float:
 
 
 def time(text: str) -> datetime:
-    """An ISO 8601 time; one without an offset is in this machine's time zone."""
+    """An ISO 8601 time. Without an offset, it is in this machine's time zone."""
     try:
         parsed = datetime.fromisoformat(text)
         return parsed.astimezone() if parsed.tzinfo is None else parsed
@@ -45,7 +45,7 @@ def time(text: str) -> datetime:
 
 
 def header(text: str) -> tuple[str, str]:
-    """`name=value`, the value being text."""
+    """`name=value`, where the value is text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.BadParameter(f"{text!r} is not a header; write it as name=value")
@@ -53,7 +53,7 @@ def header(text: str) -> tuple[str, str]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Any JSON value; what is not JSON, or cannot be kept, is a ValueError in one line."""
+    """Any JSON value. Text that is not JSON, or cannot be stored, is a ValueError in one line."""
     try:
         return json.loads(text, parse_constant=_no_constant, parse_float=_exact)
     except json.JSONDecodeError as error:
@@ -70,8 +70,8 @@ def _no_constant(name: str) -> Any:
 
 
 def _exact(digits: str) -> float:
-    """A number goes into the database as it was written, or not at all."""
+    """A number is stored exactly as it was written, or refused."""
     number = float(digits)
     if Decimal(digits) != Decimal(repr(number)):
-        raise ValueError(f"{digits} has more digits than can be kept: write it in quotes")
+        raise ValueError(f"{digits} has too many digits: write it in quotes")
     return number

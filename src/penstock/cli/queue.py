@@ -1,4 +1,4 @@
-"""`penstock queue`: the queues, their settings, and what they hold."""
+"""`penstock queue`: queues, their settings and their contents."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _show_stats(screen: Screen, found: list[QueueStats]) -> None:
 
 
 def _stats_row(stats: QueueStats) -> list[Any]:
-    # An estimate says so: it came from the planner, not from counting.
+    # An estimate of the planner is marked as such.
     about = "~" if stats.estimated else ""
     counts = [stats.ready, stats.scheduled, stats.leased, stats.dead]
     return [stats.queue, *(f"{about}{n}" for n in counts), duration(stats.oldest_ready_seconds)]

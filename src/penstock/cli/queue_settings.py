@@ -1,4 +1,4 @@
-"""Settings of a queue, or a schedule, as people type them: `max_attempts=3 paused=yes`."""
+"""Settings of a queue or a schedule as arguments: `max_attempts=3 paused=yes`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse_settings(arguments: tuple[str, ...]) -> SettingsChange:
 
 
 def parse_pairs(arguments: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
-    """The names are checked here; the values by the database, which knows their ranges."""
+    """The names are checked here. The database checks the values, because it has the ranges."""
     chosen: dict[str, Any] = {}
     for argument in arguments:
         key, equals, text = argument.partition("=")
@@ -48,7 +48,7 @@ def _did_you_mean(key: str, keys: Sequence[str]) -> str:
 
 
 def _value(text: str) -> Any:
-    """JSON where it is JSON; else a word, which the database refuses by name."""
+    """JSON if it is valid JSON, otherwise a word, which the database refuses by name."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     try:

@@ -1,4 +1,4 @@
-"""`penstock schedule`: cron rules that enqueue by themselves."""
+"""`penstock schedule`: cron rules that enqueue messages."""
 
 from __future__ import annotations
 

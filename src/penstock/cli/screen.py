@@ -1,4 +1,4 @@
-"""What a command shows: one JSON document, a rich table, or plain columns."""
+"""The output of a command: one JSON document, a rich table, or plain columns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rich.text import Text
 
 EMPTY = "-"
 WORDS = {True: "yes", False: "no", None: EMPTY}
-# A terminal has little room: these columns show when some row has something in them.
+# A terminal has little room. These columns are shown only if a row has a value in them.
 OPTIONAL = ("key", "group")
 
 
 class Screen:
-    """stdout carries the answer and nothing else; stderr carries the rest."""
+    """stdout has the result and nothing else. Everything else goes to stderr."""
 
     def __init__(self) -> None:
         self.out = Console(file=sys.stdout, highlight=False, soft_wrap=True)
@@ -36,11 +36,11 @@ class Screen:
         self.out.print(Text(text))
 
     def document(self, value: Any) -> None:
-        """One JSON document, whole, on stdout."""
+        """Print one complete JSON document on stdout."""
         sys.stdout.write(as_json(value) + "\n")
 
     def raw(self, text: str) -> None:
-        """Text for a program such as psql: not a character more or less."""
+        """Print text for a program such as psql, unchanged."""
         sys.stdout.write(text)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -51,7 +51,7 @@ class Screen:
             self._plain_table(columns, cells)
 
     def fields(self, pairs: Mapping[str, Any]) -> None:
-        """A record, one field a line."""
+        """A record, one field in each line."""
         width = max(map(len, pairs), default=0)
         for name, value in pairs.items():
             self.out.print(Text.assemble((f"{name.ljust(width)}  ", "bold"), cell(value)))
@@ -63,11 +63,11 @@ class Screen:
             table.add_column(columns[number], justify=_side(rows, number), overflow="fold")
         for row in rows:
             table.add_row(*(Text(row[number]) for number in used))
-        # soft_wrap would let the rows run past the edge and tear the frame.
+        # soft_wrap would let rows exceed the width and break the frame.
         self.out.print(table, soft_wrap=False)
 
     def _plain_table(self, columns: Sequence[str], rows: list[list[str]]) -> None:
-        """Nothing cut, nothing wrapped: a pipe has no width."""
+        """Nothing is cut or wrapped, because a pipe has no width."""
         lines = [[name.upper() for name in columns], *rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         for row in lines:
@@ -89,7 +89,7 @@ def as_json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """For json: what it has no word for."""
+    """Converts values that JSON does not have."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, datetime):
@@ -108,7 +108,7 @@ def _plain(value: Any) -> Any:
 
 
 def cell(value: Any) -> str:
-    """A value as a person reads it, safe to send to a terminal."""
+    """A value as text that is safe on a terminal."""
     if value is None or isinstance(value, bool):
         return WORDS[value]
     if isinstance(value, datetime):
@@ -125,7 +125,7 @@ def cell(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Payloads and error texts come from anywhere: no escape codes through here."""
+    """Payloads and error texts are untrusted, so escape codes are removed."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -135,7 +135,7 @@ def shorten(value: Any, width: int = 60) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`20 ms`, `4 s`, `3 min`, `5 h`, `9 d`: the size of an age, not its last digit."""
+    """`20 ms`, `4 s`, `3 min`, `5 h`, `9 d`: the magnitude of an age."""
     if seconds is None:
         return EMPTY
     if 0 < seconds < 0.95:

@@ -1,4 +1,4 @@
-"""`penstock service`: the PostgreSQLs of the control plane."""
+"""`penstock service`: the PostgreSQL servers of the control plane."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def _fields(row: Any) -> dict[str, Any]:
 @click.argument("task")
 @pass_session
 def cancel_task(session: Session, name: str, task: str) -> None:
-    """Cancel a task of service NAME that has not begun."""
+    """Cancel a task of service NAME that has not started."""
     by = getpass.getuser()
     session.run(cancel_service_task(name, read.task_id(task), cancelled_by=by))
     session.run(record_activity(by, "cancel task", f"{name}/{task}"))
@@ -323,7 +323,7 @@ def _address(
     password_file: str | None,
     old: str | None = None,
 ) -> ServiceAddress | None:
-    """The address that the options give, or None if they give nothing."""
+    """The address from the options, or None if no option was given."""
     from penstock.server.control.addresses import without_password as address_without_password
 
     if dsn is not None and dsn_env is not None:

@@ -1,4 +1,4 @@
-"""What one run of the program carries: the options that every command takes."""
+"""The state of one run of the program: the options that every command accepts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.db.sync_connections import Connections
 from penstock.settings import Settings
 
 T = TypeVar("T")
-# libpq by itself waits for minutes; a person at a prompt does not.
+# libpq waits for minutes by default. A user at a prompt does not.
 CONNECT_SECONDS = 10
 
 
 class Session:
-    """`--dsn`, `--json`, `--debug`, and the way to the database and the screen."""
+    """`--dsn`, `--json` and `--debug`, and access to the database and the screen."""
 
     def __init__(self) -> None:
         self.dsn: str | None = None
@@ -37,22 +37,22 @@ class Session:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        # One command, one connection: a larger pool would only cost the server.
+        # A command needs one connection.
         with Client(self.dsn, min_size=1, max_size=1) as client:
             yield client
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """A plain connection, for what must work without the schema."""
+        """A plain connection, for commands that work without the schema."""
         with connect(connect_dsn(self.settings())) as connection:
             yield connection
 
     def run(self, command: Command[T]) -> T:
-        """One command that no verb of the client stands for."""
+        """Run a command that has no verb in the client."""
         return run_once(self.dsn, command)
 
     def show(self, document: Any, text: str | Callable[[Screen], None]) -> None:
-        """The document for a script, or the text for a person."""
+        """Print the document for a script, or the text for a user."""
         if self.json:
             self.screen.document(document)
         elif callable(text):
@@ -61,7 +61,7 @@ class Session:
             self.screen.line(text)
 
     def confirm(self, question: str, yes: bool) -> None:
-        """Destructive verbs ask; a script, which cannot answer, says --yes."""
+        """Destructive verbs ask. A script, which cannot answer, passes --yes."""
         if yes:
             return
         if self.json or not is_answered_by_a_person():

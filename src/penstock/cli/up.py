@@ -37,7 +37,7 @@ TRY = ("queue create hello", """enqueue hello '{"to": "you"}'""", "claim hello")
 
 
 class Stopped(BaseException):
-    """A signal asked for the end. Not an Exception: nothing on the way may swallow it."""
+    """A signal requested the end. Not an Exception, so that no handler swallows it."""
 
 
 @click.command(cls=Verb)
@@ -57,7 +57,7 @@ class Stopped(BaseException):
 @click.option(
     "--demo",
     is_flag=True,
-    help="Run a small web shop on the embedded PostgreSQL, so that there is something to look at.",
+    help="Run a small web shop on the embedded PostgreSQL, to fill the UI with data.",
 )
 @pass_session
 def up(session: Session, /, no_server: bool, no_lake: bool, demo: bool, **chosen: Any) -> None:
@@ -84,7 +84,7 @@ def up(session: Session, /, no_server: bool, no_lake: bool, demo: bool, **chosen
             shown = without_password(dsn)
             embedded = session.settings().dsn is None
             ready = {"dsn": shown, "schema_version": version, "embedded": embedded, **found}
-            # A lake keeps what it landed, so that the demo could not be removed.
+            # A lake keeps what it landed, so the demo could not be removed completely.
             with (
                 _demo(session, dsn, wanted=demo) as shop,
                 _lake(session, dsn, wanted=embedded and not no_lake and not demo) as lake,
@@ -131,12 +131,12 @@ def _run(
     server: ServerSettings | None,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Until a signal comes; then Stopped."""
+    """Run until a signal arrives, then raise Stopped."""
     if server is None:
         ready({})
         threading.Event().wait()
         return
-    # Only here: importing the web framework takes longer than most commands.
+    # Imported here, because importing the web framework takes longer than most commands.
     from penstock.server.transport.serving import serve as serve_one
     from penstock.server.transport.supervisor import serve_many
 
@@ -165,13 +165,13 @@ def _announce(session: Session, ready: dict[str, Any]) -> None:
 
 @contextmanager
 def _raising_on_signals() -> Iterator[None]:
-    """Either signal ends the body; a second one must not cut the stopping short."""
+    """Both signals end the body. A second one must not interrupt the stop."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         _pass_signals_by()
         raise Stopped
 
-    # One that is ignored stays so: nohup, and a shell's background jobs, mean it.
+    # A signal that is ignored stays ignored, as with nohup and in background jobs of a shell.
     chosen = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, handle) for each in chosen}
     try:
@@ -182,14 +182,14 @@ def _raising_on_signals() -> Iterator[None]:
 
 
 def _pass_signals_by() -> None:
-    """Have them do nothing. Of one that came with another, and is ignored by the time that Python
-    comes to it, Python complains with a traceback."""
+    """Make them do nothing. Python prints a traceback for a signal that arrived before it was
+    ignored."""
     for each in SIGNALS:
         signal.signal(each, lambda number, frame: None)
 
 
 def _go_deaf() -> None:
-    """Ignore them, and have the processes that stop the database ignore them."""
+    """Ignore them in this process and in the processes that stop the database."""
     _pass_signals_by()
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
@@ -197,7 +197,7 @@ def _go_deaf() -> None:
 
 @contextmanager
 def _database(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The DSN; and where the data of the embedded server are, and whether it ran already."""
+    """The DSN, the data directory of the embedded server, and whether it was already running."""
     if settings.dsn is not None:
         yield settings.dsn, {}
         return
@@ -210,18 +210,18 @@ def _database(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def without_password(dsn: str) -> str:
-    """What the caller named, fit for a screen and a log."""
+    """The user's DSN, as it may be shown on a screen and in a log."""
     return make_conninfo(dsn, password="***") if "password" in conninfo_to_dict(dsn) else dsn
 
 
 def _commands(dsn: str, settings: Settings) -> list[str]:
-    """Three commands to try, which work in any other shell."""
+    """Three commands to try in another shell."""
     first = [] if _is_usual(settings) else [f"export PENSTOCK_DSN={shlex.quote(dsn)}"]
     return [*first, *(f"{program_name()} {words}" for words in TRY)]
 
 
 def remove_command(settings: Settings) -> str:
-    """The command that removes the demo of this home, for any other shell."""
+    """The command that removes the demo of this home, for another shell."""
     home = "" if _is_usual(settings) else f"PENSTOCK_HOME={shlex.quote(str(settings.home))} "
     return f"{home}{program_name()} demo remove"
 
@@ -231,7 +231,7 @@ def _is_usual(settings: Settings) -> bool:
 
 
 def program_name() -> str:
-    """`penstock` where the shell finds it; else where it is, such as .venv/bin/penstock."""
+    """`penstock` if the shell finds it, otherwise its path, such as .venv/bin/penstock."""
     script, found = Path(sys.argv[0]), shutil.which("penstock")
     if found and (script.name != "penstock" or Path(found).samefile(script)):
         return "penstock"
@@ -241,7 +241,7 @@ def program_name() -> str:
 
 
 def _welcome(screen: Screen, ready: Mapping[str, Any], commands: list[str]) -> None:
-    """What is to be copied ends its line."""
+    """Text that users copy is at the end of its line."""
     screen.line("Penstock is up: the database runs, and the schema is in it.")
     screen.line(f"DSN: {ready['dsn']}")
     if "data_directory" in ready:

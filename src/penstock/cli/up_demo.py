@@ -19,14 +19,14 @@ def check_embedded(settings: Settings) -> None:
     """Refuse a named database: the demo writes only to the embedded one."""
     if settings.dsn is not None:
         raise ConfigurationError(
-            "the demo runs on the embedded PostgreSQL only, and another one is named",
+            "the demo runs on the embedded PostgreSQL only, but another one is configured",
             hint="Leave out --dsn, and unset PENSTOCK_DSN and DATABASE_URL.",
         )
 
 
 @contextmanager
 def running_demo(dsn: str, home: Path) -> Iterator[list[str]]:
-    """The queues of the demo. What its process logs is in demo.log."""
+    """The queues of the demo. The output of its process is in demo.log."""
     with Client(dsn, min_size=1, max_size=1) as client, installed(client, home) as queues:
         client.close()
         with child_process("penstock.cli.up_demo", dsn=dsn, home=home, log=LOG):
@@ -34,7 +34,7 @@ def running_demo(dsn: str, home: Path) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """That process."""
+    """The process of the demo."""
     from penstock.demo import process
 
     end_with_parent()

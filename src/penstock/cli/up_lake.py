@@ -18,7 +18,7 @@ _POLITENESS = 10
 
 
 def why_not() -> str | None:
-    """What is missing for a lake, in words; None if it can run."""
+    """The reason why a lake cannot run, or None if it can."""
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         return 'Spark is not installed: pip install "penstock[spark]"'
     try:
@@ -30,7 +30,7 @@ def why_not() -> str | None:
 
 @contextmanager
 def running_lake(dsn: str, home: Path) -> Iterator[str]:
-    """Where the lake is. What its process says is in lake.log."""
+    """The path of the lake. The output of its process is in lake.log."""
     with child_process("penstock.cli.up_lake", dsn=dsn, home=home, log="lake.log"):
         yield lake_path(environment={**os.environ, "PENSTOCK_HOME": str(home)})
 

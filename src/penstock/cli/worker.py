@@ -26,7 +26,7 @@ logger = logging.getLogger("penstock.worker")
 
 
 def load(target: str) -> App:
-    """The App that `module:name` names; `name` may be left out if it is `app`."""
+    """The App of `module:name`. `name` may be left out if it is `app`."""
     module_name, _, attribute = target.partition(":")
     module = _module(module_name)
     found = getattr(module, attribute or "app", None)
@@ -48,9 +48,9 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there; something that it imports is not
+            raise  # the module exists, but one of its imports does not
         raise click.BadParameter(
-            f"there is no module {name!r} here or among what is installed"
+            f"there is no module {name!r} here or among the installed packages"
         ) from None
 
 
@@ -138,7 +138,7 @@ def worker(
         grace=grace,
         name=name,
         wake_ups=not no_wake_ups,
-        # What cannot listen cannot keep prepared statements either.
+        # Without notifications there is a pooler, which does not keep prepared statements either.
         prepare_threshold=None if no_wake_ups else 5,
     )
     server = None if metrics is None else MetricsServer(made, *metrics)

@@ -1,4 +1,4 @@
-"""`penstock workers`: what the workers do, and commands to them."""
+"""`penstock workers`: shows the workers, and sends them commands."""
 
 from __future__ import annotations
 

@@ -80,6 +80,8 @@ class AsyncQueueVerbs(AsyncCommandRunner):
     async def pause(self, name: str) -> None:
         """Stop delivering the messages of a queue. A paused queue still accepts messages.
 
+        Leased messages are not affected. Their holders can settle them.
+
         Args:
             name: The name of the queue.
 
@@ -90,6 +92,8 @@ class AsyncQueueVerbs(AsyncCommandRunner):
 
     async def resume(self, name: str) -> None:
         """Deliver the messages of a paused queue again.
+
+        It has no effect on a queue that is not paused.
 
         Args:
             name: The name of the queue.

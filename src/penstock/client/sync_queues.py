@@ -81,6 +81,8 @@ class QueueVerbs(CommandRunner):
     def pause(self, name: str) -> None:
         """Stop delivering the messages of a queue. A paused queue still accepts messages.
 
+        Leased messages are not affected. Their holders can settle them.
+
         Args:
             name: The name of the queue.
 
@@ -91,6 +93,8 @@ class QueueVerbs(CommandRunner):
 
     def resume(self, name: str) -> None:
         """Deliver the messages of a paused queue again.
+
+        It has no effect on a queue that is not paused.
 
         Args:
             name: The name of the queue.

@@ -163,7 +163,8 @@ class ScheduleVerbs(CommandRunner):
             name: The name of the schedule.
 
         Returns:
-            The schedule.
+            The schedule: its rule, its settings, the time of its next fire, and the error of the
+            last one if it failed.
 
         Raises:
             ScheduleNotFoundError: The schedule does not exist.

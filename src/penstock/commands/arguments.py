@@ -1,7 +1,6 @@
-"""Arguments checked for type before they reach SQL, with errors that say what is allowed.
+"""Checks the types of arguments before they reach SQL, with errors that name the allowed values.
 
-Ranges are left to the database, which knows them and has the last word; here only what its
-types could not carry is caught.
+The database checks ranges. This module only refuses values that SQL types cannot represent.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from penstock.model.message import Duration, Lease, LeaseLike
 
 
 class Unset(Enum):
-    """Stands for an argument that was not given, where None would be a mistake."""
+    """Marks an argument that was not given, where None would be a mistake."""
 
     UNSET = "unset"
 
@@ -42,7 +41,7 @@ def refuse(field: str, value: Any, allowed: str) -> InvalidValueError:
 
 
 def text(field: str, value: Any) -> str:
-    """Text that PostgreSQL can hold."""
+    """Text that PostgreSQL can store."""
     if not isinstance(value, str) or "\x00" in value or not _is_unicode(value):
         raise refuse(field, value, "text, without NUL and lone surrogates")
     return value
@@ -53,7 +52,7 @@ def optional_text(field: str, value: Any) -> str | None:
 
 
 def note(field: str, value: Any) -> str | None:
-    """An error's text, kept as far as possible: a strange character must not block a nack."""
+    """The text of an error. Characters that cannot be stored are replaced, so a nack works."""
     if value is None:
         return None
     if isinstance(value, BaseException):
@@ -78,7 +77,7 @@ def optional_number(field: str, value: Any) -> Decimal | None:
     if value is None:
         return None
     number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    # By way of its text: 0.1 means 0.1, not the binary fraction next to it.
+    # From its text: 0.1 means 0.1, not the nearest binary fraction.
     if not number or not (exact := Decimal(str(value))).is_finite():
         raise refuse(field, value, "a number")
     return exact
@@ -146,7 +145,7 @@ def leases(values: Iterable[LeaseLike]) -> list[tuple[int, int]]:
 
 
 def each(field: str, value: Any, count: int) -> list[Any] | None:
-    """One value for all, or one for each: a list as long as the leases; None stays None."""
+    """One value for all leases, or a list with one for each. None stays None."""
     if value is None:
         return None
     if isinstance(value, str | BaseException) or not isinstance(value, Sequence):

@@ -1,4 +1,4 @@
-"""A statement, its parameters, and how to read its answer: what a client runs. No I/O."""
+"""A statement, its parameters and the decoder of its result. No I/O."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def call(function: str, /, columns: str = "*", **types: str) -> str:
 
 @cache
 def _lightly(sql: str) -> str:
-    # As columns of a row they cost half of what they do as tables.
+    # As columns of a row they cost half as much as in two tables.
     return f"""select it.*
 from (select pg_catalog.set_config('synchronous_commit', 'off', true),
              pg_catalog.set_config('penstock.alone', 'on', true)) alone, (
@@ -99,7 +99,7 @@ def scalar(rows: Rows) -> Any:
 
 
 def utc(value: datetime | None) -> Any:
-    """The time in UTC, in any time zone of the session. None stays None, which Any allows."""
+    """The time in UTC, from any time zone of the session. None stays None, which Any allows."""
     return None if value is None else value.astimezone(UTC)
 
 

@@ -21,7 +21,8 @@ from penstock.commands.arguments import INT4, INT8, optional_text, refuse
 from penstock.commands.command import Command
 
 PROTOCOL: Final = "1"
-"""Changes with what a verb takes or answers: a client of another one is told so."""
+"""Changes with the arguments and results of the verbs. Other clients get an error.
+"""
 _ARGUMENT: Final = re.compile(r"%\((\w+)\)s::(\w+(?:\[\])?)")
 
 
@@ -115,7 +116,7 @@ def pack(value: Any) -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """What was packed. ValueError, TypeError or OverflowError if it is not that."""
+    """The decoded value. ValueError, TypeError or OverflowError if the text is not valid."""
     if isinstance(value, list):
         return [unpack(each) for each in value]
     if not isinstance(value, dict):
@@ -140,7 +141,7 @@ _UNPACK: Final[dict[str, Any]] = {
 
 
 def unpack_arguments(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, each of the type that the statement wants."""
+    """The arguments of a call, with the types that the statement needs."""
     if arguments.keys() != verb.types.keys():
         raise refuse("arguments", sorted(arguments), ", ".join(sorted(verb.types)))
     return {name: _unpacked(name, verb.types[name], arguments[name]) for name in verb.types}

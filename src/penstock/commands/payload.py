@@ -1,7 +1,7 @@
 """Payloads and headers as text that PostgreSQL stores unchanged, and back. No I/O.
 
-What JSON or PostgreSQL cannot hold is refused here, before a statement is sent: inside the
-caller's transaction a refusal by the server would cost the whole transaction.
+Values that JSON or PostgreSQL cannot represent are refused before a statement is sent. An error of
+the server would abort the caller's transaction.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from penstock.errors import PayloadNotStorableError
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 # An escaped NUL: an odd number of backslashes before u0000. An even number is a backslash in text.
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-# Strings are matched only to be stepped over.
+# Strings are matched only to be skipped.
 _STRING_OR_EXPONENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+\d+')
-# A number with an exponent of three digits or more: PostgreSQL prints it in full.
+# A number with an exponent of three digits or more. PostgreSQL prints it in full.
 _LARGE_EXPONENT: Final = re.compile(r"\d[eE][+-]?\d{3}")
 _STRING_OR_LARGE_EXPONENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[eE][+-]?(\d{3,})')
 # PostgreSQL refuses numbers with more digits than this.
 _MOST_DIGITS: Final = 131_072
-# A shorter text is printed in milliseconds whatever it contains, and the database checks its size.
+# A shorter text is printed within milliseconds, and the database checks its size.
 _SHORT_TEXT: Final = 1000
 
 
 class JsonText(str):
-    """A payload that is JSON text already: it goes to the database as it is, which checks it."""
+    """A payload that is JSON text already. It is sent unchanged, and the database checks it."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ def encode_payload(payload: Any) -> tuple[str | None, bytes | None]:
 
 
 def encode_headers(headers: Mapping[str, Any] | None) -> str | None:
-    """The headers as the text of a JSON object; None if there are none."""
+    """The headers as the text of a JSON object, or None if there are none."""
     if headers is None:
         return None
     if not isinstance(headers, Mapping) or not all(isinstance(name, str) for name in headers):
@@ -56,7 +56,7 @@ def encode_headers(headers: Mapping[str, Any] | None) -> str | None:
 
 
 def encode_json(value: Any, what: str) -> str:
-    """JSON text that jsonb holds without loss; `what` names the value in errors."""
+    """JSON text that jsonb stores without loss. `what` names the value in errors."""
     try:
         text = _ENCODER.encode(value)
         text.encode()
@@ -68,14 +68,14 @@ def encode_json(value: Any, what: str) -> str:
 
 
 def storable_json(text: str, what: str) -> str:
-    """JSON text, written so that jsonb holds it without loss; refused if it cannot."""
+    """JSON text that jsonb stores without loss. Other values are refused."""
     if "\\u0000" in text and _NUL.search(text):
         raise _refused(what, "it holds the character NUL (\\u0000)", _TEXT_HINT)
     return _STRING_OR_EXPONENT.sub(_written_out, text) if "e+" in text else text
 
 
 def printed_bytes(text: str) -> int:
-    """About how large JSON text is once PostgreSQL prints it: `1e1000` has 1,001 digits then.
+    """The approximate size of JSON text when PostgreSQL prints it: `1e1000` has 1,001 digits then.
 
     It is exact enough to refuse text that would fill the memory of the database. The database
     compares the exact size with the limit of the queue.
@@ -105,8 +105,8 @@ def _reason(exc: Exception) -> str:
 
 
 def _written_out(match: re.Match[str]) -> str:
-    # jsonb keeps numbers as decimals: 1e+23 would come back as the integer 10**23, which is not
-    # the same number. With its digits written out and a fraction it comes back as the float.
+    # jsonb stores numbers as decimals: 1e+23 would come back as the integer 10**23, which is
+    # another number. Written in full and with a fraction, it comes back as the float.
     token = match[0]
     return token if token.startswith('"') else f"{float(token):.1f}"
 
@@ -116,7 +116,8 @@ def decode_json(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        # What jsonb gives is the value and nothing around it: json.loads takes twice as long.
+        # jsonb returns the value without white space. json.loads, which allows it, takes twice as
+        # long.
         value, end = _READ(text)
         return value if end == len(text) else json.loads(text)
     except ValueError:
@@ -132,10 +133,10 @@ _GAP: Final = re.compile(r"[\s,:]*")
 
 
 def _decode_deep(text: str) -> Any:
-    """What SQL callers nested deeper than Python's json goes, read without recursion.
+    """Decodes values that are nested too deeply for Python's json, without recursion.
 
-    A claim must not fail over one message that it has leased. The text comes from jsonb: it is
-    valid, and a key is told from a value by where it stands.
+    SQL callers can store them, and a claim must not fail because of one message that it has leased.
+    The text comes from jsonb, so it is valid, and the position tells keys from values.
     """
     outermost: list[Any] = []
     # Each open container, with the key that waits for its value.

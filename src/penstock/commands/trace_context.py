@@ -1,4 +1,4 @@
-"""Trace context in headers, when the caller is traced. OpenTelemetry is never required."""
+"""Adds the trace context of the caller to headers. OpenTelemetry is optional."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def with_trace(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The headers with the active span's `traceparent` and `tracestate`; the caller's own win."""
-    # A span can only be active if the caller imported OpenTelemetry: asking sys.modules costs
-    # nothing where it is not in use, and spares the others a slow import.
+    """The headers with the active span's `traceparent` and `tracestate`, unless they are set."""
+    # A span can only be active if the caller imported OpenTelemetry. A look into sys.modules is
+    # free, and avoids a slow import.
     if "opentelemetry.trace" not in sys.modules:
         return headers
     context = _active()

@@ -1,4 +1,4 @@
-"""Where the statements of a client run: on its pool, or on the caller's own connection."""
+"""The connections of a client: its pool, or the caller's own connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Pool: TypeAlias = AsyncConnectionPool[AnyConnection]
 
 
 class AsyncConnections:
-    """A pool that opens at the first use; each call may pass its own connection instead."""
+    """A pool that opens at the first use. Each call may pass its own connection instead."""
 
     def __init__(
         self,
@@ -65,22 +65,22 @@ class AsyncConnections:
 
     def _start(self) -> None:
         self._pool: Pool | None = None
-        # Of few connections none is kept: all the others would wait for what is left.
+        # A small pool keeps none back, because all other calls would wait for the rest.
         _, max_size = self._sizes
         self._alone = async_executor(self.borrow, most=max_size // 3)
         self._lent: set[AnyConnection] = set()
         self._opening = Lock()
 
     def _after_fork(self) -> None:
-        """In a child process: leave the parent's connections alone, and make others."""
+        """In a child process: forget the parent's connections, and open new ones."""
         forks.abandon(self._pool, self._alone, self._lent)
         if self._pool is not None:
-            self._pool._closed = True  # its finalizer would wait for threads of the parent
+            self._pool._closed = True  # its finalizer would wait for the parent's threads
         self._own_is_parents = self._own is not None
         self._start()
 
     async def run(self, command: Command[T], connection: Any = None) -> T:
-        """Run one command; alone it is a transaction, on the caller's connection part of one."""
+        """Run one command, in its own transaction or in that of the caller's connection."""
         if connection is None and self._own is None:
             return await self._alone.run(command)
         if ASYNC:
@@ -101,7 +101,7 @@ class AsyncConnections:
                 hint="Open a connection and make a client after the fork.",
             )
         if chosen is not None:
-            # Looked up for each call: a session has another connection after its commit.
+            # Looked up for each call, because a session has another connection after its commit.
             yield _checked(await driver_connection(chosen))
         else:
             pool, borrowed = await self._take()
@@ -114,12 +114,12 @@ class AsyncConnections:
 
     @asynccontextmanager
     async def transaction(self, connection: Any) -> AsyncIterator[AnyConnection]:
-        """All or nothing; inside the caller's transaction it is a savepoint, never a commit."""
+        """All or nothing. Inside the caller's transaction it is a savepoint, never a commit."""
         async with self.borrow(connection) as borrowed, AsyncExitStack() as stack:
             with translated():
                 if not borrowed.autocommit and _is_idle(borrowed):
-                    # The caller's transaction has yet to begin: without this, ours would be the
-                    # outermost one, and commit in the caller's name.
+                    # The caller's transaction has not begun yet. Without this, ours would be the
+                    # outermost one, and would commit on behalf of the caller.
                     await borrowed.execute("select 1")
                 await stack.enter_async_context(borrowed.transaction())
             yield borrowed
@@ -128,11 +128,11 @@ class AsyncConnections:
 
     @property
     def lent(self) -> list[AnyConnection]:
-        """The connections of the pool that are in use."""
+        """The number of connections of the pool that are in use."""
         return list(self._lent)
 
     async def open(self) -> None:
-        """Find the database and look at its schema; errors come here rather than later."""
+        """Find the database and check its schema, so that errors come here rather than later."""
         if self._own is None:
             await self._opened()
         else:
@@ -140,7 +140,7 @@ class AsyncConnections:
                 await _check_schema(own)
 
     async def close(self) -> None:
-        """Give the pool's connections back. The caller's own stay as they are."""
+        """Close the pool's connections. Those of callers stay open."""
         self._closed = True
         await self._alone.close()
         if self._pool is not None:
@@ -164,10 +164,10 @@ class AsyncConnections:
             dsn = await to_thread(locate, self._dsn)
         else:
             dsn = locate(self._dsn)
-        # A host that does not answer should be an error soon; libpq by itself waits for minutes.
+        # A host that does not answer should be an error soon. libpq waits for minutes by default.
         if "connect_timeout" not in conninfo_to_dict(dsn):
             self._options["connect_timeout"] = 10
-        # A pool only says that it timed out; our own connection says why.
+        # A pool reports only a timeout. Our own connection reports the reason.
         with translated():
             probe = await AsyncConnection.connect(dsn, **self._options)
         async with probe:
@@ -196,17 +196,17 @@ class AsyncConnections:
             if len(self._lent) >= max_size:
                 raise ConnectionLimitError(
                     f"no connection came free in {self._timeout:g} s: all {max_size} are in use",
-                    hint="Raise max_size, or hold connections for shorter.",
+                    hint="Raise max_size, or return connections sooner.",
                 ) from exc
         pool = await self._renewed(pool)
         with translated():
             return pool, await pool.getconn()
 
     async def _renewed(self, pool: Pool) -> Pool:
-        """A new pool, or the reason why there is none.
+        """Return a new pool, or raise the reason why it cannot connect.
 
-        The old one tries to connect again at ever longer intervals, in the end of minutes: a
-        database that is back should be in use at once.
+        The old pool tries to connect at ever longer intervals, up to minutes. The new one uses a
+        database as soon as it is available again.
         """
         async with self._opening:
             if self._pool is pool and not self._closed:
@@ -216,7 +216,7 @@ class AsyncConnections:
 
 
 async def _use_iso_dates(connection: AnyConnection) -> None:
-    """Have times written as the driver reads them, whatever the database's default is."""
+    """Have times written as the driver reads them, for any default of the database."""
     if not (connection.info.parameter_status("DateStyle") or "ISO").startswith("ISO"):
         await connection.execute("set datestyle to ISO")
 
@@ -227,7 +227,7 @@ async def _check_schema(connection: AnyConnection) -> None:
     known = read.known_schema_version()
     if found <= known:
         return
-    # A schema that was upgraded while this version still runs serves it, if it says so.
+    # A version that is older than the schema may run if the schema supports its clients.
     oldest = read.oldest_client()
     if oldest.decode(await execute(connection, oldest, oldest.sql)) > known:
         raise SchemaNewerError(
@@ -255,7 +255,7 @@ def given(connection: Any) -> Any:
     """The connection that a caller gave, or None for the pool.
 
     None from a caller is a mistake, as with Django's `connection.connection` after `close()`: the
-    statements would not be part of the transaction that the caller means.
+    statements would not be part of the caller's transaction.
     """
     if connection is UNSET:
         return None

@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 async def execute(connection: AsyncConnection[Any], command: Command[Any], sql: str) -> Rows:
-    """The rows of a command. `sql` is its text for where it runs."""
+    """The rows of a command. `sql` is its text for this connection."""
     with translated():
-        # Not connection.cursor(): the caller's may make dicts of rows, or bind on the client.
+        # Not connection.cursor(), because the caller's may return dicts or bind on the client.
         cursor = AsyncCursor(connection, row_factory=tuple_row)
-        # Django's connections give times another zone. Arrays of 1,000 payloads are written in
-        # 0.4 ms instead of 7. Both together cost 5 us a call.
+        # Django sets another time zone on its connections. Arrays of 1,000 payloads are written in
+        # 0.4 ms instead of 7. Both together cost 5 us for each call.
         cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
         cursor.adapters.register_dumper(list, ListBinaryDumper)
         await cursor.execute(sql.encode(), command.params)
@@ -49,7 +49,7 @@ class AsyncPlainExecutor:
             return command.decode(await execute(connection, command, command.alone))
 
     async def close(self) -> None:
-        """Nothing is kept here."""
+        """It keeps no connections."""
 
 
 if ASYNC:
@@ -65,10 +65,10 @@ if ASYNC:
                 return command.decode(await execute(self._connection, command, command.alone))
 
         def close(self) -> None:
-            """Nothing is held here."""
+            """It holds no connection."""
 
     class PlainNotifications:
-        """The notifications that a connection receives. psycopg looks ten times a second."""
+        """The notifications of a connection. psycopg looks for them ten times a second."""
 
         def __init__(
             self,
@@ -87,7 +87,7 @@ if ASYNC:
                 yield
             finally:
                 reading.cancel()
-                # Not `await reading`: its CancelledError would look like ours.
+                # Not `await reading`, because its CancelledError would look like our own.
                 await asyncio.wait([reading])
 
         async def _read(self) -> None:

@@ -17,23 +17,23 @@ def is_sqlalchemy(connection: Any) -> bool:
 
 
 async def driver_connection(connection: Any) -> Any:
-    """The connection of psycopg. What is not SQLAlchemy's, or not of this kind, as it is."""
+    """The connection of psycopg. Other objects are returned unchanged."""
     if not is_sqlalchemy(connection):
         return connection
     if ASYNC:
-        if hasattr(connection, "get_bind"):  # a session, also a scoped one
+        if hasattr(connection, "get_bind"):  # a session, or a scoped session
             connection = connection.connection()
             connection = await connection if isawaitable(connection) else connection
         if not hasattr(connection, "get_raw_connection"):
-            return connection  # the synchronous kind
+            return connection  # the synchronous classes
         # As SQLAlchemy does at the first statement. Otherwise its commit would do nothing.
         if not connection.in_transaction():
             await connection.begin()
         return (await connection.get_raw_connection()).driver_connection
     else:
         if hasattr(connection, "run_sync"):
-            return connection  # the asynchronous kind
-        if hasattr(connection, "get_bind"):  # a session, also a scoped one
+            return connection  # the asynchronous classes
+        if hasattr(connection, "get_bind"):  # a session, or a scoped session
             connection = connection.connection()
         if not hasattr(connection, "in_transaction"):
             return connection

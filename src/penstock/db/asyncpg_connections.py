@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def is_asyncpg(connection: Any) -> bool:
-    """Whether it is a connection of asyncpg, also one that its pool has lent."""
+    """Whether it is a connection of asyncpg, including one that its pool has lent."""
     kinds = type(connection).__mro__
     return any(kind.__module__.partition(".")[0] == "asyncpg" for kind in kinds)
 

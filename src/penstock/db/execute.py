@@ -28,7 +28,7 @@ Borrow: TypeAlias = Callable[[None], AbstractContextManager[psycopg.Connection[A
 AsyncBorrow: TypeAlias = Callable[[None], AbstractAsyncContextManager[AsyncConnection[Any]]]
 
 
-# Once for a process: `check` runs for every call of the sync client.
+# Once for each process, because `check` runs for every call of the sync client.
 _is_fast: Final = cache(fast_paths)
 
 
@@ -59,14 +59,14 @@ class CommandConnection(Protocol):
 
 
 class Notifications(Protocol):
-    """The notifications that a connection receives."""
+    """The notifications of a connection."""
 
     def watch(self) -> AbstractAsyncContextManager[None]:
-        """Report them while the block runs. No statement may use the connection meanwhile."""
+        """Report notifications while the block runs. No statement may use the connection then."""
 
 
 def executor(borrow: Borrow, most: int) -> Executor:
-    """`most` is the number of connections that it may keep between commands."""
+    """`most` is the largest number of connections that it may keep between commands."""
     if _is_fast():
         return fast_execute.FastExecutor(borrow)
     return sync_plain_execute.PlainExecutor(borrow)
@@ -87,7 +87,7 @@ def command_connection(connection: AsyncConnection[Any]) -> CommandConnection:
 def notifications(
     connection: AsyncConnection[Any], heard: Callable[[str, str], None], lost: Callable[[], None]
 ) -> Notifications:
-    """`heard` gets channel and payload; `lost` is called when the connection breaks."""
+    """`heard` is called with channel and payload, `lost` when the connection breaks."""
     if _is_fast():
         return fast_execute.FastNotifications(connection, heard, lost)
     return async_plain_execute.PlainNotifications(connection, heard, lost)
@@ -113,9 +113,9 @@ async def async_check(connection: AsyncConnection[Any]) -> None:
 
 
 def _has_input(connection: Connection) -> bool:
-    """Whether an idle connection has something to read: its end, most likely.
+    """Whether an idle connection has something to read, most likely its end.
 
-    A round trip without this test would take every call as long as a database that hangs.
+    Without this test each call would need a round trip, and would wait for a database that hangs.
     """
     with _duplicate(connection) as duplicate:
         try:
@@ -128,11 +128,11 @@ def _has_input(connection: Connection) -> bool:
 
 
 def sever(connection: Connection) -> None:
-    """Cut the connection: a call that waits on it finds it closed."""
+    """Cut the connection. A call that waits on it finds it closed."""
     with suppress(psycopg.OperationalError, OSError), _duplicate(connection) as duplicate:
         duplicate.shutdown(socket.SHUT_RDWR)
 
 
 def _duplicate(connection: Connection) -> socket.socket:
-    """The socket of a connection under another number, which may be closed."""
+    """The socket of a connection under another file descriptor, which may be closed."""
     return socket.socket(fileno=os.dup(connection.fileno()))

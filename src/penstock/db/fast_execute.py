@@ -1,8 +1,7 @@
-"""A command that is alone in its transaction, by the shortest way through the driver.
+"""Runs a command that is alone in its transaction with little work in the driver.
 
-A cursor of psycopg's is made to do anything: it copies its adapters, reads the text of the
-statement, and waits in turns: 75 us where this takes 30. The values are still psycopg's to write
-and to read.
+A cursor of psycopg is general: it copies its adapters, parses the statement and waits in steps.
+That takes 75 us, this module 30. psycopg still writes and reads the values.
 """
 
 from __future__ import annotations
@@ -36,13 +35,14 @@ from penstock.errors import translated
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[Any] | AsyncConnection[Any]
 _Key: TypeAlias = tuple[str, tuple[int, ...]]
-# psycopg deallocates everything now and then, ours too; and a migration may change what a statement
-# gives. The statement has not run then, and can be prepared again.
+# psycopg sometimes deallocates all statements, including ours, and a migration may change the
+# columns of a statement. The statement has not run then, and can be prepared again.
 _FORGOTTEN: Final = (errors.InvalidSqlStatementName, errors.FeatureNotSupported)
 _GOOD: Final = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
-# Texts that are counted for each connection, and so statements prepared on it, at most.
+# The largest number of texts that are counted for each connection, and of statements prepared on
+# it.
 _MOST: Final = 200
-# After this long a connection goes back to its pool, which replaces those that have grown old.
+# The time after which a connection goes back to its pool, which replaces old connections.
 _KEPT_SECONDS: Final = 60.0
 
 
@@ -66,14 +66,15 @@ class FastExecutor:
                 return answer
 
     def close(self) -> None:
-        """Nothing is kept here."""
+        """It keeps no connections."""
 
 
 class AsyncFastExecutor:
-    """The same, on a few connections that it keeps: the one used last is used next.
+    """Runs commands on a few connections that it keeps. The most recently used one comes first.
 
-    The server process behind that one has everything at hand; a pool gives the one that has rested
-    longest, which has not, and takes longer to ask than the statement to send.
+    The server process of that connection has its data in the processor's caches. A pool lends the
+    least recently used connection, whose process has not, and its checkout takes longer than
+    sending the statement.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class AsyncFastExecutor:
                 self._kept.append(loan)
 
     async def close(self) -> None:
-        """Give back what is kept, and keep nothing from now on."""
+        """Return the connections, and keep none from now on."""
         self._closed = True
         while self._kept:
             await self._kept.pop().give_back()
@@ -105,14 +106,14 @@ class AsyncFastExecutor:
             loan = self._kept.pop()
             if loan.line.is_open():
                 return loan
-            await loan.give_back()  # the pool makes another
+            await loan.give_back()  # the pool opens another
         borrowed = AsyncExitStack()
         connection = await borrowed.enter_async_context(self._borrow(None))
         return _Loan(FastConnection(connection), borrowed)
 
 
 class _Loan:
-    """A line on a connection that has to be given back."""
+    """A connection that was borrowed and must be returned."""
 
     def __init__(self, line: FastConnection, borrowed: AsyncExitStack) -> None:
         self.line = line
@@ -144,7 +145,7 @@ class FastConnection:
         self._loop.add_reader(self._socket, self._read)
 
     def is_open(self) -> bool:
-        """By a look at the socket, as the pool does it; twice, for the words of farewell."""
+        """By reading the socket, as the pool does. The first read may find a last message."""
         try:
             self._pgconn.consume_input()
             self._pgconn.consume_input()
@@ -171,18 +172,18 @@ class FastConnection:
                 raise
 
     def close(self) -> None:
-        """Leave the socket to others. Once: one that was closed has given its number away."""
+        """Release the socket, only once: the descriptor of a closed socket may be in use again."""
         if self._is_watched:
             self._is_watched = False
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
 
     async def _answered(self) -> Any:
-        """The answer to what was just sent."""
+        """The answer to the last statement."""
         self._answer = self._loop.create_future()
         self._last = None
         if self._pgconn.flush():
-            # It takes no more until we have read what it has to say.
+            # The server reads no more until we have read its output.
             self._loop.add_writer(self._socket, self._write)
         last = await self._answer
         if last is None:
@@ -190,7 +191,7 @@ class FastConnection:
         return last
 
     async def _stop(self) -> None:
-        """Cancel the statement of a caller that has gone, before it claims messages."""
+        """Cancel the statement of a caller that was cancelled, before it claims messages."""
         with suppress(psycopg.Error, OSError):
             async with asyncio.timeout(5):
                 await self._connection.cancel_safe(timeout=5)
@@ -214,7 +215,7 @@ class FastConnection:
             self._fail(error)
 
     def _collect(self) -> None:
-        """The results that have arrived; the last of them is the answer."""
+        """The results that have arrived. The last one is the answer."""
         assert self._answer is not None
         while not self._pgconn.is_busy():
             result = self._pgconn.get_result()
@@ -235,14 +236,14 @@ class FastConnection:
 def check_open(connection: Connection) -> None:
     """Raise an error if the server has closed the connection, without a round trip.
 
-    It reads what the socket has, twice: the first read may find only the server's last message.
+    It reads twice, because the first read may find only the server's last message.
     """
     connection.pgconn.consume_input()
     connection.pgconn.consume_input()
 
 
 class FastNotifications:
-    """Reads notifications from the bare socket: psycopg would wake up ten times a second."""
+    """Reads notifications from the socket. psycopg would wake up ten times a second."""
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class FastNotifications:
         self._heard = heard
         self._lost = lost
         self._socket: int | None = None
-        # For those that come with the answer to a statement.
+        # For notifications that arrive with the answer to a statement.
         connection.add_notify_handler(lambda note: heard(note.channel, note.payload))
 
     @asynccontextmanager
@@ -277,18 +278,18 @@ class FastNotifications:
             self._lost()
 
     def _stop(self) -> None:
-        """Once: the number of a socket that was closed may be another connection's by now."""
+        """Once, because the descriptor of a closed socket may belong to another connection."""
         number, self._socket = self._socket, None
         if number is not None:
             asyncio.get_running_loop().remove_reader(number)
 
 
 class _Known:
-    """What is known of a connection: how it writes and reads values, what was prepared on it."""
+    """The state of a connection: its adapters, and the statements that are prepared on it."""
 
     def __init__(self, connection: Connection) -> None:
         cursor = connection.cursor()
-        # Django's connections give times another zone.
+        # Django sets another time zone on its connections.
         cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
         cursor.adapters.register_loader("timestamptz", TimestamptzBinaryLoader)
         # Arrays of 1,000 payloads are written in 0.4 ms instead of 7.
@@ -299,17 +300,17 @@ class _Known:
         self._prepared = 0
 
     def new_name(self, key: _Key) -> bytes:
-        """For a statement: never one that was in use before on this connection.
+        """The name of a statement, never one that was used before on this connection.
 
-        The digest keeps a pooler in transaction mode from running another client's statement
-        under the same name: an unknown or a duplicate name is an error, a wrong one is not.
+        Because of the digest, a pooler in transaction mode cannot run another client's statement
+        under the same name. An unknown or a duplicate name is an error, a wrong statement is not.
         """
         self._prepared += 1
         digest = blake2b(repr(key).encode(), digest_size=8).hexdigest().encode()
         return b"penstock_%d_%b" % (self._prepared, digest)
 
     def is_frequent(self, key: _Key, threshold: int | None) -> bool:
-        """Whether it was used often enough to be prepared; counts this use."""
+        """Whether it was used often enough to be prepared. Counts this use."""
         uses = self._uses.get(key, 0)
         if threshold is None or (not uses and len(self._uses) >= _MOST):
             return False
@@ -321,7 +322,7 @@ _known: Final[WeakKeyDictionary[Connection, _Known]] = WeakKeyDictionary()
 
 
 def _talk(command: Command[T], connection: Connection) -> Generator[None, Any, T]:
-    """What is sent, and what is made of the answers. Each `yield` waits for one."""
+    """Sends messages and reads the answers. Each `yield` waits for one."""
     known = _known.get(connection)
     if known is None:
         known = _known[connection] = _Known(connection)
@@ -361,6 +362,6 @@ def _checked(result: Any) -> Any:
 
 @cache
 def _numbered(sql: str) -> tuple[bytes, tuple[str, ...], list[PyFormat]]:
-    """The statement with numbered parameters, their names in that order, and their formats."""
+    """The statement with numbered parameters, the names in that order, and their formats."""
     names = Command.names(sql)
     return Command.numbered_text(sql).encode(), names, [PyFormat.AUTO] * len(names)

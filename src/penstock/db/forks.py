@@ -1,8 +1,8 @@
-"""What a process does not share with the parent that forked it: connections, above all.
+"""What a forked process must not share with its parent, above all connections.
 
-A connection that two processes use mixes their questions and answers, and closing it in one ends
-it for both. Objects that hold connections register here. In a child process they drop what they
-hold, untouched, and connect again at their next use.
+If two processes use a connection, their statements and answers are mixed, and one of them closes it
+for both. Objects that hold connections register here. In a child process they drop them without
+closing them, and connect again at the next use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 class Holder(Protocol):
     def _after_fork(self) -> None:
-        """Forget the parent's connections and locks. Called in the child, which has one thread."""
+        """Forget the parent's connections and locks. Runs in the child, which has one thread."""
 
 
 _holders: Final[WeakSet[Holder]] = WeakSet()
@@ -27,7 +27,7 @@ def register(holder: Holder) -> None:
 
 
 def abandon(*held: Any) -> None:
-    """Keep the parent's objects alive: finalizing them would write to the parent's sockets."""
+    """Keep the parent's objects alive: finalizers would write to the parent's sockets."""
     _abandoned.extend(held)
 
 
@@ -36,5 +36,5 @@ def _in_child() -> None:
         holder._after_fork()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
+if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_in_child)

@@ -36,7 +36,7 @@ T = TypeVar("T")
 logger = logging.getLogger("penstock.listener")
 
 ATTEND_SECONDS: Final = 10
-"""How long enqueuers are told that a consumer waits."""
+"""How long enqueuers know that a consumer waits."""
 RENEW_SECONDS: Final = 4
 """How long before its end this is renewed, if a consumer still waits."""
 AFTER_SECONDS: Final = (
@@ -54,7 +54,7 @@ DEAF: Final = (
 )
 HEALTH_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 5.0
-"""How long our own notification may take before the line counts as deaf."""
+"""How long our own notification may take before the connection counts as broken."""
 
 
 class Run(Protocol):
@@ -64,7 +64,7 @@ class Run(Protocol):
 
 
 class Subscription:
-    """One waiter's interest in one queue. `wait`, or be called back."""
+    """The interest of one waiter in one queue. It calls `wait`, or is called back."""
 
     def __init__(self, listener: Listener, queue: str, callback: Callable[[bool], None] | None):
         self.queue = queue
@@ -74,7 +74,7 @@ class Subscription:
         self.waiting = 0
 
     async def wait(self, timeout: float) -> bool:
-        """Until there may be a message (True), or the timeout (False)."""
+        """Wait until there may be a message (True) or until the timeout (False)."""
         self.rest()
         try:
             async with asyncio.timeout(min(timeout, self._listener.patience)):
@@ -87,12 +87,12 @@ class Subscription:
             self.waiting -= 1
 
     def rest(self) -> None:
-        """Note that a consumer waits from now on. Only then are enqueuers asked to notify."""
+        """Record that a consumer waits from now on. Only then are enqueuers asked to notify."""
         self.waiting += 1
         self._listener.notice(self.queue)
 
     def wake(self, notified: bool) -> None:
-        """There may be a message. Notified: an enqueuer said so, just now."""
+        """There may be a message. `notified`: an enqueuer has just sent a notification."""
         if self._callback is not None:
             self._callback(notified)
         self._event.set()
@@ -150,7 +150,7 @@ class _Queue:
             each.wake(notified)
 
     def wake_again(self, looks: int = 0) -> None:
-        """Wakes again and again, further apart each time; a new notification starts this over."""
+        """Wakes repeatedly, at growing intervals. A new notification starts this again."""
         if looks:
             self.wake()
         if self.again is not None:
@@ -170,7 +170,7 @@ class _Queue:
 class Listener:
     """The listening connection of a process, and the consumers that wait for it.
 
-    `run` runs the few statements that go with it on another connection: a client's, or a
+    `run` runs the few statements of a listener on another connection: a client's, or a
     ReconnectingConnection's. With `enabled=False` nothing listens, and consumers poll.
     """
 
@@ -195,11 +195,11 @@ class Listener:
 
     @property
     def patience(self) -> float:
-        """How long it is sensible to wait without looking."""
+        """How long a consumer should wait without looking."""
         return 60.0 if self.healthy else DEAF_SECONDS
 
     async def start(self) -> None:
-        """Begin to listen, in the background. While the database is unavailable, retry."""
+        """Start to listen in the background. Retries while the database is unavailable."""
         if self.enabled and self._task is None:
             self._task = asyncio.create_task(self._listen(), name="penstock listener")
 
@@ -216,7 +216,7 @@ class Listener:
         await self._link.close()
 
     def subscribe(self, queue: str, callback: Callable[[bool], None] | None = None) -> Subscription:
-        """Take an interest in a queue; `callback` is called at each wake-up."""
+        """Subscribe to a queue. `callback` is called at each wake-up."""
         subscription = Subscription(self, queue, callback)
         known = self._queues.get(queue)
         if known is None:
@@ -239,17 +239,17 @@ class Listener:
             self._changed.set()
 
     def listen(self, name: str, callback: Callable[[str | None], None]) -> Channel:
-        """Hand on the notifications of a channel, which has one listener in a process."""
+        """Pass the notifications of a channel to its one listener in this process."""
         channel = self._channels[name] = Channel(self, name, callback)
         self._changed.set()
         return channel
 
     def forget_channel(self, channel: Channel) -> None:
-        """Hand on no more. The connection may go on listening."""
+        """Stop passing them on. The connection may still listen to the channel."""
         self._channels.pop(channel.name, None)
 
     def notice(self, queue: str) -> None:
-        """A consumer begins to wait for a queue: make sure that its enqueuers know."""
+        """A consumer starts to wait for a queue. Make sure that its enqueuers know."""
         if monotonic() > self._queues[queue].attended_until - RENEW_SECONDS:
             self._changed.set()
 
@@ -265,7 +265,7 @@ class Listener:
                 pause = 0.1
             self._lost()
             await self._link.close()
-            # Random, so that the processes of a fleet do not all come back at once.
+            # Random, so that the processes of a fleet do not reconnect at the same time.
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(pause * 2, 60.0 if self._deaf else 5.0)
 
@@ -279,7 +279,7 @@ class Listener:
             channel.listening = False
 
     async def _serve(self, connection: AsyncConnection[Any]) -> None:
-        """Listen until the connection breaks, or turns out to be deaf."""
+        """Listen until the connection breaks or its notifications no longer arrive."""
         notes = notifications(connection, self._notified, self._closed)
         await connection.execute(_listen_to([self._ping]))
         was_deaf = self._deaf
@@ -305,7 +305,7 @@ class Listener:
         return min([self._check_at, *times])
 
     async def _subscribe(self, connection: AsyncConnection[Any]) -> None:
-        """LISTEN to new queues, and UNLISTEN those without subscribers."""
+        """LISTEN to new queues, and UNLISTEN queues without subscribers."""
         new = [name for name, queue in self._queues.items() if not queue.listening]
         gone, self._gone = self._gone, set()
         if gone:
@@ -321,23 +321,23 @@ class Listener:
             channel.callback(None)
 
     async def _attend(self) -> None:
-        """Tell enqueuers that a consumer waits, and tell them again before that expires."""
+        """Tell enqueuers that a consumer waits, and repeat that before it expires."""
         now = monotonic()
         heard = {n: q for n, q in self._queues.items() if q.waiting and q.listening}
         if not any(now > queue.attended_until - RENEW_SECONDS for queue in heard.values()):
             return
-        # With those that are due go those that soon will be: one statement for all, from then on.
+        # Renew those that will be due soon together with those that are due, in one statement.
         names = [n for n, q in heard.items() if now > q.attended_until - 2 * RENEW_SECONDS]
         due = await self._run(workers.attend(names, ATTEND_SECONDS))
         for name in names:
             if (queue := self._queues.get(name)) is None:
                 continue
             lapsed = now > queue.attended_until
-            # A queue that does not exist is asked for again, as often as any other.
+            # A queue that does not exist is tried again, as often as any other.
             queue.attended_until = now + ATTEND_SECONDS
             self._look_when_due(queue, due.get(name))
             if lapsed:
-                # Whatever was enqueued until now came without a wake-up.
+                # Messages that were enqueued until now caused no wake-up.
                 queue.wake()
 
     def _look_when_due(self, queue: _Queue, seconds: float | None) -> None:
@@ -387,12 +387,12 @@ class Listener:
         queue.wake_again()
 
     def _ask_again(self, queue: _Queue) -> None:
-        """Something else may be due now before what we know of."""
+        """Another queue may now be due before the known ones."""
         queue.attended_until = min(queue.attended_until, monotonic() + RENEW_SECONDS)
         self._changed.set()
 
     async def _check(self, connection: AsyncConnection[Any], notes: Notifications) -> None:
-        """Does a notification sent on another connection arrive here?"""
+        """Whether a notification that is sent on another connection arrives here."""
         self._answer = asyncio.get_running_loop().create_future()
         sent = heard = False
         try:
@@ -411,7 +411,7 @@ class Listener:
         self._check_at = monotonic() + self._health_seconds
 
     def _answered(self) -> None:
-        """Our own notification came, or none will come any more."""
+        """Our own notification arrived, or none will arrive any more."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
 

@@ -1,4 +1,4 @@
-"""Finds the database that a client uses, and starts the embedded one where none is named."""
+"""Finds the database that a client uses, and starts the embedded one if none is configured."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from penstock.settings import Settings
 
 
 def locate(dsn: str | None) -> str:
-    """The DSN in force; if none is named anywhere, that of the embedded server, started.
+    """Return the DSN in use. If none is configured, start the embedded server and return its DSN.
 
-    That one is ours alone, so the schema is brought into it without being asked.
+    The embedded server belongs to Penstock, so its schema is migrated without asking.
     """
     settings = Settings.from_environment(dsn=dsn)
     if settings.dsn is not None:
         return settings.dsn
-    # Only here: most users have a database, and migrate it themselves.
+    # Only here, because most users have a database and migrate it themselves.
     from penstock.db.embedded import connect_dsn
     from penstock.db.migrations import Migrator
 

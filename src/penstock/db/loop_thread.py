@@ -19,11 +19,11 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns."""
+        """Run the coroutine and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread."""
+        """Cancel running coroutines, and end the thread."""
         self.run(_cancel_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()

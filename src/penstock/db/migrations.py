@@ -25,22 +25,22 @@ from psycopg.rows import tuple_row
 
 from penstock.errors import MigrationError, SchemaNewerError
 
-# Any number will do, as long as every version of Penstock has the same: "penstock" in ASCII.
+# Any number works if every version of Penstock has the same: "penstock" in ASCII.
 LOCK: Final = 0x70656E73746F636B
 CODE_NAME: Final = "functions and views"
 GRANTS_NAME: Final = "roles and grants"
 ENCODING: Final = "UTF8"
 CONTRACTS: Final = ("pgmq",)
-"""Other people's interfaces that are installed on request."""
+"""Interfaces of other products that are installed on request."""
 _CODE_FILES: Final = ("functions", "views", "mdb_queue")
-# What a migration says if clients of earlier versions go on working: see sql/README.md.
+# The line of a migration that supports clients of earlier versions: see sql/README.md.
 _CLIENTS_FROM: Final = re.compile(r"^-- Clients from version (\d+) on work with it\.$", re.M)
 _FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step. The functions and views together are the last one, with the target's version."""
+    """One step. The functions and views together are the last step, with the target's version."""
 
     version: int
     name: str
@@ -65,7 +65,7 @@ class _Step:
 
 
 class _Plan:
-    """What the files say: the steps to this version of the schema."""
+    """The steps to this version of the schema, as the files have them."""
 
     def __init__(self, directory: Traversable | None = None) -> None:
         self._directory = directory if directory is not None else files("penstock") / "sql"
@@ -91,13 +91,13 @@ class _Plan:
         return _Step(Migration(self.target, CODE_NAME, _checksum(text)), text)
 
     def grants(self, contracts: Iterable[str]) -> _Step:
-        """The roles and their grants again, with those of the contracts that are installed."""
+        """Creates the roles and their grants, with those of the installed contracts."""
         folders = ["roles", *(f"contracts/{name}" for name in contracts)]
         text = "\n".join(map(self._roles, folders))
         return _Step(Migration(self.target, GRANTS_NAME, _checksum(text)), text)
 
     def contract(self, name: str) -> _Step:
-        """A contract. It is replaced with the functions, as it depends on them."""
+        """A contract. It is replaced with the functions, because it depends on them."""
         text = self._generated(name) + _REVOKE_SQL
         checksum = _checksum(self.code.sql + text)
         return _Step(Migration(self.target, f"contract {name}", checksum), text)
@@ -121,7 +121,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """What the database says: the steps that it has behind it."""
+    """The steps that the database has, by its ledger."""
 
     migrations: list[Migration]
     code: Migration | None
@@ -157,7 +157,7 @@ class Migrator:
         return MigrationStatus(ledger.version, self._plan.target, pending, sorted(ledger.contracts))
 
     def up(self) -> list[Migration]:
-        """Applies what is missing, and returns it. Several processes may do so at once."""
+        """Applies the missing steps, and returns them. Several processes may call it at once."""
         applied = []
         while step := self._step():
             applied.append(step)
@@ -167,11 +167,11 @@ class Migrator:
 
     @staticmethod
     def sql(directory: Traversable | None = None, contracts: Iterable[str] = ()) -> str:
-        """The whole schema as a script for psql: all of it, or nothing if the schema is there."""
+        """The whole schema as a script for psql. Nothing of it runs if the schema exists."""
         return _script(_Plan(directory), _checked(contracts))
 
     def _step(self) -> Migration | None:
-        """Does the first pending step, or says that there is none."""
+        """Applies the first pending step and returns it, or None if there is none."""
         with self._locked():
             ledger = self._read_ledger()
             self._check_release(ledger)
@@ -179,7 +179,7 @@ class Migrator:
                 raise SchemaNewerError(
                     f"the database has schema version {ledger.version}, "
                     f"this Penstock knows versions up to {self._plan.target}",
-                    hint="Upgrade Penstock; the database was left as it is.",
+                    hint="Upgrade Penstock. The database was not changed.",
                 )
             step = next(self._pending(ledger), None)
             if step is not None:
@@ -187,8 +187,11 @@ class Migrator:
             return step.migration if step else None
 
     def _grant(self) -> Migration | None:
-        """Makes the roles and grants that are missing. Grants that are there are left alone: to
-        repeat one has every session plan its statements again."""
+        """Creates missing roles and grants.
+
+        Existing grants are left alone, because repeating one makes every session plan its
+        statements again.
+        """
         with self._locked():
             if not self._lacks_grants():
                 return None
@@ -197,7 +200,7 @@ class Migrator:
             return step.migration
 
     def _lacks_grants(self) -> bool:
-        """Is there something that this user could put right? Not every user may create roles."""
+        """Whether this user could create what is missing. Not every user may create roles."""
         if self._value("select to_regprocedure('penstock.check_grants()') is null"):
             return False
         return self._value(
@@ -207,11 +210,11 @@ class Migrator:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One transaction, alone among all migrators of this database."""
+        """One transaction, serialized with all other migrators of this database."""
         outermost = self._connection.info.transaction_status == TransactionStatus.IDLE
         with self._connection.transaction():
             if outermost:
-                # A snapshot from before the wait for the lock would show a ledger out of date.
+                # A snapshot from before the wait for the lock would show an outdated ledger.
                 self._run("set transaction isolation level read committed")
             self._run(_LOCK_SQL)
             if not self._has("migration"):
@@ -220,7 +223,7 @@ class Migrator:
             yield
 
     def _check_encoding(self) -> None:
-        """Before anything is created: any text may be a key or a payload, and must fit."""
+        """Before anything is created, because any text may be a key or a payload."""
         if not self._value(f"select getdatabaseencoding() = '{ENCODING}'"):
             encoding = self._connection.info.parameter_status("server_encoding")
             raise MigrationError(
@@ -247,7 +250,7 @@ class Migrator:
         done = {migration.version for migration in ledger.migrations}
         missing = [step for step in self._plan.migrations if step.migration.version not in done]
         yield from missing
-        # The version counts as well: a migration may have dropped what the same text brings back.
+        # The version counts too: a migration may have dropped objects that the same text creates.
         newer = (ledger.version or 0) > self._plan.target
         if missing or (ledger.code != self._plan.code.migration and not newer):
             yield self._plan.code
@@ -257,7 +260,7 @@ class Migrator:
                 yield step
 
     def _check_release(self, ledger: _Ledger) -> None:
-        """No migration leads here from the schemas of development, before the first release."""
+        """No migration supports the schemas of development, before the first release."""
         first = next(iter(self._plan.migrations), None)
         applied = next(iter(ledger.migrations), None)
         if first and applied and first.migration.name != applied.name:
@@ -276,9 +279,9 @@ class Migrator:
             if ours is not None and ours.checksum != applied.checksum:
                 raise MigrationError(
                     f"migration {applied.version} ({applied.name}) was applied to this database "
-                    f"with another text than this Penstock has",
-                    hint="Applied migrations are never edited: install the Penstock that applied "
-                    "it, or put its file back as it was and make the change in a new one.",
+                    f"with another text",
+                    hint="Never edit an applied migration. Install the version of Penstock that "
+                    "applied it, or restore its file and make the change in a new migration.",
                 )
 
     def _read_ledger(self) -> _Ledger:
@@ -296,7 +299,7 @@ class Migrator:
     def _read_contracts(self) -> dict[str, Migration]:
         if not self._has("migration_contract"):
             return {}
-        # A contract whose schema was dropped is not wanted any more.
+        # A contract whose schema was dropped is no longer wanted.
         rows = self._run(
             "select name, version, checksum from penstock.migration_contract "
             "where to_regnamespace(name) is not null"
@@ -314,13 +317,13 @@ class Migrator:
         return bool(row and row[0])
 
     def _run(self, sql: str) -> psycopg.Cursor[tuple[Any, ...]]:
-        # The caller's own row factory must not change these rows. As bytes and without
-        # parameters, a whole file goes out in one piece and its % signs mean nothing.
+        # The caller's own row factory must not change these rows. As bytes and without parameters,
+        # a whole file is sent at once, and its % signs have no meaning.
         return self._connection.cursor(row_factory=tuple_row).execute(sql.encode(), prepare=False)
 
 
 _LOCK_SQL: Final = f"select pg_advisory_xact_lock({LOCK})"
-# An unqualified name in a file fails at once, instead of landing wherever the user's path points.
+# An unqualified name in a file is an error, instead of a name in the user's search path.
 _SESSION_SQL: Final = (
     "set local client_min_messages = warning; set local search_path = pg_catalog, pg_temp;\n"
 )
@@ -340,13 +343,13 @@ begin
 end $encoding$;"""
 
 
-# A contract may bring functions into our own schema. PostgreSQL lets all roles execute new ones.
+# A contract may create functions in our own schema. PostgreSQL lets all roles execute new ones.
 _REVOKE_SQL: Final = "revoke all on all functions in schema penstock from public;\n"
 
 
 @cache
 def schema_target() -> int:
-    """The version of the schema that this Penstock brings."""
+    """The version of the schema that this Penstock installs."""
     return _Plan().target
 
 
@@ -410,5 +413,5 @@ def _sql_files(folder: Traversable) -> list[Traversable]:
 
 
 def _checksum(text: str) -> str:
-    # The line ends that a checkout chose are no change.
+    # The line endings of a checkout are not a change.
     return hashlib.sha256(text.replace("\r\n", "\n").encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""One connection that is made again when it breaks, for processes that run for weeks."""
+"""One connection that is opened again when it breaks, for processes that run for weeks."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from penstock.errors import DatabaseUnavailableError, translated
 T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 10
-# A line that takes what we send and never answers holds up claims, settles and extensions for so
-# long; at 30 a worker with leases of 30 seconds lost all it had. Our statements take milliseconds.
+# The timeout of a connection that accepts statements and never answers. It holds up claims, settles
+# and extensions. With 30 seconds, a worker with leases of 30 seconds lost all its leases. Our
+# statements take milliseconds.
 ANSWER_SECONDS: Final = 10
-# A peer that vanished is noticed by the kernel, too; libpq's own defaults are two hours.
+# The kernel notices a peer that has vanished, too. The defaults of libpq are two hours.
 _KEEPALIVE: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
 class ReconnectingConnection:
     """Runs one command at a time on its own connection, and replaces a broken one.
 
-    A call fails with DatabaseUnavailableError, never later than its timeout: a peer that takes
-    what we send and answers nothing is cut off. When to try again is the caller's affair.
+    A call fails with DatabaseUnavailableError, at the latest after its timeout: a connection that
+    accepts statements and does not answer is cut. The caller decides when to try again.
     """
 
     def __init__(
@@ -55,12 +56,12 @@ class ReconnectingConnection:
         self.waiting = 0
 
     def _after_fork(self) -> None:
-        """In a child process: leave the parent's connection alone, and make another."""
+        """In a child process: forget the parent's connection, and open another."""
         forks.abandon(self._connection, self._commands)
         self._start()
 
     async def run(self, command: Command[T], timeout: float = ANSWER_SECONDS) -> T:
-        """Run one command; alone it is a transaction."""
+        """Run one command in its own transaction."""
         self.waiting += 1
         try:
             async with self._lock:
@@ -70,14 +71,14 @@ class ReconnectingConnection:
             self.waiting -= 1
 
     async def close(self) -> None:
-        """Close the connection; the next command makes a new one."""
+        """Close the connection. The next command opens a new one."""
         self._hang_up()
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
     async def connected(self) -> AsyncConnection[Any]:
-        """The connection itself, for what is not a command. Nothing else may use the link then."""
+        """The connection itself, for other uses than commands. Nothing else may use it then."""
         async with self._lock:
             self._hang_up()
             return await self._connected()
@@ -104,7 +105,7 @@ class ReconnectingConnection:
     async def _execute(
         self, connection: AsyncConnection[Any], command: Command[T], timeout: float
     ) -> T:
-        # Not asyncio.timeout: psycopg answers a cancellation with ten seconds of politeness.
+        # Not asyncio.timeout, because psycopg waits up to ten seconds after a cancellation.
         watchdog = asyncio.get_running_loop().call_later(timeout, sever, connection)
         if self._commands is None:
             self._commands = command_connection(connection)
@@ -118,11 +119,11 @@ class ReconnectingConnection:
 
 
 class ReconnectingConnections:
-    """A few links, each opened when those before it are all busy."""
+    """A few connections. Each is opened when all earlier ones are busy."""
 
     def __init__(self, links: Sequence[ReconnectingConnection]) -> None:
         self._links = links
 
     async def run(self, command: Command[T], timeout: float = 30) -> T:
-        """Run one command, on the link with the fewest before it."""
+        """Run one command, on the connection with the shortest queue."""
         return await min(self._links, key=lambda link: link.waiting).run(command, timeout)

@@ -1,5 +1,5 @@
 # Generated from db/async_connections.py by tools/generate_client.py. Do not edit.
-"""Where the statements of a client run: on its pool, or on the caller's own connection."""
+"""The connections of a client: its pool, or the caller's own connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Pool: TypeAlias = ConnectionPool[AnyConnection]
 
 
 class Connections:
-    """A pool that opens at the first use; each call may pass its own connection instead."""
+    """A pool that opens at the first use. Each call may pass its own connection instead."""
 
     def __init__(
         self,
@@ -65,22 +65,22 @@ class Connections:
 
     def _start(self) -> None:
         self._pool: Pool | None = None
-        # Of few connections none is kept: all the others would wait for what is left.
+        # A small pool keeps none back, because all other calls would wait for the rest.
         _, max_size = self._sizes
         self._alone = executor(self.borrow, most=max_size // 3)
         self._lent: set[AnyConnection] = set()
         self._opening = Lock()
 
     def _after_fork(self) -> None:
-        """In a child process: leave the parent's connections alone, and make others."""
+        """In a child process: forget the parent's connections, and open new ones."""
         forks.abandon(self._pool, self._alone, self._lent)
         if self._pool is not None:
-            self._pool._closed = True  # its finalizer would wait for threads of the parent
+            self._pool._closed = True  # its finalizer would wait for the parent's threads
         self._own_is_parents = self._own is not None
         self._start()
 
     def run(self, command: Command[T], connection: Any = None) -> T:
-        """Run one command; alone it is a transaction, on the caller's connection part of one."""
+        """Run one command, in its own transaction or in that of the caller's connection."""
         if connection is None and self._own is None:
             return self._alone.run(command)
         with self.borrow(connection) as borrowed:
@@ -96,7 +96,7 @@ class Connections:
                 hint="Open a connection and make a client after the fork.",
             )
         if chosen is not None:
-            # Looked up for each call: a session has another connection after its commit.
+            # Looked up for each call, because a session has another connection after its commit.
             yield _checked(driver_connection(chosen))
         else:
             pool, borrowed = self._take()
@@ -109,12 +109,12 @@ class Connections:
 
     @contextmanager
     def transaction(self, connection: Any) -> Iterator[AnyConnection]:
-        """All or nothing; inside the caller's transaction it is a savepoint, never a commit."""
+        """All or nothing. Inside the caller's transaction it is a savepoint, never a commit."""
         with self.borrow(connection) as borrowed, ExitStack() as stack:
             with translated():
                 if not borrowed.autocommit and _is_idle(borrowed):
-                    # The caller's transaction has yet to begin: without this, ours would be the
-                    # outermost one, and commit in the caller's name.
+                    # The caller's transaction has not begun yet. Without this, ours would be the
+                    # outermost one, and would commit on behalf of the caller.
                     borrowed.execute("select 1")
                 stack.enter_context(borrowed.transaction())
             yield borrowed
@@ -123,11 +123,11 @@ class Connections:
 
     @property
     def lent(self) -> list[AnyConnection]:
-        """The connections of the pool that are in use."""
+        """The number of connections of the pool that are in use."""
         return list(self._lent)
 
     def open(self) -> None:
-        """Find the database and look at its schema; errors come here rather than later."""
+        """Find the database and check its schema, so that errors come here rather than later."""
         if self._own is None:
             self._opened()
         else:
@@ -135,7 +135,7 @@ class Connections:
                 _check_schema(own)
 
     def close(self) -> None:
-        """Give the pool's connections back. The caller's own stay as they are."""
+        """Close the pool's connections. Those of callers stay open."""
         self._closed = True
         self._alone.close()
         if self._pool is not None:
@@ -155,10 +155,10 @@ class Connections:
 
     def _make_pool(self) -> Pool:
         dsn = locate(self._dsn)
-        # A host that does not answer should be an error soon; libpq by itself waits for minutes.
+        # A host that does not answer should be an error soon. libpq waits for minutes by default.
         if "connect_timeout" not in conninfo_to_dict(dsn):
             self._options["connect_timeout"] = 10
-        # A pool only says that it timed out; our own connection says why.
+        # A pool reports only a timeout. Our own connection reports the reason.
         with translated():
             probe = Connection.connect(dsn, **self._options)
         with probe:
@@ -187,17 +187,17 @@ class Connections:
             if len(self._lent) >= max_size:
                 raise ConnectionLimitError(
                     f"no connection came free in {self._timeout:g} s: all {max_size} are in use",
-                    hint="Raise max_size, or hold connections for shorter.",
+                    hint="Raise max_size, or return connections sooner.",
                 ) from exc
         pool = self._renewed(pool)
         with translated():
             return pool, pool.getconn()
 
     def _renewed(self, pool: Pool) -> Pool:
-        """A new pool, or the reason why there is none.
+        """Return a new pool, or raise the reason why it cannot connect.
 
-        The old one tries to connect again at ever longer intervals, in the end of minutes: a
-        database that is back should be in use at once.
+        The old pool tries to connect at ever longer intervals, up to minutes. The new one uses a
+        database as soon as it is available again.
         """
         with self._opening:
             if self._pool is pool and not self._closed:
@@ -207,7 +207,7 @@ class Connections:
 
 
 def _use_iso_dates(connection: AnyConnection) -> None:
-    """Have times written as the driver reads them, whatever the database's default is."""
+    """Have times written as the driver reads them, for any default of the database."""
     if not (connection.info.parameter_status("DateStyle") or "ISO").startswith("ISO"):
         connection.execute("set datestyle to ISO")
 
@@ -218,7 +218,7 @@ def _check_schema(connection: AnyConnection) -> None:
     known = read.known_schema_version()
     if found <= known:
         return
-    # A schema that was upgraded while this version still runs serves it, if it says so.
+    # A version that is older than the schema may run if the schema supports its clients.
     oldest = read.oldest_client()
     if oldest.decode(execute(connection, oldest, oldest.sql)) > known:
         raise SchemaNewerError(
@@ -246,7 +246,7 @@ def given(connection: Any) -> Any:
     """The connection that a caller gave, or None for the pool.
 
     None from a caller is a mistake, as with Django's `connection.connection` after `close()`: the
-    statements would not be part of the transaction that the caller means.
+    statements would not be part of the caller's transaction.
     """
     if connection is UNSET:
         return None

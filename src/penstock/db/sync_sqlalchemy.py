@@ -15,12 +15,12 @@ def is_sqlalchemy(connection: Any) -> bool:
 
 
 def driver_connection(connection: Any) -> Any:
-    """The connection of psycopg. What is not SQLAlchemy's, or not of this kind, as it is."""
+    """The connection of psycopg. Other objects are returned unchanged."""
     if not is_sqlalchemy(connection):
         return connection
     if hasattr(connection, "run_sync"):
-        return connection  # the asynchronous kind
-    if hasattr(connection, "get_bind"):  # a session, also a scoped one
+        return connection  # the asynchronous classes
+    if hasattr(connection, "get_bind"):  # a session, or a scoped session
         connection = connection.connection()
     if not hasattr(connection, "in_transaction"):
         return connection

@@ -17,7 +17,7 @@ GRACE_SECONDS = 1.0
 
 
 async def run() -> None:
-    """Until SIGTERM."""
+    """Run until SIGTERM."""
     async with AsyncClient(max_size=1) as client:
         traffic = asyncio.create_task(produce(client))
         try:

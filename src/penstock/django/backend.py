@@ -84,7 +84,7 @@ class PenstockBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> AnyResult:
-        """TaskResultDoesNotExist if there is none, or none any more."""
+        """TaskResultDoesNotExist if there is none, or if it has expired."""
         queue = client()
         try:
             message = queue.run(read_message(int(result_id)))

@@ -49,7 +49,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[Ch
 def check_schema(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
 ) -> list[CheckMessage]:
-    """The version of the schema, if the database is to be looked at."""
+    """The version of the schema, if checks of the database are enabled."""
     try:
         alias = penstock_settings().database
         if alias not in (databases or ()) or connections[alias].vendor != "postgresql":

@@ -28,7 +28,7 @@ class DjangoClients(AppClients):
 
     @dsn.setter
     def dsn(self, value: str | None) -> None:
-        """`DATABASES` decides."""
+        """The setting `DATABASES` decides."""
 
     @property
     def async_client(self) -> AsyncClient:

@@ -22,7 +22,7 @@ KEYS: Final = ("DATABASE", "QUEUES", "UI_GRANTS")
 
 @dataclass(frozen=True, slots=True)
 class PenstockSettings:
-    """The settings in force."""
+    """The current settings."""
 
     database: str = DEFAULT_DB_ALIAS
     queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""Keeps the connections of Django usable in a worker, where no request begins or ends.
+"""Keeps the connections of Django usable in a worker, where no request starts or ends.
 
-Django closes connections that are too old or broken at the begin and end of a request. A worker
-does the same around each handler. It also closes a connection that the server has closed, as by a
-restart: no handler has to fail first.
+Django closes old or broken connections at the start and end of a request. A worker does the same
+around each handler. It also closes connections that the server has closed, for example in a
+restart, so that no handler fails.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def close_old_connections() -> None:
 
 
 def _idle_connections() -> list[BaseDatabaseWrapper]:
-    """Those of this thread that are in no transaction. In a TestCase, all of them are in one."""
+    """The connections of this thread outside of transactions. In a TestCase all are in one."""
     found = connections.all(initialized_only=True)
     return [wrapper for wrapper in found if not wrapper.in_atomic_block]
 
@@ -57,8 +57,8 @@ def fresh_connections() -> Iterator[None]:
         close_old_connections()
 
 
-# Async handlers use the ORM through the one thread that asgiref has for it. As long as no handler
-# has opened a connection there, a handler costs no call into that thread.
+# Async handlers use the ORM in the one thread that asgiref has for it. While no handler has opened
+# a connection there, a handler costs no call into that thread.
 _in_async_handler: Final[ContextVar[bool]] = ContextVar("penstock_async_handler", default=False)
 _shared_thread_connected = False
 

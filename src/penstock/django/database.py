@@ -27,16 +27,19 @@ _PARAMETERS: Final = frozenset(each.keyword.decode() for each in Conninfo.get_de
 
 
 def client(using: str | None = None) -> Client:
-    """A client on the connection that Django has in this thread.
+    """Return a client on the connection that Django has in this thread.
 
         with transaction.atomic():
             order.save()
             client().enqueue("orders", {"id": order.pk})
 
-    Make one for each use. It is not for other threads.
+    Make one for each use.
 
     Args:
         using: The alias of the database. The default is that of `PENSTOCK["DATABASE"]`.
+
+    Returns:
+        The client. Do not use it in another thread.
     """
     return _DjangoClient(_wrapper(using))
 
@@ -50,7 +53,7 @@ def async_client(using: str | None = None) -> AsyncClient:
 
 
 def dsn(using: str | None = None) -> str:
-    """The DSN of a database in `DATABASES`, for connections that are not Django's."""
+    """The DSN of a database in `DATABASES`, for connections outside of Django."""
     wrapper = _wrapper(using)
     given = wrapper.get_connection_params()
     found = {name: value for name, value in given.items() if name in _PARAMETERS}
@@ -90,7 +93,7 @@ class _DjangoClient(Client):
         try:
             return super().run(command, connection)
         except Exception:
-            # As Django's own cursor does: the connection is looked at before its next use.
+            # As Django's own cursor does: the connection is checked before its next use.
             self._wrapper.errors_occurred = True
             raise
 

@@ -15,7 +15,7 @@ from penstock.django.database import client, driver_connection
 
 
 def install(wrapper: BaseDatabaseWrapper) -> list[Migration]:
-    """Bring the schema to the version of this package. Nothing happens if it is there already.
+    """Bring the schema to the version of this package, unless it has that version already.
 
     Each step has its own transaction, so this must not run inside one.
     """

@@ -121,7 +121,7 @@ class _Run:
             stored = normalize_json(value)
             text = json.dumps(stored)
         except (TypeError, ValueError) as error:
-            # Another attempt would do its work again, and return the same.
+            # Another attempt would repeat the work and return the same value.
             return self._ended(error, final=True)
         object.__setattr__(self.result, "_return_value", stored)
         self._finish(TaskResultStatus.SUCCESSFUL)
@@ -159,7 +159,7 @@ class _Run:
 
 
 def _started(delivery: Delivery) -> AnyResult:
-    """The result as it is now. The database is asked only if there were earlier attempts."""
+    """The current result. The database is queried only if there were earlier attempts."""
     from penstock.django.database import client
     from penstock.django.task_messages import result_of
 

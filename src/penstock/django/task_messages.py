@@ -1,4 +1,4 @@
-"""A call of one of Django's Tasks as a message, and what became of it as a TaskResult."""
+"""Calls of Django's Tasks as messages, and messages as TaskResults."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def message_priority(priority: int) -> int:
 
 
 def headers(task: AnyTask) -> dict[str, Any]:
-    """What the payload does not say."""
+    """The fields that the payload does not contain."""
     run_after = task.run_after
     return {
         TASK_HEADER: task.module_path,
@@ -61,9 +61,9 @@ def headers(task: AnyTask) -> dict[str, Any]:
 
 
 def find_task(path: object) -> AnyTask | None:
-    """The task at a path; None if there is none here. SuspiciousOperation if it is something else.
+    """The task at a path, or None if there is none. SuspiciousOperation if it is another object.
 
-    Paths come from the database. Only modules of installed apps are imported for them.
+    Paths come from the database, so only modules of installed apps are imported.
     """
     module, _, name = str(path).rpartition(".")
     if module not in sys.modules:
@@ -80,7 +80,7 @@ def find_task(path: object) -> AnyTask | None:
 
 
 def result_of(message: Message, value: Any) -> AnyResult | None:
-    """The TaskResult of a message; None if it is no call of a task that this process knows."""
+    """The TaskResult of a message, or None if this process does not know its task."""
     sent = message.headers.get(HEADER)
     if not isinstance(sent, Mapping) or not isinstance(message.payload, Mapping):
         return None
@@ -128,7 +128,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _as_enqueued(task: AnyTask, message: Message, sent: Mapping[str, Any]) -> AnyTask:
-    """The task as it was when it was enqueued. As it is now, if that is no longer valid."""
+    """The task as it was when it was enqueued, or its current definition if that is not valid."""
     run_after = sent.get("run_after")
     try:
         return task.using(

@@ -87,4 +87,4 @@ class _ThisThread:
         return await sync_to_async(function)(argument)
 
     def close(self) -> None:
-        """Nothing is kept here."""
+        """It keeps no connections."""

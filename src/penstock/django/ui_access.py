@@ -48,7 +48,7 @@ class UserPrincipal(Principal):
 
 
 def visitor_of(request: HttpRequest) -> Visitor | None:
-    """The user of a request, if the UI has something for them."""
+    """The user of a request, if the user has grants for the UI."""
     user: Any = request.user
     grants = tuple(grants_of(user)) if user.is_authenticated and user.is_active else ()
     if not grants:
@@ -60,7 +60,7 @@ def visitor_of(request: HttpRequest) -> Visitor | None:
 
 
 def grants_of(user: Any) -> Iterable[Grant]:
-    """What `PENSTOCK["UI_GRANTS"]` says, else what the permissions of a staff member say."""
+    """The result of `PENSTOCK["UI_GRANTS"]`, otherwise the permissions of a staff member."""
     path = penstock_settings().ui_grants
     if path is not None:
         found: Iterable[Grant] = import_string(path)(user)
@@ -71,7 +71,7 @@ def grants_of(user: Any) -> Iterable[Grant]:
 
 
 current_visitor: Final[ContextVar[Visitor | None]] = ContextVar("penstock_visitor", default=None)
-"""The visitor whose request runs."""
+"""The visitor of the current request."""
 
 
 class DjangoAuthenticator(Authenticator):

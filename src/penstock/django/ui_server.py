@@ -153,7 +153,7 @@ class UiServers:
         self._lock = threading.Lock()
 
     def _after_fork(self) -> None:
-        """In a child process: the threads of the parent do not run here."""
+        """In a child process: forget the parent's threads, which do not run here."""
         forks.abandon(self._servers)
         self._start()
 

@@ -54,7 +54,7 @@ def _refused(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
         raise PermissionDenied("This user has no permission for the queues.")
     if request.headers.get("hx-request"):
-        # A part of a page cannot sign in: the whole page goes.
+        # A part of a page cannot sign in, so the whole page is redirected.
         return HttpResponse(status=401, headers={"HX-Redirect": resolve_url(settings.LOGIN_URL)})
     return redirect_to_login(request.get_full_path())
 

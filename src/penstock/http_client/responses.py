@@ -31,7 +31,7 @@ _BY_STATUS: Final[dict[int, type[PenstockError]]] = {
     503: DatabaseUnavailableError,
 }
 
-# The name of the payload's bytes in a document.
+# The name of payloads of bytes in a document.
 (_BYTES,) = (column.http for column in LEASE_COLUMNS if column.sql_type == "bytea")
 _DECODE: Final[dict[str, Callable[[str], Any]]] = {
     "bigint": int,
@@ -74,7 +74,7 @@ def checked(status: int, text: str) -> Any:
 
 
 def problem(status: int, document: Any) -> PenstockError:
-    """The error that a problem document stands for."""
+    """The error of a problem document."""
     if not isinstance(document, dict) or "code" not in document:
         return ServerUnavailableError(
             f"a response with status {status} did not come from a Penstock server",
@@ -91,7 +91,7 @@ def problem(status: int, document: Any) -> PenstockError:
     return kind(str(document.get("detail", code)), hint=document.get("hint"), **fields)
 
 
-# A long poll speaks of topics.
+# A long poll has topics.
 _FIELDS: Final = {"topic": "queue"}
 
 

@@ -1,1 +1,1 @@
-"""The data pipeline: the queue as a Spark source and sink. The only room that imports pyspark."""
+"""The data pipeline: queues as Spark source and sink. Only `lake` and `spark` import pyspark."""

@@ -1,7 +1,7 @@
-"""PostgreSQL -> bronze: history and attempts as they were, in files of their day and queue.
+"""PostgreSQL -> bronze: unchanged history and attempts, in files by day and queue.
 
-A task reads Arrow from PostgreSQL and writes the Parquet files itself; the driver gets to know
-their names, and decides. Where the lake is not a local directory, Spark writes them instead.
+A task reads Arrow from PostgreSQL and writes the Parquet files. The driver gets their names, and
+publishes them. If the lake is not in a local directory, Spark writes the files.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _FILE_SCHEMA: Final = (
 
 
 def from_source(log: DataFrame, table: LakeTable) -> DataFrame:
-    """What the source delivers of a log, with the day it belongs to."""
+    """The rows of a log as the source delivers them, with their day."""
     days = log.withColumn("day", sf.to_date(table.time_column or ""))
     return days.select(*columns.names(table))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The next rows to land: what is read by which task, and where the source stands then."""
+    """The next rows to land: the input of each task, and the position of the source after them."""
 
     expects: dict[str, Any]
     offsets: dict[str, Any]
@@ -66,7 +66,7 @@ class Landing:
         }
 
     def next_batch(self, state: State) -> Batch | None:
-        """What to land now; None when there is nothing."""
+        """The batch to land now, or None if there is nothing."""
         offsets, parts, rows = {}, [], 0
         for table, reader in self._readers.items():
             start = state.offsets.get(table.path) or reader.initialOffset()
@@ -80,7 +80,7 @@ class Landing:
         return Batch(state.offsets, offsets, tuple(parts), rows)
 
     def land(self, batch: Batch) -> list[DataFile]:
-        """Writes the batch aside, and then lets it happen."""
+        """Stages the files of the batch, then publishes them."""
         staging = self._lake.new_staging()
         if isinstance(self._lake.storage, LocalStorage):
             files = self._by_tasks(batch, staging)
@@ -89,7 +89,7 @@ class Landing:
         landed = sum(file.rows for file in files)
         if landed != batch.rows:
             raise LakeError(
-                f"PostgreSQL counted {batch.rows} rows to land, and {landed} were read",
+                f"PostgreSQL counted {batch.rows} rows to land, but {landed} were read",
                 hint="Nothing was changed. Run it again; if it stays so, history was edited.",
             )
         self._lake.ledger.commit(
@@ -134,7 +134,7 @@ class Landing:
 
 
 def still_in_postgres(lake: Lake, state: State, table: LakeTable, dsn: str) -> DataFrame:
-    """What PostgreSQL still holds of the rows that have landed, as bronze."""
+    """The landed rows that PostgreSQL still has, in the form of bronze."""
     source = SOURCES[table]
     schema = columns.source_schema(source)
     offset = state.offsets.get(table.path)

@@ -1,7 +1,7 @@
 """The columns of every table of the lake: a contract with its readers.
 
-Columns are only ever added, at the end of their table; a file written before lacks them, and
-reads as null there. `day` (and `queue`, but for gold) are in the path of a file, not in it.
+New columns are added at the end of their table. They are null in older files. `day` (and `queue`,
+except in gold) are in the path of a file, not in the file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.lake.layout import (
 )
 from penstock.spark.table_columns import ATTEMPTS, HISTORY, Table
 
-# Raised when a column is added: a lake written by a newer Penstock is not written by an older one.
+# Incremented when a column is added. An older Penstock does not write to a newer lake.
 LAYOUT_VERSION: Final = 1
 
 _TYPES: Final[dict[str, type[DataType]]] = {
@@ -63,7 +63,7 @@ _COUNTS: Final = """
 
 
 def _landed(table: Table) -> str:
-    """As the source delivers it, with the partitions at the end."""
+    """In the form of the source, with the partitions at the end."""
     within = (f"{c.name} {c.spark_type}" for c in table.columns if c.name != "queue")
     return f"{', '.join(within)}, day DATE, queue STRING"
 
@@ -103,19 +103,19 @@ _DDL: Final = {
 
 
 def source_schema(table: Table) -> StructType:
-    """As the source delivers it."""
+    """In the form of the source."""
     return _struct(", ".join(f"{column.name} {column.spark_type}" for column in table.columns))
 
 
 def schema(table: LakeTable) -> StructType:
-    """As Spark reads and writes it."""
+    """In the form that Spark reads and writes."""
     if table.declared_schema is not None:
         return StructType.fromJson(json.loads(table.declared_schema))
     return _struct(_DDL[table])
 
 
 def _struct(ddl: str) -> StructType:
-    """By hand: Spark's own parser is in the JVM, and tasks have none."""
+    """Our own parser, because Spark's is in the JVM, which tasks do not have."""
     parts = (part.split() for part in ddl.split(","))
     return StructType([StructField(name, _TYPES[kind.lower()]()) for name, kind in parts])
 
@@ -130,5 +130,5 @@ def arrow(table: LakeTable) -> pa.Schema:
 
 
 def file_arrow(table: LakeTable) -> pa.Schema:
-    """As Arrow, as it is in a file: without the partitions."""
+    """As Arrow, as in a file: without the partitions."""
     return pa.schema([field for field in arrow(table) if field.name not in table.partitions])

@@ -1,4 +1,4 @@
-"""Finds the data files that are missing or differ from what was written."""
+"""Finds data files that are missing or changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPAIR: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A file that cannot be trusted. `rows` is the number of rows that it had."""
+    """A damaged file. `rows` is the number of its rows."""
 
     path: str
     table: str
@@ -31,7 +31,7 @@ class Damage:
 
 
 def find_damage(lake: Lake, files: Collection[DataFile] | None = None) -> list[Damage]:
-    """The damaged ones of these files, or of all files of the lake."""
+    """The damaged files among these, or in the whole lake."""
     state = lake.ledger.settle()
     chosen = list(state.files.values() if files is None else files)
     sizes = _sizes(lake, chosen, everything=files is None)
@@ -45,7 +45,7 @@ def find_damage(lake: Lake, files: Collection[DataFile] | None = None) -> list[D
 
 
 def find_differences(lake: Lake, state: State) -> list[Damage]:
-    """The tables of which other programs read something else than the ledger has."""
+    """The tables whose readers find other files than those in the ledger."""
     found = []
     for table in lake.tables():
         if reason := lake.format.difference(table, state):

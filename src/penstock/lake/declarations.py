@@ -1,4 +1,4 @@
-"""The tables that a project declares, as the ledger has them."""
+"""The tables that a project declares, as the ledger stores them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The models and the gold tables of the project that was used last."""
+    """The models and the gold tables of the last project."""
 
     models: tuple[Model, ...] = ()
     gold: tuple[OwnGold, ...] = ()
@@ -53,13 +53,13 @@ def require_transform(lake: Lake, own: OwnGold) -> Transform:
 
 
 def require_transforms(lake: Lake) -> None:
-    """Raises ConfigurationError if the project of a declared gold table is not there."""
+    """Raises ConfigurationError if the project of a declared gold table is missing."""
     for own in lake.declared().gold:
         require_transform(lake, own)
 
 
 def declare(lake: Lake, project: Project) -> list[str]:
-    """Brings the ledger what the project says. Returns the tables that are new or changed.
+    """Updates the ledger from the project. Returns the tables that are new or changed.
 
     Their days become stale, and are recomputed before the next refresh.
     """
@@ -94,7 +94,7 @@ def declare(lake: Lake, project: Project) -> list[str]:
 
 
 def drop_table(lake: Lake, path: str) -> int:
-    """Withdraws a declared table and removes its files. Returns how many."""
+    """Withdraws a declared table and removes its files. Returns their number."""
     state = lake.ledger.settle()
     known = Declared.of(state.declared)
     table = next((t for t in known.tables().values() if path in (t.path, t.view)), None)
@@ -111,7 +111,7 @@ def drop_table(lake: Lake, path: str) -> int:
         *state.of(table),
         *(file for file in state.of(SILVER_QUARANTINE) if file.queue in queues),
     ]
-    # In two steps: the first is published with the schema that the second withdraws.
+    # In two steps, because the first is published with the schema that the second withdraws.
     paths = tuple(file.path for file in gone)
     lake.ledger.commit(Entry(kind="withdraw", staging=lake.new_staging(), remove=paths))
     lake.format.drop(table)

@@ -18,14 +18,14 @@ from penstock.lake.models.typing_step import Typed, typed
 from penstock.lake.project.own_gold import OwnGold
 from penstock.lake.step import Step
 
-# By queue and rule, the rows that broke the rule.
+# The number of rows that broke each rule, by queue.
 Failures = Counter[tuple[str, str]]
 
 
 def grow_declared(step: Step, days: Collection[str]) -> Failures:
     """Adds the new rows of silver to the tables that a project declares.
 
-    Days that are stale are left out: they are recomputed from all of their rows.
+    Stale days are left out, because they are recomputed from all of their rows.
     """
     declared, stale = step.lake.declared(), step.state.stale
     frames = []
@@ -49,7 +49,7 @@ def grow_declared(step: Step, days: Collection[str]) -> Failures:
 def recompute_declared(
     step: Step, days: Collection[str], tables: Collection[str] | None = None
 ) -> Failures:
-    """Computes these tables, or all, from all rows that silver will have of these days."""
+    """Computes these tables, or all, from all rows of silver of these days after the step."""
     declared = step.lake.declared()
     frames = []
     for model in declared.models:
@@ -106,7 +106,7 @@ def _recompute_gold(step: Step, own: OwnGold, days: Collection[str]) -> None:
 
 
 def gold_rows(step: Step, own: OwnGold, inputs: list[DataFrame]) -> DataFrame:
-    """What the project's function makes of its inputs, as the table has it."""
+    """The result of the project's function, with the columns of the table."""
     result = require_transform(step.lake, own)(*inputs)
     return own.combined(result.select(*columns.names(own.table)))
 

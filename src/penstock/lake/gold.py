@@ -1,6 +1,6 @@
-"""Silver -> gold: what operators and analysts ask, per queue and minute, and per day.
+"""Silver -> gold: aggregates by queue and minute, and by day.
 
-A row speaks of the messages that finished, and the attempts that ended, in its minute or day (UTC).
+A row counts the messages that finished and the attempts that ended in its minute or day (UTC).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FAILED: Final = "failed"
 
 
 def events(messages: DataFrame, attempts: DataFrame) -> DataFrame:
-    """Both of silver's tables as one: the ends of messages, and the attempts that failed.
+    """Both tables of silver as one: the ends of messages, and the failed attempts.
 
-    In one frame, so that all of gold is a grouping of it, and nothing has to be joined.
+    All of gold is a grouping of this one frame, so no join is needed.
     """
     finished = messages.select(
         *("day", "queue", "worker", "state", "error_kind", "error_fingerprint"),
@@ -63,9 +63,9 @@ def queue_day(events: DataFrame) -> DataFrame:
 
 
 def error_day(events: DataFrame) -> DataFrame:
-    """Why attempts failed and messages died, by kind of error.
+    """The errors of failed attempts and dead letters, by kind of error.
 
-    A message that dies where there are no dead letters has its last error in its end.
+    A message without a dead letter has its last error in its end.
     """
     died = sf.coalesce(sf.col("state") == "dead", sf.lit(False))
     causes = (
@@ -83,7 +83,7 @@ def error_day(events: DataFrame) -> DataFrame:
 
 
 def worker_minute(events: DataFrame) -> DataFrame:
-    """How busy each worker was: its time is counted in the minute in which the work ended."""
+    """The utilization of each worker. Its time counts in the minute in which the work ended."""
     worked = _failed() | (sf.col("state") == "done")
     load = (
         events.where(sf.col("worker").isNotNull() & worked)
@@ -123,19 +123,19 @@ def _is(what: str) -> Column:
 
 
 def _reached(state: str) -> Column:
-    """A dead letter leaves no end, but an attempt after which the message was dead."""
+    """A dead letter has no end, but an attempt after which the message was dead."""
     reached = sf.col("state") == state
     return reached if state == "dead" else reached & _is(_FINISHED)
 
 
 def _failed() -> Column:
-    """A queue without dead letters has no row for the last attempt, but a message that died."""
+    """In a queue without dead letters the last attempt has no row, but the dead message has."""
     died = _is(_FINISHED) & (sf.col("state") == "dead") & (sf.col("attempts") > 0)
     return _is(_FAILED) | sf.coalesce(died, sf.lit(False))
 
 
 def _sum_of_seconds(seconds: Column) -> Column:
-    """In whole microseconds, so that the order of additions does not matter."""
+    """In whole microseconds, so that the order of additions has no effect."""
     return sf.sum(sf.round(seconds * 1e6).cast("bigint")) / 1e6
 
 

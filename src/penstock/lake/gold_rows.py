@@ -1,7 +1,7 @@
-"""Rows of gold in the driver's memory: counted by Spark, added to those of before.
+"""Rows of gold in the driver's memory: Spark counts new rows, which are added to earlier ones.
 
-Every column of gold can be added up from parts (counts, sums, extremes, histograms), so that new
-rows of silver are counted alone and old ones are not read again.
+Every column of gold is a sum of parts (counts, sums, extremes, histograms), so only new rows of
+silver are counted.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def count_gold(events: DataFrame, tables: Iterable[LakeTable]) -> Gold:
 
 
 def added(table: LakeTable, before: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows that change when `new` is added to `before`, and those that do not."""
+    """The rows that change when `new` is added to `before`, and the unchanged rows."""
     key = ("day", *gold.KEYS[table])
-    # Most rows of a day are of other minutes: they are set aside without being looked at.
+    # Most rows of a day belong to other minutes, and are passed through.
     moment = "minute" if "minute" in key else "day"
     near = pc.is_in(before[moment], value_set=new[moment].combine_chunks())
     parts = {_key(row, key): row for row in new.to_pylist()}
@@ -66,7 +66,7 @@ def _count(old: int, new: int) -> int:
 
 
 def _seconds(old: float | None, new: float | None) -> float | None:
-    """In whole microseconds, so that the order of additions does not matter."""
+    """In whole microseconds, so that the order of additions has no effect."""
     if old is None or new is None:
         return new if old is None else old
     return (round(old * 1e6) + round(new * 1e6)) / 1e6

@@ -1,8 +1,8 @@
-"""Histograms of durations, as text such as `696:12 701:3`: the bucket, and how many are in it.
+"""Histograms of durations, as text such as `696:12 701:3`: buckets and their counts.
 
-Buckets grow by 2 %, so a percentile is within 1 % of the true value. Adding two histograms gives
-the histogram of all values, in any order: gold can take in new rows without reading old ones, and
-a recount gives exactly the same.
+Buckets grow by 2 %, so a percentile is within 1 % of the true value. The sum of two histograms is
+the histogram of all values, in any order. So gold adds new rows without reading old ones, and a
+recount gives exactly the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GROWTH: Final = 1.02
 
 
 def bucket(seconds: Column) -> Column:
-    """The bucket of a duration: 0 for none at all, then by the logarithm of its microseconds."""
+    """The bucket of a duration: 0 for zero, otherwise by the logarithm of its microseconds."""
     micros = sf.round(seconds * 1e6)
     return sf.when(micros <= 0, 0).otherwise(
         (sf.ceil(sf.ln(micros) / math.log(_GROWTH)) + 1).cast("int")
@@ -27,7 +27,7 @@ def bucket(seconds: Column) -> Column:
 
 
 def value(number: int) -> float:
-    """The duration in seconds that stands for a bucket."""
+    """The duration in seconds that represents a bucket."""
     if number == 0:
         return 0.0
     return 2 * _GROWTH ** (number - 1) / (_GROWTH + 1) / 1e6
@@ -65,7 +65,7 @@ def merged(one: str | None, other: str | None) -> str:
 
 
 def percentiles(histogram: str | None, ranks: Iterable[float]) -> list[float | None]:
-    """The values that so many percent of all do not exceed; None if there are none."""
+    """The percentiles of the values, or None if there are none."""
     pairs = list(_pairs(histogram))
     total = sum(count for _, count in pairs)
     if not total:

@@ -1,4 +1,4 @@
-"""A lake: what it is, what is in it, and its tables as DataFrames."""
+"""A lake: its settings, its state, and its tables as DataFrames."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """lake.json. `name` is the lake's name in PostgreSQL, which keeps history until it landed.
+    """lake.json. `name` is the lake's name in PostgreSQL, which keeps history until it has landed.
 
-    `catalog` is the address of the REST catalog with its Iceberg tables; None: PostgreSQL has them.
+    `catalog` is the address of the REST catalog of its Iceberg tables. None: PostgreSQL has them.
     """
 
     name: str
@@ -41,7 +41,7 @@ class About:
 
 
 class Lake:
-    """The way to one lake, for as long as a command runs."""
+    """Access to one lake, for the duration of a command."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Lake:
         self.storage = storage
         self.about = about
         self._spark = spark
-        # What computes the gold tables that a project declares.
+        # Computes the gold tables that a project declares.
         self.project: Project | None = None
         self._declared: tuple[dict[str, Any], Declared] = ({}, Declared())
         self.format = open_format(about.format, storage, self.table, about.name, about.catalog, dsn)
@@ -77,7 +77,7 @@ class Lake:
         guard: Guard | None = None,
         dsn: str | None = None,
     ) -> Lake:
-        """The lake that is there. `dsn` is the database with its Iceberg catalog."""
+        """Opens an existing lake. `dsn` is the database with its Iceberg catalog."""
         storage = open_storage(root, spark)
         about = _read_about(storage)
         if about is None:
@@ -99,7 +99,7 @@ class Lake:
         guard: Guard | None = None,
         dsn: str | None = None,
     ) -> Lake:
-        """The lake that is there, or a new one. What is named must agree with what is there."""
+        """Opens or creates a lake. The given settings must agree with those of an existing one."""
         storage = open_storage(root, spark)
         about = _read_about(storage)
         if about is None:
@@ -123,7 +123,7 @@ class Lake:
             if asked is not None and asked != found:
                 raise LakeMismatchError(
                     f"the lake at {root} has the {what} {found}, not {asked}",
-                    hint=f"Leave --{what} out, or name another --path.",
+                    hint=f"Omit --{what}, or name another --path.",
                 )
         return cls(storage, about, spark, guard, dsn)
 
@@ -138,7 +138,7 @@ class Lake:
         return self._declared[1]
 
     def tables(self, *layers: str) -> list[LakeTable]:
-        """The tables of these layers, or of all; those of a project come last in each layer."""
+        """The tables of these layers, or of all. Those of a project are the last of each layer."""
         every = [*TABLES.values(), *self.declared().tables().values()]
         chosen = [table for table in every if table.layer in (layers or LAYERS)]
         return sorted(chosen, key=lambda table: LAYERS.index(table.layer))
@@ -148,14 +148,14 @@ class Lake:
         return TABLES.get(path) or self.declared().tables()[path]
 
     def begin_anew(self) -> State:
-        """Lands everything again, from here on: silver keeps each message once."""
+        """Lands everything again from here on. Silver keeps each message once."""
         return self.ledger.commit(Entry(kind="begin", staging=self.new_staging(), offsets={}))
 
     def new_staging(self) -> str:
         return f"{STAGING}/{uuid4().hex}"
 
     def clear_staging(self) -> None:
-        """Removes what steps left that came to nothing. For a writer that is alone."""
+        """Removes the files of abandoned steps. The caller must be the only writer."""
         keep = self.ledger.settle().head
         for name in self.storage.names(STAGING):
             if keep is None or keep.staging != f"{STAGING}/{name}":
@@ -184,12 +184,12 @@ class Lake:
         return frame.select(*schema.fieldNames())
 
     def _nothing(self, schema: StructType) -> DataFrame:
-        """No rows, in a form that the optimizer knows to leave out."""
+        """No rows, in a form that the optimizer can eliminate."""
         none = (sf.lit(None).cast(field.dataType).alias(field.name) for field in schema)
         return self.spark.range(1).limit(0).select(*none)
 
     def _is_staged(self, state: State, file: DataFile) -> bool:
-        """Whether the last step was decided, and its file not moved to its place yet."""
+        """Whether the last step was decided, but its files were not moved yet."""
         if state.head is None or file.version != state.version or self.storage.exists(file.path):
             return False
         return self.storage.exists(f"{state.head.staging}/{file.path}")
@@ -207,13 +207,13 @@ def _read_about(storage: Storage) -> About | None:
         known = False
     if not known:
         raise LakeError(
-            f"{storage.address(LAKE_FILE)} is not the description of a lake",
+            f"{storage.address(LAKE_FILE)} does not describe a lake",
             hint="Name another --path, or put the file back as it was.",
         )
     if about.layout_version > columns.LAYOUT_VERSION:
         raise SchemaNewerError(
             f"the lake at {storage.root} has layout {about.layout_version}, "
             f"this Penstock knows layouts up to {columns.LAYOUT_VERSION}",
-            hint="Upgrade Penstock; the lake was left as it is.",
+            hint="Upgrade Penstock. The lake was not changed.",
         )
     return about

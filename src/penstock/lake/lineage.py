@@ -1,7 +1,7 @@
-"""OpenLineage events for the steps of a run, where its client is installed and configured.
+"""OpenLineage events for the steps of a run, if its client is installed and configured.
 
 The client's own settings decide where events go: OPENLINEAGE_URL, OPENLINEAGE_CONFIG, or an
-openlineage.yml. Steps that did nothing send no events, so a lake that waits is silent.
+openlineage.yml. Steps without changes send no events, so an idle lake sends none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRANSPORT: Final = "OPENLINEAGE__TRANSPORT"
 
 
 def is_configured() -> bool:
-    """Whether the environment says where lineage events go."""
+    """Whether the environment configures a destination of lineage events."""
     if os.environ.get("OPENLINEAGE_DISABLED", "").lower() == "true":
         return False
     named = any(name in _VARIABLES or name.startswith(_TRANSPORT) for name in os.environ)
@@ -47,7 +47,7 @@ def lineage_client() -> OpenLineageClient:
 
 
 class Lineage:
-    """An observer of steps. A server that does not answer never stops the lake."""
+    """An observer of steps. A server that does not respond never stops the lake."""
 
     def __init__(self, client: OpenLineageClient, lake: str, root: str, database: str) -> None:
         """`database` is the namespace of PostgreSQL's tables, such as postgres://host:5432."""

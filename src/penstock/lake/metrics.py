@@ -1,4 +1,4 @@
-"""The run as metrics, in the text format of Prometheus, for its textfile collector."""
+"""The metrics of a run in the text format of Prometheus, for its textfile collector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAG: Final = "Age of the newest data in a layer, 0 if it holds all that has fini
 def text(
     lake: str, totals: RunTotals, lag: Lag | None, steps: Mapping[str, StepTotals] | None = None
 ) -> str:
-    """`lag` is None while the database cannot be asked."""
+    """`lag` is None if the database does not respond."""
     counters = {
         "landed_rows_total": (totals.landed_rows, "Rows landed in bronze since the run began."),
         "landed_bytes_total": (totals.landed_bytes, "Bytes of the files that they are in."),
@@ -50,7 +50,7 @@ def text(
 
 
 def _steps(steps: Mapping[str, StepTotals], lake: str) -> Iterator[str]:
-    """How often each kind of step was done and failed, how long it took, and its rows."""
+    """The number, failures, durations and rows of each kind of step."""
     outcomes = [
         ({"step": name, "outcome": outcome}, getattr(totals, outcome))
         for name, totals in steps.items()
@@ -81,7 +81,7 @@ def _family(
 
 
 def write(path: Path, content: str) -> None:
-    """At once: a collector never finds half of it."""
+    """Replaces the file in one step, so that a collector never reads a part of it."""
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     draft.write_text(content, "utf-8")
     os.replace(draft, path)

@@ -1,11 +1,11 @@
-"""The parts of a long command, so that a person can see how far it is."""
+"""The progress of a long command in parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Called with the part that begins, the number of parts that are done, and the number of all.
+# Called with the part that starts, the number of finished parts, and the number of all parts.
 Observer = Callable[[str, int, int], None]
 
 
@@ -15,7 +15,7 @@ def unobserved(part: str, done: int, total: int) -> None:
 
 @dataclass(slots=True)
 class Parts:
-    """Counts the parts as they begin."""
+    """Counts the parts as they start."""
 
     observer: Observer
     total: int

@@ -1,4 +1,4 @@
-"""Gold -> PostgreSQL: the small tables that the UI reads, so that it never talks to Spark."""
+"""Gold -> PostgreSQL: the small tables that the UI reads, so that it never needs Spark."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ROWS_AT_ONCE: Final = 2_000
 
 
 def publish(lake: Lake, registry: Registry, changed: Iterable[Gold] | None = None) -> int:
-    """Brings PostgreSQL what it lacks of gold; returns how many rows changed there.
+    """Updates PostgreSQL with gold. Returns the number of rows that changed there.
 
-    `changed` are the rows since it last did, where the caller has them. Otherwise every day that
-    changed since is replaced, so that rows which a day no longer has go from PostgreSQL too.
+    `changed` are the rows since the last call, if the caller has them. Otherwise every day that
+    changed since then is replaced, which also removes rows that a day no longer has.
     """
     state = lake.ledger.settle()
     query = "select published_version from penstock.lakes where name = %s"

@@ -1,4 +1,4 @@
-"""SQL over the lake: its tables as views, read as they are in this moment."""
+"""SQL over the lake: its tables as views, read in their current state."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from penstock.lake.lake import Lake
 
 
 def query(lake: Lake, text: str) -> DataFrame:
-    """What a SELECT finds. Nothing else is run: the views are for reading."""
+    """The result of a SELECT. Other statements are refused, because the views are for reading."""
     text = text.strip().rstrip(";")
     make_views(lake, text)
     try:
-        # As a part of a larger query, so that what is not one is refused before it does anything.
+        # As a part of a larger query, so that other statements are refused before they run.
         lake.spark.sql(f"SELECT * FROM (\n{text}\n)").schema  # noqa: B018
         return lake.spark.sql(text)
     except (AnalysisException, ParseException) as error:
         raise InvalidValueError(
-            f"the query is not one that can be run: {_reason(error)}",
+            f"the query cannot be run: {_reason(error)}",
             hint=f"It is a SELECT over: {', '.join(table.view for table in lake.tables())}.",
             field="query",
         ) from error
@@ -32,7 +32,7 @@ def query(lake: Lake, text: str) -> DataFrame:
 def rows_of(lake: Lake, text: str, limit: int) -> tuple[list[str], list[list[Any]]]:
     """The names of the columns, and the first rows.
 
-    Once more, if a compaction has removed the files that it was about to read.
+    Reads again if a compaction has removed files in the meantime.
     """
     for last in (False, True):
         try:
@@ -45,7 +45,7 @@ def rows_of(lake: Lake, text: str, limit: int) -> tuple[list[str], list[list[Any
 
 
 def _plain(value: Any) -> Any:
-    """Spark hands out times in the machine's zone, without saying so."""
+    """Spark returns times in the machine's zone without a zone."""
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     if isinstance(value, bytearray):
@@ -61,6 +61,6 @@ def make_views(lake: Lake, text: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence: Spark goes on with the whole query and its plan."""
+    """The first sentence. Spark adds the whole query and its plan."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return re.sub(r"\s*SQLSTATE:.*", "", lines[0]) if lines else type(error).__name__

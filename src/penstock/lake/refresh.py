@@ -1,7 +1,7 @@
-"""Bronze -> silver -> gold, for what has landed since: one step of the ledger.
+"""Bronze -> silver -> gold, for newly landed rows: one step of the ledger.
 
-Silver grows by the new rows, and gold by their counts, in the figures of the day they belong to.
-Rows of before are not read again. A recount of all silver gives the same gold: `verify` checks it.
+Silver gets the new rows, and gold their counts, in the rows of their day. Older rows are not read
+again. A recount of all silver gives the same gold, which `verify` checks.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from penstock.lake.step import Step
 from penstock.lake.storage.data_files import read_rows
 from penstock.lake.storage.ledger import DataFile, State
 
-# A Spark job over more files than this spends its time on their names.
+# The number of files after which a Spark job takes most of its time for their names.
 FILES_AT_ONCE: Final = 2_000
-# Gold is put together in the driver's memory: a few days of it at a time.
+# Gold is computed in the driver's memory, a few days at a time.
 DAYS_AT_ONCE: Final = 7
 Pair = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What a refresh did: the rows that were new to silver, and the rows of gold that changed.
+    """The result of a refresh: the new rows of silver, and the changed rows of gold.
 
     `failures` counts the rows that broke a quality rule or did not fit their model.
     """
@@ -54,13 +54,13 @@ class Refreshed:
     version: int
     failures: Failures = field(default_factory=Counter)
     quarantined: int = 0
-    # The rows that each table got.
+    # The new number of rows of each table.
     written: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How a silver table comes from its bronze table; `key` identifies a row in both."""
+    """The way from a bronze table to its silver table. `key` identifies a row in both."""
 
     bronze: LakeTable
     silver: LakeTable
@@ -75,7 +75,7 @@ STAGES: Final = (
 
 
 def refresh(lake: Lake) -> Refreshed | None:
-    """Takes in the oldest of what silver lacks; None if it lacks nothing."""
+    """Adds the oldest files that silver lacks. None if it lacks nothing."""
     state = lake.ledger.settle()
     pending = _next_pending(state)
     if not pending:
@@ -86,7 +86,7 @@ def refresh(lake: Lake) -> Refreshed | None:
     for stage in STAGES:
         _grow(step, stage, pending)
     rows = sum(file.rows for file in step.added)
-    # A day whose silver is no longer kept cannot be counted again: its gold stays as it is.
+    # A day whose silver was removed cannot be counted again, so its gold stays.
     first = state.floors.get("silver", "")
     days = frozenset(file.day for file in step.added if file.day >= first)
     changed = _count(step, days)
@@ -161,7 +161,7 @@ def _may_hold_the_same(state: State, stage: Stage, new: list[DataFile]) -> list[
 def _count(step: Step, days: Collection[str]) -> Gold:
     """Adds the new rows of silver to gold, and returns the rows of gold that changed.
 
-    Gold is small: it is put together here, not by a job of Spark for each table.
+    Gold is small, so it is computed here and not by a job of Spark for each table.
     """
     if not days:
         return {}

@@ -1,4 +1,4 @@
-"""The lake in PostgreSQL: its registration, how far it has come, and the lock of its writers."""
+"""The lake in PostgreSQL: its registration, its progress, and the lock of its writers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Registry:
         self.call("select penstock.register_lake(%s, %s, %s)", self.name, path, format)
 
     def landed(self, state: State, rows: int = 0, size: int = 0) -> None:
-        """Says how far the lake has come: history that it has may be dropped."""
+        """Stores the progress of the lake. History that it has may be dropped."""
         seen = [_seen(state, table.path) for table in BRONZE]
         query = "select penstock.lake_landed(%s, %s::pg_snapshot, %s::pg_snapshot, %s, %s)"
         self.call(query, self.name, *seen, rows, size)
@@ -60,7 +60,7 @@ class Registry:
         return Lag(*rows[0]) if rows else Lag()
 
     def newest(self, state: State, *, published: bool = False) -> None:
-        """Says how new the data in each layer is. Gold is as new as the silver it counted."""
+        """Stores the age of the data in each layer. Gold is as old as its silver."""
         bronze, silver = (_newest(state, tables) for tables in (BRONZE, SILVER))
         pending = sum(state.files[path].rows for path in state.pending)
         query = "select penstock.lake_newest(%s, %s, %s, %s, %s)"
@@ -77,7 +77,7 @@ class Registry:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Alone among the writers of this lake, for a moment."""
+        """Excludes other writers of this lake for a moment."""
         with translated():
             connection = self.connection()
             with connection.transaction():
@@ -91,13 +91,13 @@ class Registry:
 
 
 def _newest(state: State, tables: Iterable[LakeTable]) -> datetime | None:
-    """When the newest row of these tables ended."""
+    """The end of the newest row of these tables."""
     ends = [f.at_max for table in tables for f in state.of(table) if f.at_max is not None]
     return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=max(ends)) if ends else None
 
 
 def _seen(state: State, table: str) -> str | None:
-    """The snapshot all of which has landed; None before the first batch."""
+    """The snapshot whose rows have all landed, or None before the first batch."""
     offset = state.offsets.get(table)
     if not offset:
         return None

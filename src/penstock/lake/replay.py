@@ -1,4 +1,4 @@
-"""Enqueues copies of messages out of the lake: chosen by a condition, at a rate, once for a job."""
+"""Enqueues copies of messages of the lake: by a condition, at a rate, and once for each job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS_AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which messages: all that is given must hold.
+    """The filter of the messages. All given conditions must hold.
 
     `where` is SQL over silver_messages, or over silver_quarantine for quarantined ones.
     """
@@ -76,10 +76,10 @@ def replay(
     per_second: float | None = None,
     progress: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Enqueues the copies that the job has not made yet; returns how many.
+    """Enqueues the copies that the job has not made yet. Returns their number.
 
-    Each batch is one transaction with its notes of what was copied: killed anywhere and run
-    again under the same name, the job goes on where it was.
+    Each batch is one transaction with a record of the copied messages. After a kill, a run with the
+    same name continues the job.
     """
     copies = 0
     for queue, batch in _batches(rows.toLocalIterator(prefetchPartitions=True), into, per_second):

@@ -1,4 +1,4 @@
-"""Keeps a lake up to date, once or on and on: lands, refreshes, publishes, compacts."""
+"""Keeps a lake up to date, once or continuously: lands, refreshes, publishes, compacts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from penstock.spark.error_messages import TaskFailedError, explained
 from penstock.spark.offsets import LogOffset
 from penstock.spark.service_connection import Server
 
-# So many small files of a day and queue are joined without being asked.
+# The number of small files of a day and queue that are joined automatically.
 COMPACT_AT: Final = 32
 LONGEST_PAUSE: Final = 30.0
 _RETRIED: Final = (DatabaseUnavailableError, TaskFailedError, DamagedFileError, QualityError)
@@ -42,7 +42,7 @@ _RETRIED: Final = (DatabaseUnavailableError, TaskFailedError, DamagedFileError, 
 
 @dataclass(slots=True)
 class RunTotals:
-    """What a run has done so far."""
+    """The totals of a run."""
 
     batches: int = 0
     landed_rows: int = 0
@@ -55,7 +55,7 @@ class RunTotals:
     repaired_files: int = 0
     lost_rows: int = 0
     failures: int = 0
-    # Rows that were new to quarantine, and the rows that broke each rule, by queue and rule.
+    # The new rows of quarantine, and the rows that broke each rule, by queue and rule.
     quarantined_rows: int = 0
     failed_rules: dict[str, dict[str, int]] = field(default_factory=dict)
     seconds: float = 0.0
@@ -69,7 +69,7 @@ class RunTotals:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a run reports to its observers."""
+    """The report of a run to its observers."""
 
     landed: Callable[[int], None] = lambda rows: None
     doing: Callable[[str], None] = lambda what: None
@@ -92,12 +92,12 @@ class Run:
     totals: RunTotals = field(default_factory=RunTotals)
     steps: RunSteps = field(default_factory=RunSteps)
     _landing: Landing | None = None
-    # The gold that PostgreSQL has not got yet; None: whatever it lacks.
+    # The gold that PostgreSQL does not have yet. None: all gold that it lacks.
     _unpublished: list[Gold] | None = None
     _refresh_at: float = 0.0
 
     def begin(self, *, anew: bool = False) -> None:
-        """Registers the lake, and finishes what a killed run left."""
+        """Registers the lake, and completes the step of a killed run."""
         with explained(self.lake.storage.root):
             self.registry.register(self.lake.storage.root, self.lake.about.format)
             state = self.lake.ledger.settle()
@@ -112,7 +112,7 @@ class Run:
             self.registry.landed(state)
 
     def once(self) -> RunTotals:
-        """Everything that is there by now, up to gold."""
+        """Processes all available rows, up to gold."""
         started = time.monotonic()
         with explained(self.lake.storage.root):
             self.land()
@@ -121,7 +121,7 @@ class Run:
         return self.totals
 
     def forever(self, every: float, stop: threading.Event) -> RunTotals:
-        """Until it is told to stop. A database or a task that fails is tried again."""
+        """Runs until it is stopped. A failure of the database or of a task is retried."""
         started, pause = time.monotonic(), every
         while not stop.is_set():
             turn = time.monotonic()
@@ -141,7 +141,7 @@ class Run:
         return self.totals
 
     def land(self, stop: threading.Event | None = None) -> None:
-        """Lands batch after batch, until there is nothing left."""
+        """Lands batch after batch until there is nothing left."""
         if self._landing is None:
             self._landing = Landing(self.lake, dict(self.options), self.max_rows)
         self.events.doing("landing")
@@ -153,7 +153,7 @@ class Run:
             self.events.landed(rows)
 
     def _land_batch(self, landing: Landing, step: RunStep) -> int | None:
-        """How many rows landed; None if there was nothing to land."""
+        """The number of landed rows, or None if there was nothing to land."""
         batch = landing.next_batch(self.lake.state())
         if batch is None:
             return None
@@ -172,10 +172,10 @@ class Run:
         return batch.rows
 
     def refresh(self) -> None:
-        """Silver and gold, PostgreSQL's copy of it, and compaction.
+        """Updates silver, gold, PostgreSQL's copy of gold, and compacts.
 
-        Takes no more than about a tenth of the time. Damaged files are repaired on the way, so
-        that they stop nothing but the rows that are lost.
+        It takes at most about a tenth of the time. Damaged files are repaired, so that only their
+        lost rows are affected.
         """
         started = time.monotonic()
         try:
@@ -263,7 +263,7 @@ class Run:
         self.registry.close()
 
     def _check_database(self, state: State) -> None:
-        """Before any work: a lake is of one database."""
+        """Checks at the start that the lake belongs to this database."""
         with Server(self.registry.service) as server:
             now = server.database
         for table, source in SOURCES.items():

@@ -1,4 +1,4 @@
-"""The steps of a run as its observers see them: counted, logged, and sent as lineage events."""
+"""The steps of a run for its observers: metrics, logs and lineage events."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class StepTotals:
     seconds: float = 0.0
 
 
-# Called when a step begins, and when it has ended (then `seconds` is set).
+# Called when a step starts, and when it has ended (then `seconds` is set).
 Observer = Callable[[RunStep, bool], None]
 
 
 @dataclass(slots=True)
 class RunSteps:
-    """Runs steps, and tells the observers of each."""
+    """Runs steps, and reports each to the observers."""
 
     observers: Sequence[Observer] = ()
     totals: dict[str, StepTotals] = field(

@@ -1,7 +1,7 @@
 """Bronze -> silver: one row for each message and each failed attempt, typed, with its durations.
 
-A message is known by its id and the moment it was enqueued: a restored database may give an id
-out again. Rows that land twice, because landing began again, are kept once.
+A message is identified by its id and its time of enqueue, because a restored database may assign an
+id again. Rows that land twice, because landing began again, are kept once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def messages(history: DataFrame) -> DataFrame:
 
 
 def attempts(log: DataFrame) -> DataFrame:
-    """One row for each attempt that did not end its message well."""
+    """One row for each attempt that failed."""
     kind = error_kind(sf.col("error"))
     typed = (
         _first_of_each(log, ATTEMPT_KEY)
@@ -49,15 +49,15 @@ def attempts(log: DataFrame) -> DataFrame:
 
 
 def unknown(new: DataFrame, known: DataFrame, key: Sequence[str]) -> DataFrame:
-    """The new rows that are not there already."""
+    """The new rows that silver does not have yet."""
     return new.join(known.select(*key), on=list(key), how="left_anti").select(*new.columns)
 
 
 def error_kind(error: Column) -> Column:
     """The cause of an error, with ids, numbers, addresses and quoted values masked.
 
-    It is the line with the exception of a Python traceback, else the first line: the frames of a
-    stack change with every release.
+    It is the line with the exception of a Python traceback, otherwise the first line, because stack
+    frames change with every release.
     """
     raised = sf.regexp_extract(error, TRACEBACK_LINE, 1)
     first = sf.regexp_extract(error, r"(?s)^\s*([^\n\r]*)", 1)
@@ -71,7 +71,7 @@ def error_kind(error: Column) -> Column:
 
 
 def fingerprint(kind: Column) -> Column:
-    """A short name for a kind of error, the same everywhere."""
+    """A short name for a kind of error, the same in all tables."""
     return sf.substring(sf.md5(kind), 1, 12)
 
 
@@ -80,6 +80,6 @@ def _first_of_each(frame: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def _seconds(start: str, end: str) -> Column:
-    """Null where either is; clocks that stepped back between them count as no time at all."""
+    """Null if either is null. If the clock was put back, the duration is zero."""
     passed = sf.unix_micros(end) - sf.unix_micros(start)
     return sf.when(passed < 0, 0.0).otherwise(passed / 1e6)

@@ -1,4 +1,4 @@
-"""Where a lake stands: what it holds, what it lacks, what PostgreSQL knows of it."""
+"""The state of a lake: its tables, its lag, and its registration in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class LakeStatus:
-    """`registered` is False where PostgreSQL does not know the lake: it keeps no history for it."""
+    """`registered` is False if PostgreSQL does not know the lake, and keeps no history for it."""
 
     name: str
     path: str

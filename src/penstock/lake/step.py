@@ -1,4 +1,4 @@
-"""A step in the making: what it adds and replaces, and the tables as they will be after it."""
+"""A step in progress: its changes, and the tables after it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Step:
         return cls(lake, lake.ledger.settle(), lake.new_staging())
 
     def write(self, frame: DataFrame, table: LakeTable) -> list[DataFile]:
-        """Adds rows to a table, by Spark. A step can do so once for a table."""
+        """Adds rows to a table with Spark, at most once for each table in a step."""
         files = write_frame(self.lake, frame, table, self.staging)
         self.added += files
         return files
 
     def write_rows(self, rows: pa.Table, table: LakeTable) -> None:
-        """Adds a few rows, by the driver."""
+        """Adds a few rows with the driver."""
         self.added += write_rows(self.lake, rows, table, self.staging)
 
     def replace(self, files: Iterable[DataFile]) -> None:
@@ -45,7 +45,7 @@ class Step:
     def old(
         self, table: LakeTable, days: Collection[str], queue: str | None = None
     ) -> list[DataFile]:
-        """The files of before, of these days."""
+        """The previous files of these days."""
         return [f for f in self.state.of(table) if f.day in days and queue in (None, f.queue)]
 
     def new(self, table: LakeTable, queue: str | None = None) -> list[DataFile]:
@@ -64,7 +64,7 @@ class Step:
         return rows
 
     def rows(self, table: LakeTable, days: Collection[str], queue: str | None = None) -> DataFrame:
-        """The rows of these days, as they will be after the step."""
+        """The rows of these days after the step."""
         gone = {file.path for file in self.replaced}
         kept = [file for file in self.old(table, days, queue) if file.path not in gone]
         frame = self.lake.frame(table, kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 LiveState: TypeAlias = Literal["scheduled", "ready", "leased", "dead"]
 FinalState: TypeAlias = Literal["done", "dead", "expired", "cancelled", "superseded"]
@@ -47,6 +47,19 @@ class NewMessage:
     ttl: Duration | None = None
     headers: Mapping[str, Any] | None = None
     max_attempts: int | None = None
+
+
+class MessageOptions(TypedDict, total=False):
+    """The options of `NewMessage` by name, for functions that take them as keyword arguments."""
+
+    key: str | None
+    priority: int
+    group: str | None
+    delay: Duration | None
+    visible_at: datetime | None
+    ttl: Duration | None
+    headers: Mapping[str, Any] | None
+    max_attempts: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class QueueSettings:
     paused: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """The settings by their SQL names."""
+        """Return the settings by their SQL names."""
         return asdict(self)
 
 

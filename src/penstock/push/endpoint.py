@@ -1,10 +1,11 @@
-"""The handler of a subscription: sends one message, and decides what becomes of it.
+"""The handler of a subscription: it sends one message, and decides about the message.
 
 A 2xx acks the message. A 410 disables the subscription and gives the message back. Any other
-answer, and none, is a failed attempt: the queue's backoff and `max_attempts` decide the rest.
+answer, and a missing one, is a failed attempt: the queue's backoff and `max_attempts` decide the
+rest.
 
-An endpoint that fails all the time is tried with one message at a time, at growing intervals, so
-that an outage does not use up the attempts of all messages.
+An endpoint that always fails is tried with one message at a time, at growing intervals, so that an
+outage does not use up the attempts of all messages.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Retry, Snooze
 from penstock.worker.runner import Runner
 
-# So many failures in a row, and the endpoint counts as down.
+# The number of failures in a row after which the endpoint counts as down.
 FAILURES: Final = 5
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
-# The server stops to claim for a disabled subscription in less time.
+# The server stops claiming for a disabled subscription in less time than this.
 GONE_SECONDS: Final = 5.0
 
 
@@ -98,7 +99,7 @@ class Endpoint:
 
 
 def _request(delivery: Delivery) -> tuple[bytes, dict[str, str]]:
-    """The payload as it is stored, and headers about the message."""
+    """The stored payload, and headers about the message."""
     payload, raw = delivery._row[c.PAYLOAD], delivery._row[c.PAYLOAD_BYTES]
     kind = "application/json" if raw is None else "application/octet-stream"
     headers = {

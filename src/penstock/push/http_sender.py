@@ -1,7 +1,7 @@
-"""POSTs to URLs: no redirects, no proxies, and only to addresses that are allowed.
+"""POSTs to URLs: no redirects, no proxies, and only to allowed addresses.
 
-The host name is resolved and checked when a connection is made, and the connection goes to the
-address that was checked. So a name whose address changes later reaches nothing else.
+The host name is resolved and checked when a connection is opened, and the connection goes to the
+checked address. So a name whose address changes later reaches nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import httpcore
 from penstock.errors import InvalidValueError
 from penstock.push.networks import AllowedNetworks
 
-# What is read of an answer. The rest is not waited for.
+# How much of an answer is read.
 ANSWER_BYTES: Final = 16_384
 KEEP_SECONDS: Final = 30.0
 
@@ -42,7 +42,7 @@ class Answer:
 
 
 class HttpSender:
-    """Connections to endpoints, which are kept for a while."""
+    """Connections to endpoints, which are kept open for a while."""
 
     def __init__(self, allowed: AllowedNetworks, max_connections: int = 1000) -> None:
         self._pool = httpcore.AsyncConnectionPool(
@@ -57,7 +57,7 @@ class HttpSender:
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], timeout: float
     ) -> Answer:
-        """The answer. SendError if there is none within the time."""
+        """The answer. SendError if none arrives in time."""
         names = [(name.encode(), value.encode()) for name, value in headers.items()]
         limits = dict.fromkeys(("connect", "read", "write", "pool"), timeout)
         extensions = {"timeout": limits}
@@ -96,14 +96,14 @@ async def _beginning(response: httpcore.Response) -> bytes:
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float:
-    """Seconds. A date counts as not given."""
+    """The seconds of Retry-After. A date counts as absent."""
     found = next((value for name, value in headers if name.lower() == b"retry-after"), b"")
     text = found.strip()
     return float(text) if text.isdigit() and len(text) < 6 else 0.0
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to addresses that are allowed."""
+    """Connects to allowed addresses."""
 
     def __init__(self, allowed: AllowedNetworks) -> None:
         self._allowed = allowed
@@ -164,7 +164,7 @@ def check_url(url: str, allowed: AllowedNetworks) -> str:
     try:
         is_allowed = allowed.allow(host)
     except ValueError:
-        return url  # a name, which is checked whenever a connection is made
+        return url  # a name, which is checked when a connection is opened
     if not is_allowed:
         raise InvalidValueError(
             f"{host} is in a private network",

@@ -1,4 +1,4 @@
-"""Runs a worker for the enabled subscriptions, and another one when they change.
+"""Runs a worker for the enabled subscriptions, and replaces it when they change.
 
 Each server runs one. They share the work as workers do: by claims and leases. So each message is
 sent at least once, and by one server at a time.
@@ -31,7 +31,7 @@ from penstock.worker.worker import Worker
 log: Final = logging.getLogger("penstock.push")
 LOOK_SECONDS: Final = 10.0
 NOTE_SECONDS: Final = 1.0
-# Requests that are under way at shutdown get this time, and messages that were not sent go back.
+# Running requests get this time at shutdown. Messages that were not sent are given back.
 GRACE_SECONDS: Final = 15.0
 Run = Callable[[Command[Any]], Awaitable[Any]]
 
@@ -65,7 +65,7 @@ class Pusher:
         self._loop = asyncio.create_task(self._work(), name="penstock push")
 
     async def stop(self) -> None:
-        """Send nothing more. Requests under way finish, and other messages go back."""
+        """Stop sending. Running requests finish, and other messages are given back."""
         if self._loop is not None:
             self._loop.cancel()
             with suppress(asyncio.CancelledError):
@@ -90,7 +90,7 @@ class Pusher:
                     await self._note(self._serving)
 
     async def _look(self) -> None:
-        """Compare the subscriptions with those that are served, and serve the new ones."""
+        """Compare the subscriptions with the served ones, and serve new ones."""
         found = await self._database_run(read.subscriptions())
         queues = {queue.name for queue in await self._database_run(read.queues())}
         enabled = [s for s in found if s.enabled and s.queue.removesuffix(".dlq") in queues]
@@ -111,7 +111,7 @@ class Pusher:
     async def _endpoint_secrets(
         self, subscription: Subscription
     ) -> tuple[Subscription, list[str]] | None:
-        """The subscription and what signs its requests. One without a secret gets one."""
+        """The subscription and the signer of its requests. A missing secret is created."""
         try:
             if subscription.secret is not None:
                 return subscription, self._box.open(subscription.secret).split()
@@ -122,7 +122,7 @@ class Pusher:
             await self._database_run(
                 note_deliveries(subscription.name, subscription.version, 0, 0, error.message)
             )
-        return None  # after the change it is looked at again
+        return None  # it is examined again after the change
 
     def _replace(self, serving: _Serving | None) -> None:
         """The old worker drains while the new one works."""
@@ -160,7 +160,7 @@ class Pusher:
 
 
 class _Serving:
-    """A worker for some subscriptions, as they were when it began."""
+    """A worker for some subscriptions, as they were when it started."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class _Serving:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the worker has ended by itself, or was told to stop."""
+        """Whether the worker has ended, by itself or because it was stopped."""
         return self._worker._stop_asked.is_set()
 
     async def stop(self) -> None:

@@ -23,16 +23,16 @@ def new_signing_secret() -> str:
 
 
 def check_signing_secret(secret: str) -> str:
-    """The secret. InvalidValueError if it is none."""
+    """The secret. InvalidValueError if it is not valid."""
     try:
         length = len(base64.b64decode(secret.removeprefix(PREFIX), validate=True))
     except (binascii.Error, ValueError):
         length = 0
     if not secret.startswith(PREFIX) or not _LOW <= length <= _HIGH:
         raise InvalidValueError(
-            "the signing secret is not valid",  # it is not shown
+            "the signing secret is not valid",  # the message does not show it
             hint=f"Allowed: {PREFIX} and the base64 of {_LOW} to {_HIGH} bytes. "
-            "Without one, a secret is made.",
+            "Without one, a secret is generated.",
             field="secret",
         )
     return secret

@@ -79,7 +79,7 @@ def endpoints() -> list[Endpoint]:
 
 
 def create_app(context: Context, *, has_api: bool = True) -> EntryApp:
-    """The whole server as one ASGI application; its lifespan opens and closes the database.
+    """The whole server as one ASGI application. Its lifespan opens and closes the database.
 
     Without the API, only the pages are served.
     """

@@ -2,7 +2,7 @@
 
 A hung database accepts connections and does not respond. If calls wait without any response, the
 server sends a trivial query on another connection. If that gets no response either, the waiting
-calls fail, and others are refused until the database responds again. A slow statement goes on.
+calls fail, and others are refused until the database responds again. A slow statement continues.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Database:
     async def _noted(self, error: DatabaseUnavailableError) -> DatabaseUnavailableError:
         """The error of a failed call. It may have been cut off because the database was silent.
 
-        If the database responds, only that connection was cut off, and other calls go on.
+        If the database responds, only that connection was cut off, and other calls continue.
         """
         if isinstance(error, ConnectionLimitError):
             return error  # the database responds
@@ -167,7 +167,7 @@ class Database:
         try:
             await self.probe(SILENCE_SECONDS)
         except ConnectionLimitError:
-            pass  # it answers
+            pass  # the database responds
         except DatabaseUnavailableError as error:
             self._away = error
             self.sever()

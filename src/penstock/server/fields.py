@@ -42,7 +42,7 @@ Id: TypeAlias = Annotated[str, Meta(pattern="^[1-9][0-9]{0,17}$", description="t
 LeaseToken: TypeAlias = Annotated[
     str,
     Meta(
-        pattern="^([0-9]{1,18}|[1-6][0-9]{18})$",  # what there is; fits into a bigint
+        pattern="^([0-9]{1,18}|[1-6][0-9]{18})$",  # all messages of a queue; fits into a bigint
         description="the token of the lease, from dequeue",
     ),
 ]

@@ -13,7 +13,7 @@
 | `PENSTOCK_HTTP_IDLE_SECONDS` | how long a connection may wait for its next request | 60 |
 | `PENSTOCK_HTTP_MAX_CONNECTIONS` | open connections, for each process | 20000 |
 | `PENSTOCK_HTTP_AUTH_FAILURES` | wrong credentials in a minute, for a key or from an address | 10 |
-| `PENSTOCK_HTTP_DRAIN_SECONDS` | how long requests may go on after SIGTERM | 20 |
+| `PENSTOCK_HTTP_DRAIN_SECONDS` | how long requests may continue after SIGTERM | 20 |
 | `PENSTOCK_HTTP_ACCESS_LOG` | `json` lines on stderr, or `off` | json |
 | `PENSTOCK_HTTP_UPKEEP` | `off` leaves expiry and schedules to workers and claims | on |
 | `PENSTOCK_HTTP_PUBLIC_URL` | the address that browsers use, behind a proxy | none |

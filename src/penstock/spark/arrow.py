@@ -25,17 +25,17 @@ VARIANT_FIELDS: Final = list(to_arrow_schema(_VARIANT).field(0).type)
 
 
 class ArrowSession:
-    """One connection of one task at a time; each query has its own transaction."""
+    """One connection of one task at a time. Each query has its own transaction."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def table(self, query: str) -> pa.Table:
-        """All of it, in memory: no snapshot stays open while Spark takes its time."""
+        """The whole result, in memory, so that no snapshot stays open while Spark works on it."""
         return self.page(query, sys.maxsize)[0]
 
     def page(self, query: str, most_bytes: int) -> tuple[pa.Table, bool]:
-        """As much of it as `most_bytes` and one batch of ADBC's hold; and whether it is all."""
+        """The result up to `most_bytes` and one batch of ADBC, and whether that is all of it."""
         with self._connection.cursor() as cursor:
             cursor.execute(load_query("spark/planner"))
             cursor.fetchall()
@@ -52,7 +52,7 @@ class ArrowSession:
         return table, size < most_bytes
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Piece by piece; the snapshot stays open until the last."""
+        """The result in pieces. The snapshot stays open until the last one."""
         with self._connection.cursor() as cursor:
             cursor.execute(query)
             yield from cursor.fetch_record_batch()
@@ -81,7 +81,7 @@ def _translated(error: adbc.Error) -> PenstockError:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, service: str) -> pa.RecordBatch:
-    """The same values under exactly this schema, with the service: Spark takes nothing else."""
+    """The same values under exactly this schema, with the service. Spark accepts no other."""
     found = iter(batch.columns)
     arrays = [
         pa.repeat(service, batch.num_rows)
@@ -93,7 +93,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, service: str) -> pa.Record
 
 
 def _conformed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    # JSON, and types that Arrow has no name for, such as xid8.
+    # JSON, and types that Arrow does not have, such as xid8.
     plain = array.storage if isinstance(array, pa.ExtensionArray) else array
     if plain.type == wanted:
         return plain
@@ -103,7 +103,7 @@ def _conformed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _numbers(values: pa.Array) -> pa.Array:
-    """Eight bytes each, as PostgreSQL sends them; none is null."""
+    """Eight bytes for each value, as PostgreSQL sends them. None is null."""
     if not len(values):
         return pa.array([], pa.int64())
     first = np.frombuffer(values.buffers()[1], np.int32)[values.offset]
@@ -112,7 +112,7 @@ def _numbers(values: pa.Array) -> pa.Array:
 
 
 def _variants(texts: pa.Array) -> pa.Array:
-    """JSON as Spark's VARIANT, which is parsed here in Python: 20,000 values a second or so."""
+    """JSON as Spark's VARIANT. Python parses about 20,000 values a second."""
     parsed = [None if text is None else VariantVal.parseJson(text) for text in texts.to_pylist()]
     fields = {
         "value": [b"" if each is None else each.value for each in parsed],

@@ -1,6 +1,6 @@
-"""Columns of messages as PostgreSQL's arrays in binary format, made by Arrow a column at a time.
+"""Columns of messages as PostgreSQL's arrays in binary format, built by Arrow column by column.
 
-An array is a head and its elements, each a length and that many bytes; a null has length -1.
+An array is a head and its elements, each a length and that many bytes. A null has length -1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from penstock.errors import InvalidValueError
 
 # PostgreSQL counts from 2000, Arrow from 1970.
 _EPOCH_MICROSECONDS: Final = 946_684_800_000_000
-# Not pa.scalar(b""): that loads pandas, which takes each new process a quarter of a second.
+# Not pa.scalar(b""), because that imports pandas, which takes a quarter of a second in each
+# process.
 _NOTHING: Final = pa.Array.from_buffers(
     pa.large_binary(), 1, [None, pa.py_buffer(bytes(16)), pa.py_buffer(b"")]
 )[0]
@@ -31,7 +32,7 @@ _JSONB_VERSION: Final = b"\x01"
 
 @dataclass(frozen=True, slots=True)
 class EncodedArray:
-    """An array as PostgreSQL receives it."""
+    """An array in the format that PostgreSQL receives."""
 
     data: bytes
     oid: ClassVar[int]
@@ -70,14 +71,14 @@ class _ArrayDumper(Dumper):
 
 
 def register_arrays(connection: psycopg.Connection[Any]) -> None:
-    """From now on the connection takes encoded arrays as parameters."""
+    """Let the connection accept encoded arrays as parameters."""
     for kind in EncodedArray.__subclasses__():
         dumper = type(f"{kind.__name__}Dumper", (_ArrayDumper,), {"oid": kind.oid})
         connection.adapters.register_dumper(kind, dumper)
 
 
 def encode_column(array: pa.Array, name: str) -> EncodedArray | None:
-    """A column of the sink; None if it has no values, which is faster than an array of nulls."""
+    """A column of the sink. None if it has no values, which is faster than an array of nulls."""
     if array.null_count == len(array):
         return None
     kind, encode = _ENCODERS[name]
@@ -92,7 +93,7 @@ def encode_column(array: pa.Array, name: str) -> EncodedArray | None:
 
 
 def _elements(version: bytes, values: pa.Array) -> list[pa.Array]:
-    """What precedes each value, and the values."""
+    """The bytes before each value, and the values."""
     lengths = np.diff(_offsets(values)) + len(version)
     if not values.null_count:
         return [_heads(lengths, version), values]
@@ -116,7 +117,7 @@ def _offsets(values: pa.Array) -> Any:
 
 
 def _fixed(numbers: Any, width: int, mask: pa.Array | None = None) -> pa.Array:
-    """Numbers as bytes, so many each; null where the mask says so."""
+    """Numbers of a fixed width as bytes, with nulls where the mask has them."""
     offsets = np.arange(len(numbers) + 1, dtype=np.int64) * width
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(numbers.tobytes())]
     found = pa.Array.from_buffers(pa.large_binary(), len(numbers), buffers)

@@ -1,8 +1,8 @@
-"""Queues, claimed by a stream: what the sink has committed is acked, and nothing else.
+"""Queues claimed by a stream: messages that the sink has committed are acked, and no others.
 
-Spark calls `latestOffset(start)` only once `start` is in its commit log, so that is where the batch
-is acked; `commit` comes later, and for the last batch never. The messages of a batch are claimed
-by its tasks, in the transaction that reads them: a task that is run again gets the same ones.
+Spark calls `latestOffset(start)` only after `start` is in its commit log, so the batch is acked
+there. `commit` is called later, and never for the last batch. The tasks of a batch claim its
+messages in the transaction that reads them: a task that runs again gets the same ones.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = schema
         self._servers: dict[str, Server] = {}
         self._consumers: dict[str, Consumer] = {}
-        # With AvailableNow: how many messages may still be claimed.
+        # With AvailableNow: the number of messages that may still be claimed.
         self._budgets: dict[str, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if planned := self._plan(service, place, share):
                 places[service.name] = planned
         if places == _places(start):
-            # Nothing will be read now, so no read can overlap with settling.
+            # No read will start from here on, so no read can overlap with settling.
             for consumer in self._consumers.values():
                 consumer.settled()
         return {"format": FORMAT, "claimed": places}
@@ -107,7 +107,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         settle()
         schema = to_arrow_schema(self.schema, timezone="UTC")
         with arrow_session(partition.service.address()) as session:
-            # Committed before Spark sees a row: what was not claimed must not be written.
+            # Committed before Spark gets a row: a message that was not claimed must not be written.
             claimed = session.table(_claim_query(partition, schema))
         for batch in claimed.to_batches():
             yield conform(batch, schema, partition.service.name)
@@ -135,7 +135,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return None
             consumer = self._consumer(service, {"consumer": self._new_name()})
         tick = (place["tick"] if place else consumer.acked) + 1
-        # One that was planned by a run that ended before it could say so comes first.
+        # A batch that an earlier run planned, and did not report before it ended, comes first.
         if not ready and tick > consumer.planned:
             return None
         consumer.plan(tick, list(self._slices(ready)))
@@ -151,7 +151,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield queue, min(size, count - begun)
 
     def _ready(self, service: Service, limit: int) -> dict[str, int]:
-        """What can be claimed from each queue, in all no more than `limit`."""
+        """The number of messages to claim from each queue, at most `limit` in total."""
         server, ready = self._server(service), {}
         for queue in self._queues(server):
             (count,) = server.call("spark_ready", queue, limit)
@@ -175,7 +175,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return names
 
     def _new_name(self) -> str:
-        """The checkpoint keeps the name, so every checkpoint is a separate consumer."""
+        """The checkpoint has the name, so every checkpoint is a separate consumer."""
         stem = self.options.queues_text.split(",")[0].replace("*", "").strip("._-") or "queues"
         return self.options.consumer or f"{stem[:100]}-{uuid4().hex[:8]}"
 
@@ -203,7 +203,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _places(offset: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if offset.get("format") != FORMAT or "claimed" not in offset:
         raise ConfigurationError(
-            "the checkpoint was written by another kind of source or by another Penstock",
+            "the checkpoint was written by another source or another version of Penstock",
             hint=START_ANEW,
         )
     return dict(offset["claimed"])

@@ -1,6 +1,6 @@
-"""Connections that one task leaves to the next of the same Python process.
+"""Connections that one task leaves to the next task of the same Python process.
 
-To connect takes ADBC 80 ms, since it reads all of pg_type first, and a new session has yet to load
+A new connection takes ADBC 80 ms, because it reads all of pg_type, and a new session has to load
 its catalogs and functions. Spark ends its Python processes a minute after their last task.
 """
 
@@ -25,7 +25,7 @@ _kept: dict[str, Any] = {}
 def cached_connection(
     address: str, connect: Callable[[str], C], check: Callable[[C], object]
 ) -> Iterator[C]:
-    """A connection to this address, which no other task has; `check` fails if it is of no use."""
+    """A connection to this address that no other task uses. `check` raises if it is not usable."""
     name = f"{connect.__module__} {address}"
     connection = _checked(_kept.pop(name, None), check) or connect(address)
     try:
@@ -40,7 +40,7 @@ def cached_connection(
 
 
 def _checked(connection: C | None, check: Callable[[C], object]) -> C | None:
-    """None if there is none, or if the server has gone since."""
+    """None if there is none, or if the server has closed it."""
     if connection is not None:
         try:
             check(connection)

@@ -1,4 +1,4 @@
-"""A stream's standing at one service: its generation, its acks, and what is settled behind it."""
+"""The state of a stream at one service: its generation, its acks, and its unsettled batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTLERS: Final = 2
 
 
 class Consumer:
-    """One run. Made on the driver, where it is fenced off as soon as another run begins."""
+    """One run of a stream, on the driver. A later run fences it off."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.name = name
@@ -31,18 +31,18 @@ class Consumer:
         self._settle()
 
     def check(self, tick: int) -> None:
-        """A checkpoint may be behind by the batch in work, never by one that was acked."""
+        """A checkpoint may be behind by the batch in progress, but not by an acked batch."""
         if tick < self.acked - 1:
             raise ConfigurationError(
                 f"the checkpoint is at batch {tick} of consumer {self.name!r}, "
                 f"which has acked batch {self.acked}: another checkpoint uses the same name, "
                 "or this one is an old copy",
-                hint="Use a new checkpoint with another consumer; what is claimed and not acked "
-                "goes back with: select penstock.spark_release('NAME')",
+                hint="Use a new checkpoint with another consumer. To give back messages that are "
+                "claimed and not acked, run: select penstock.spark_release('NAME')",
             )
 
     def ack(self, tick: int) -> None:
-        """The batch is in the sink. Its messages are settled behind our back: see `settled`."""
+        """The sink has the batch. Its messages are settled in the background: see `settled`."""
         if tick <= self.acked:
             return
         self.settled()
@@ -51,13 +51,13 @@ class Consumer:
         self._settle()
 
     def settled(self) -> None:
-        """Waits until everything that was acked is settled."""
+        """Waits until all acked batches are settled."""
         settling, self._settling = self._settling, []
         for done in wait(settling).done:
             done.result()
 
     def plan(self, tick: int, slices: Sequence[tuple[str, int]] = ()) -> int:
-        """Plans a batch, or finds it planned already: of how many slices."""
+        """Plans a batch, or finds an existing plan. Returns the number of slices."""
         queues, wanted = [queue for queue, _ in slices], [count for _, count in slices]
         (count,) = self._server.call("spark_plan", self.name, self.generation, tick, queues, wanted)
         return int(count)
@@ -72,7 +72,7 @@ class Consumer:
         self._settling += [self._pool.submit(self._settle_share, s) for s in shares if s]
 
     def _settle_share(self, slices: Sequence[tuple[int, int]]) -> None:
-        """Each in its own transaction."""
+        """Runs each in its own transaction."""
         with connect(self._server.service) as connection, translated():
             for tick, slice in slices:
                 query = "select penstock.spark_settle(%s, %s, %s)"
@@ -80,7 +80,7 @@ class Consumer:
 
 
 class _Heartbeat:
-    """Reports every few seconds that the stream lives, also during a long batch."""
+    """Reports every few seconds that the stream is running, including during a long batch."""
 
     def __init__(self, service: Service, name: str, generation: int) -> None:
         self._service = service
@@ -93,6 +93,7 @@ class _Heartbeat:
 
     def _beat(self) -> None:
         while not self._over.wait(HEARTBEAT_SECONDS):
-            # Missing one does no harm; who is fenced off will be told where it matters.
+            # A missed report does no harm. A run that is fenced off gets an error at its next
+            # write.
             with contextlib.suppress(psycopg.Error, PenstockError), connect(self._service) as c:
                 c.execute("select penstock.spark_seen(%s, %s)", self._parameters)

@@ -1,7 +1,7 @@
-"""Appends the batches of a stream to a Delta table, each of them once, for `foreachBatch`.
+"""Appends the batches of a stream to a Delta table, each once, for `foreachBatch`.
 
-delta-rs writes the table, so this works with every version of Spark. Delta's own connector has to
-be released for each. A batch goes through the memory of the driver.
+delta-rs writes the table, so this works with every version of Spark. Delta's own connector needs a
+release for each. A batch passes through the memory of the driver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of Spark in one line: Spark reports pages of Java."""
+"""Errors of Spark in one line. Spark's own reports have pages of Java."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from penstock.errors import (
 
 
 class TaskFailedError(LakeError):
-    """A task of Spark failed for a reason that is not ours, such as a lost executor."""
+    """A task of Spark failed for another reason, such as a lost executor."""
 
 
 _FULL: Final = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 # The last line of a traceback from a task.
 _OURS: Final = re.compile(r"^(?:penstock\.errors\.)?(\w+Error): (.+)$", re.MULTILINE)
 _JAVA: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
-# A Parquet file that Spark could not read, or did not find.
+# A Parquet file that Spark could not read or find.
 _UNREADABLE: Final = re.compile(r"(?:FAILED_READ_FILE|PATH_NOT_FOUND)[^\n]*?\w+:/+(\S+\.parquet)")
 _GONE: Final = re.compile(r"Connection refused|Answer from Java side is empty|JVM", re.IGNORECASE)
 
 
 @contextmanager
 def explained(root: str) -> Iterator[None]:
-    """Around work on a lake: whatever fails comes out as one of our errors, in one line."""
+    """For work on a lake: every failure is raised as one of our errors, with one line of text."""
     try:
         yield
     except PenstockError:
@@ -51,10 +51,12 @@ def explain(error: Exception, root: str) -> PenstockError:
         return LakeError(
             f"there is no space left for the lake at {root}",
             hint="The step was not done, and nothing of it is in the lake. Make room, and run "
-            "it again: it goes on from there.",
+            "it again. It continues from there.",
         )
     if type(error).__module__.startswith("py4j") and _GONE.search(text):
-        return LakeError("Spark's own process is gone", hint="Run it again: it goes on from there.")
+        return LakeError(
+            "Spark's own process is gone", hint="Run it again. It continues from there."
+        )
     if ours := _from_task(text):
         return ours
     if unreadable := _UNREADABLE.search(text):
@@ -78,7 +80,7 @@ def _damaged(path: str, root: str) -> DamagedFileError:
 
 
 def _from_task(text: str) -> PenstockError | None:
-    """One of our errors that a task raised, recognised by its text."""
+    """One of our errors that a task raised, recognized by its text."""
     for name, words in reversed(_OURS.findall(text)):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, PenstockError):
@@ -89,7 +91,7 @@ def _from_task(text: str) -> PenstockError | None:
 
 
 def _reason(text: str) -> str:
-    """The innermost line that says something."""
+    """The innermost line with a message."""
     for pattern in (_OURS, _JAVA):
         if found := pattern.findall(text):
             last = found[-1]

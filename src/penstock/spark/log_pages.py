@@ -1,4 +1,4 @@
-"""A stretch of a log, page by page: each a short transaction, none larger than memory likes."""
+"""Reads a part of a log in pages, each in a short transaction and of limited size."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.spark.snapshot_diff import Position
 from penstock.spark.table_columns import SERVICE, Table
 from penstock.sql.loader import load_query
 
-# Payloads may be anything from a number to megabytes. A page ends with whichever comes first.
+# A payload may have a few bytes or megabytes. A page ends at the first limit that is reached.
 PAGE_BYTES: Final = 32 * 2**20
 PAGE_ROWS: Final = 100_000
 
 
 class Pages:
-    """Reads stretches as Arrow of exactly this schema."""
+    """Reads parts of a log as Arrow with exactly this schema."""
 
     def __init__(
         self, options: SourceOptions, service: str, schema: pa.Schema, row_filter: str
@@ -30,7 +30,7 @@ class Pages:
         self._schema = schema
         self._filter = row_filter
         self._columns = selected(options.table, schema)
-        # To know where the next page begins.
+        # To know where the next page starts.
         self._columns += [name for name in ("xid", options.table.id) if name not in self._columns]
 
     def read(self, session: ArrowSession, stretch: Stretch) -> Iterator[pa.RecordBatch]:
@@ -72,12 +72,12 @@ class Pages:
         return table.slice(0, kept)
 
     def _position(self, table: pa.Table, row: int) -> Position:
-        """An xid comes as PostgreSQL sends it."""
+        """An xid in the format that PostgreSQL sends."""
         xid, id = (table[self._columns.index(name)][row] for name in ("xid", self._table.id))
         return Position(int.from_bytes(xid.as_py()), id.as_py())
 
 
 def selected(table: Table, schema: pa.Schema) -> list[str]:
-    """What to select for the columns of a schema; `conform` adds the service."""
+    """The select list for the columns of a schema. `conform` adds the service."""
     names = tuple(name for name in schema.names if name != SERVICE)
     return [column.name for column in table.choose(names)] if names else ["true"]

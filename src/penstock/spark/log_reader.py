@@ -1,4 +1,4 @@
-"""History and attempts, as a batch or as a stream: replayable, and nothing live is touched."""
+"""History and attempts as a batch or a stream. Reads can be repeated, and change no messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.spark.tasks import settle
 
 
 class _LogReader:
-    """What batch and stream share. Pickled with its options only; `read` connects by itself."""
+    """The base of batch and stream. Pickled with its options only: `read` connects."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options = options
@@ -35,7 +35,7 @@ class _LogReader:
         self.filter = row_filter(options.table, options.queues, options.initial)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, LogPartition):  # Spark's own, where there was nothing
+        if not isinstance(partition, LogPartition):  # Spark's own partition, if there are no rows
             return
         settle()
         schema = to_arrow_schema(self.schema, timezone="UTC")
@@ -52,7 +52,7 @@ class _LogReader:
 
 
 class LogBatchReader(_LogReader, DataSourceReader):
-    """Everything up to now."""
+    """All rows until now."""
 
     def partitions(self) -> Sequence[InputPartition]:
         partitions: list[InputPartition] = []
@@ -69,20 +69,20 @@ class FilteredLogBatchReader(PushesFilters, LogBatchReader):
 
 
 class LogStreamReader(_LogReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The offset is a snapshot: a batch is what a new one sees and the old one did not."""
+    """The offset is a snapshot. A batch has the rows that only the new one sees."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._servers: dict[str, Server] = {}
         self._targets: dict[str, Snapshot] = {}
-        # The way that latestOffset found is the one that partitions is asked for next.
+        # Spark asks `partitions` next for the path that latestOffset found.
         self._found: tuple[LogOffset, LogOffset, dict[str, list[Stretch]]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_servers": {}, "_targets": {}, "_found": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        # The same whenever it is asked for; latestOffset makes of it what `initial` says.
+        # The same at every call. latestOffset applies `initial` to it.
         return LogOffset(self.options.table.name, {}).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -118,14 +118,14 @@ class LogStreamReader(_LogReader, DataSourceStreamReader, SupportsTriggerAvailab
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to give back: reading took nothing."""
+        """Nothing to release, because reading changes nothing."""
 
     def stop(self) -> None:
         while self._servers:
             self._servers.popitem()[1].close()
 
     def _advance(self, service: Service, start: Place, limit: int) -> tuple[Place, list[Stretch]]:
-        """As far as there are rows; no further without any, so that idle time leaves no batches."""
+        """The offset moves only if there are rows, so an idle stream has no batches."""
         server = self._server(service)
         now = server.snapshot()
         check_same_database(service.name, start, server.database, now)

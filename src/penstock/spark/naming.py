@@ -1,4 +1,4 @@
-"""Names that users type: the nearest one that there is, and patterns of queue names."""
+"""Names that users type: the nearest known name, and patterns of queue names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATTERN: Final = re.compile(r"[a-z0-9._*-]{1,128}")
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'history'?`, if something is near."""
+    """`; did you mean 'history'?`, if a name is similar."""
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -24,7 +24,7 @@ def name_list(text: str) -> tuple[str, ...]:
 
 
 def queue_expression(patterns: Iterable[str]) -> str:
-    """`orders` and `mail.*` as one regular expression of PostgreSQL; * stands for anything."""
+    """`orders` and `mail.*` as one regular expression of PostgreSQL. * stands for any text."""
     alternatives = []
     for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):

@@ -1,4 +1,4 @@
-"""Where a stream of a log stands, as Spark keeps it in its checkpoint. No I/O."""
+"""The position of a stream in a log, as Spark's checkpoint stores it. No I/O."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ START_ANEW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Everything that `seen` sees was delivered; and of what `window` sees beyond, up to `until`.
+    """The rows that `seen` sees were delivered, and those up to `until` that only `window` sees.
 
-    `database` is None before the first batch: then `seen` is still what `initial` says.
+    `database` is None before the first batch. Then `seen` is still as `initial` says.
     """
 
     database: str | None
@@ -54,7 +54,7 @@ UNTOUCHED: Final = Place(None, NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """A place for each service. A service that is not in it has not been read yet."""
+    """A position for each service. A service that is missing has not been read yet."""
 
     table: str
     places: dict[str, Place]
@@ -68,10 +68,10 @@ class LogOffset:
 
     @classmethod
     def from_json(cls, found: dict[str, Any], table: str) -> LogOffset:
-        """Refuses what another source, another table or a newer Penstock has written."""
+        """Refuses offsets of another source, another table or a newer Penstock."""
         if found.get("format") != FORMAT or "table" not in found:
             raise ConfigurationError(
-                "the checkpoint was written by another kind of source or by another Penstock",
+                "the checkpoint was written by another source or another version of Penstock",
                 hint=START_ANEW,
             )
         if found["table"] != table:
@@ -84,7 +84,7 @@ class LogOffset:
 
 
 def check_same_database(service: str, place: Place, database: str, now: Snapshot) -> None:
-    """Transaction ids mean something on one server only, and only while they go forward."""
+    """Transaction ids have a meaning on one server only, and only while they grow."""
     if place.database not in (None, database):
         raise ConfigurationError(
             f"the checkpoint is of another database than service {service!r} has now "

@@ -1,4 +1,4 @@
-"""The options of the source, read and checked at once."""
+"""The options of the source, parsed and checked together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE_OPTIONS: Final = frozenset(
         *("payload", "max_rows_per_batch", "rows_per_partition", "consumer", "pushdown"),
     }
 )
-# What Spark itself puts among the options.
+# Options that Spark itself adds.
 _SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
 _CONSUMER_NAME: Final = re.compile(r"[a-z0-9._-]{1,128}")  # the rules of queue names
 _SERVICE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -30,13 +30,13 @@ _SERVICE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A PostgreSQL to read from or write to; without a DSN, the embedded one."""
+    """A PostgreSQL to read from or write to. Without a DSN, the embedded one."""
 
     name: str
     dsn: str | None
 
     def address(self) -> str:
-        """Asked for where it is used: a process that uses the embedded server keeps it running."""
+        """Evaluated where it is used, because that process keeps the embedded server running."""
         if self.dsn is not None:
             return self.dsn
         return connect_dsn(Settings(dsn=None, home=Settings.from_environment().home))
@@ -48,7 +48,7 @@ class SourceOptions:
     table: Table
     columns: tuple[str, ...]
     queues: str | None  # a regular expression
-    queues_text: str  # as it was given
+    queues_text: str  # as the user wrote it
     initial: str  # earliest, latest, or a time in ISO 8601
     variant: bool
     max_rows_per_batch: int
@@ -64,7 +64,7 @@ class SourceOptions:
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
         check_names(options, SOURCE_OPTIONS)
         table = _table(options)
-        # What was claimed is acked batch by batch, and comes in a task's memory as a whole.
+        # A batch of claimed messages is acked as a whole, and must fit into the memory of a task.
         batch, partition = (100_000, 10_000) if table is CLAIMED else (500_000, 50_000)
         return cls(
             services=read_services(options),
@@ -82,20 +82,20 @@ class SourceOptions:
 
 
 def check_names(options: Mapping[str, str], known: frozenset[str]) -> None:
-    """Refuses a name that means nothing: a typing error would go unnoticed otherwise."""
+    """Refuses an unknown name. Otherwise a typing error would not be noticed."""
     for name in options:
         plain = name.lower()
         if plain in known or plain in _SPARK_OPTIONS or plain.startswith("dsn."):
             continue
         raise InvalidValueError(
             f"{name!r} is not an option{closest(plain, known)}",
-            hint=f"Allowed are: {', '.join(sorted(known))}, and dsn.NAME for a service.",
+            hint=f"Allowed: {', '.join(sorted(known))}, and dsn.NAME for a service.",
             field=name,
         )
 
 
 def read_services(options: Mapping[str, str]) -> tuple[Service, ...]:
-    """`service` names them; their addresses are in `dsn.NAME` or in PENSTOCK_DSN_NAME."""
+    """`service` names them. Their addresses are in `dsn.NAME` or in PENSTOCK_DSN_NAME."""
     names = name_list(options.get("service", "")) or (DEFAULT_SERVICE,)
     if len(set(names)) < len(names):
         raise bad_value("service", options["service"], "each name once")
@@ -127,7 +127,7 @@ def _table(options: Mapping[str, str]) -> Table:
         return CLAIMED
     if name is None:
         raise InvalidValueError(
-            "the source was not told what to read",
+            "the source needs the option table or queue",
             hint=f"Set option table to {', '.join(TABLES)}, or queue to the name of a queue.",
             field="table",
         )
@@ -136,7 +136,7 @@ def _table(options: Mapping[str, str]) -> Table:
         raise bad_value("table", name, f"{', '.join(TABLES)}{near}")
     if "queue" in options:
         raise InvalidValueError(
-            "table and queue were both given",
+            "the options table and queue exclude each other",
             hint="table reads and changes nothing; queue claims. To read only some queues of a "
             "table, name them in queues.",
             field="queue",
@@ -148,7 +148,7 @@ def _consumer(options: Mapping[str, str]) -> str | None:
     name = options.get("consumer")
     if name is not None and "table" in options:
         raise InvalidValueError(
-            "table and consumer were both given",
+            "the options table and consumer exclude each other",
             hint="A consumer claims, and belongs to queue or queues.",
             field="consumer",
         )
@@ -161,7 +161,7 @@ def _consumer(options: Mapping[str, str]) -> str | None:
 def _queues(options: Mapping[str, str]) -> str | None:
     if "queue" in options and "queues" in options:
         raise InvalidValueError(
-            "queue and queues were both given",
+            "the options queue and queues exclude each other",
             hint="queue names one queue; queues takes several, and patterns.",
             field="queues",
         )
@@ -191,7 +191,7 @@ def _initial(text: str) -> str:
 
 
 def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    """The first one allowed is the default."""
+    """The first allowed value is the default."""
     value = options.get(name, allowed[0])
     if value not in allowed:
         raise bad_value(name, value, f"{', '.join(allowed)}{closest(value, allowed)}")

@@ -1,4 +1,4 @@
-"""From two places in a log to the partitions between them, one for each task."""
+"""Divides a log between two positions into partitions, one for each task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The rows of a span after one position and up to another, both in that order."""
+    """The rows of a span after one position and up to another, in this order."""
 
     span: Span
     after: Position
@@ -29,14 +29,14 @@ class Stretch:
 
 @dataclass(frozen=True)
 class LogPartition(InputPartition):
-    """What a task reads: a few stretches of one service's log."""
+    """The input of a task: some parts of one service's log."""
 
     service: Service
     stretches: tuple[Stretch, ...]
 
 
 class Planner:
-    """Cuts what a service's log holds between two places."""
+    """Divides the log of a service between two positions."""
 
     def __init__(self, server: Server, table: Table, row_filter: str, step: int) -> None:
         self._server = server
@@ -45,17 +45,17 @@ class Planner:
         self._step = step
 
     def onward(self, start: Place, window: Snapshot, limit: int) -> tuple[Place, list[Stretch]]:
-        """From `start` as far as `limit` rows go, but not beyond `window`: where that is."""
+        """The position after at most `limit` rows from `start`, within `window`."""
         stretches, more = self._cut(start.seen, window, start.until, END, limit)
         if more:
             return start.partway(window, stretches[-1].until), stretches
         return start.reached(window), stretches
 
     def within(self, start: Place, end: Place) -> list[Stretch]:
-        """What `onward` found on the way from `start` to `end`, found again after a restart."""
+        """The parts that `onward` found from `start` to `end`, found again after a restart."""
         stretches: list[Stretch] = []
         if start.window is not None and start.window not in (end.window, end.seen):
-            # The window that `start` is in was finished on the way, and another one begun.
+            # The window of `start` ended on the way, and another one started.
             stretches, _ = self._cut(start.seen, start.window, start.until, END, ALL)
             start = start.reached(start.window)
         until = end.until if end.window else END
@@ -81,7 +81,7 @@ class Planner:
 
 
 def packed(service: Service, stretches: Sequence[Stretch], rows: int) -> Iterator[LogPartition]:
-    """Small stretches share a task."""
+    """Small parts share a task."""
     pack: list[Stretch] = []
     for stretch in stretches:
         if pack and sum(each.count for each in pack) + stretch.count > rows:

@@ -29,7 +29,7 @@ TYPES: Final[dict[str, type[DataType]]] = {
 
 
 def source_schema(columns: Iterable[Column], *, variant: bool = False) -> StructType:
-    """Every column may be null; with `variant`, the payload has that type."""
+    """Every column is nullable. With `variant`, the payload has that type."""
     fields = []
     for column in columns:
         of_variant = variant and column.name == "payload"

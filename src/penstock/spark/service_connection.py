@@ -1,4 +1,4 @@
-"""The driver's own connection to a service: which database it is, its snapshots, where to cut."""
+"""The driver's connection to a service: its database, its snapshots, and where to cut a log."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.sql.loader import load_query
 
 APPLICATION: Final = "penstock spark"
 CONNECT_SECONDS: Final = 10
-# So that no statement walks an index for more than a moment, whatever there is to plan.
+# So that no statement reads an index for more than a moment, for any amount of data.
 ROWS_AT_ONCE: Final = 500_000
 
 
 class Server:
-    """Made where it is used, never pickled."""
+    """Opened where it is used, never pickled."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -42,11 +42,11 @@ class Server:
         return Snapshot.parse(text)
 
     def flush(self) -> None:
-        """Everything committed so far is on disk after this.
+        """All earlier commits are on disk after this.
 
-        A commit without `synchronous_commit` is seen before it is durable. If PostgreSQL crashes
-        then, its transaction id is given out again, and an offset that had counted it as seen
-        would pass over the new one's rows.
+        A commit without `synchronous_commit` is visible before it is durable. If PostgreSQL crashes
+        then, it assigns the transaction id again, and an offset that had counted it as seen would
+        skip the rows of the new transaction.
         """
         with translated(), self._connection.transaction():
             self._one("select set_config('synchronous_commit', 'on', true)")
@@ -62,14 +62,14 @@ class Server:
         limit: int,
         step: int,
     ) -> tuple[list[Cut], bool]:
-        """Where to cut the rows between two positions, about a step apart, at the last one too.
+        """The cuts between two positions, about a step apart and at the last one.
 
-        And whether there are more than `limit` of them.
+        Also whether there are more than `limit` rows.
         """
         found: list[Cut] = []
         counted = 0
         while True:
-            # No room left still asks whether there are more.
+            # Even without room, find out whether there are more.
             piece = max(min(ROWS_AT_ONCE, limit - counted), 0)
             way = Way(table, span, row_filter, after, until)
             with translated():
@@ -84,7 +84,7 @@ class Server:
         return self._connection.transaction()
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """One of our SQL functions; its row."""
+        """The row of one of our SQL functions."""
         marks = ", ".join(["%s"] * len(arguments))
         (row,) = self.rows(f"select * from penstock.{function}({marks})", *arguments)
         return row
@@ -98,7 +98,7 @@ class Server:
         if standby:
             raise ConfigurationError(
                 f"service {self.service.name!r} is a standby",
-                hint="Snapshots are only good on the primary: point the DSN to it.",
+                hint="Snapshots are valid on the primary only. Point the DSN to it.",
             )
         if oldest > schema_target():
             raise SchemaNewerError(
@@ -136,13 +136,13 @@ def connect_to(address: str) -> psycopg.Connection[Any]:
             address,
             autocommit=True,
             fallback_application_name=APPLICATION,
-            prepare_threshold=None,  # a pooler may hand the next transaction to another server
+            prepare_threshold=None,  # a pooler may send the next transaction to another server
             connect_timeout=own.get("connect_timeout", CONNECT_SECONDS),
         )
 
 
 def row_filter(table: Table, queues: str | None, initial: str) -> str:
-    """The rows asked for, as SQL."""
+    """The requested rows, as SQL."""
     parts = []
     if queues is not None:
         parts.append(sql.SQL("queue ~ {}").format(sql.Literal(queues)).as_string(None))

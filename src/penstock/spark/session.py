@@ -1,7 +1,7 @@
-"""A Spark session for our own commands: sensible on a laptop, and yours everywhere else.
+"""A Spark session for our own commands: with defaults for a laptop, otherwise as configured.
 
-The master is never named here. `spark-submit`, `spark.master` in spark-defaults.conf and
-SPARK_REMOTE decide; without any, Spark runs in this process.
+The master is never set here. `spark-submit`, `spark.master` in spark-defaults.conf and SPARK_REMOTE
+decide. Without them, Spark runs in this process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MISSING = 'Install it with: pip install "penstock[spark]"'
 
 
 def spark_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session that runs already, or a new one; `settings` are Spark's own, and come first."""
+    """The running session, or a new one. `settings` are those of Spark, and take precedence."""
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
@@ -45,7 +45,7 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Spark
 
 
 def local_settings() -> dict[str, str]:
-    """Settings for a local process. Empty where Spark has been configured already."""
+    """Settings for a local process. Empty if Spark is configured already."""
     shared = {
         "spark.sql.python.filterPushdown.enabled": "true",  # option pushdown needs it
         "spark.sql.session.timeZone": "UTC",

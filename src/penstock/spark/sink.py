@@ -1,8 +1,8 @@
-"""A DataFrame into queues: staged by the tasks, and published by the driver all at once.
+"""Writes a DataFrame into queues: tasks stage its rows, and the driver publishes them at once.
 
-The tasks stage their rows (staging.py). When all of them are there, Spark commits the write, and
-the driver publishes it with one transaction, which has a row in a ledger. So a write is in the
-queues as a whole or not at all, and a write that is repeated is recognised by its content.
+The tasks stage their rows (staging.py). When all are staged, Spark commits the write, and the
+driver publishes it in one transaction, with a row in a ledger. So a write is in the queues as a
+whole or not at all, and a repeated write is recognized by its content.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SinkOptions:
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What a task reports."""
+    """The report of a task."""
 
     attempt: UUID
     count: int
@@ -93,7 +93,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Sink:
-    """What batch and stream share. Pickled to the tasks."""
+    """The base of batch and stream. Pickled and sent to the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         self.options = options
@@ -102,15 +102,15 @@ class _Sink:
             raise bad_value("mode", "overwrite", "append: a queue is not replaced")
         if options.queue is None and "queue" not in self.columns:
             raise InvalidValueError(
-                "the sink was not told which queue to enqueue to",
+                "the sink needs a queue",
                 hint="Set option queue, or give the DataFrame a column queue.",
                 field="queue",
             )
-        # A database that cannot be used is reported before any task begins.
+        # An unusable database is reported before any task starts.
         Server(options.service).close()
 
     def _stage(self, batches: Iterator[pa.RecordBatch], query: str | None) -> Staged:
-        # Only a task needs Arrow: Spark starts one Python to plan and another to commit.
+        # Only a task needs Arrow. Spark starts one Python process to plan and another to commit.
         from penstock.spark.staging import Staging
 
         settle()
@@ -172,13 +172,13 @@ class _Sink:
             pause = min(2 * pause, 1.0)
 
     def _drop(self, attempts: Sequence[UUID]) -> None:
-        """Drops what is staged; if that fails, the upkeep of the database does it a day later."""
+        """Drops staged rows. If that fails, the upkeep of the database drops them a day later."""
         with suppress(PenstockError, psycopg.Error), Server(self.options.service) as server:
             server.call("spark_unstage", list(attempts))
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """`df.write`. With `job`, a write is recognised when it is repeated."""
+    """`df.write`. With `job`, a repeated write is recognized."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
@@ -196,7 +196,7 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
-    """`df.writeStream`: the id of the query is the job, its batch the epoch."""
+    """`df.writeStream`. The id of the query is the job, and its batch is the epoch."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._stage(iterator, _task().getLocalProperty("sql.streaming.queryId"))
@@ -204,8 +204,8 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         staged = _staged(messages)
         if job := self.options.job or next((each.query for each in staged), None):
-            # The checkpoint says which batch it is. A name that the user chose does not: another
-            # checkpoint may use it with other rows.
+            # The checkpoint identifies the batch. A name that the user chose does not, because
+            # another checkpoint may use it with other rows.
             same_batch = self.options.job is None
             self._publish(job, batchId, staged, is_named=True, same_batch=same_batch)
 

@@ -1,4 +1,4 @@
-"""The columns that the sink takes, and how their rows are summed up."""
+"""The columns that the sink accepts, and the checksums of their rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.spark.naming import closest
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A column of a message: the types that go into it, and in words."""
+    """A column of a message: its types, and a description of them."""
 
     name: str
     types: tuple[type[DataType], ...]
@@ -48,14 +48,14 @@ TARGETS: Final = {
 
 
 def incoming_columns(schema: StructType) -> tuple[str, ...]:
-    """Where each column of the DataFrame goes; refuses what means nothing."""
+    """The place of each column of the DataFrame. Refuses unknown columns."""
     columns = []
     for field in schema.fields:
         target = TARGETS.get(field.name)
         if target is None:
             raise InvalidValueError(
                 f"the sink has no column {field.name!r}{closest(field.name, TARGETS)}",
-                hint=f"Allowed are: {', '.join(TARGETS)}.",
+                hint=f"Allowed: {', '.join(TARGETS)}.",
                 field=field.name,
             )
         if not isinstance(field.dataType, target.types):
@@ -76,7 +76,7 @@ def incoming_columns(schema: StructType) -> tuple[str, ...]:
     if len(set(columns)) < len(columns):
         raise InvalidValueError(
             "payload is binary, and there is a payload_bytes as well",
-            hint="Leave one of them out.",
+            hint="Omit one of them.",
             field="payload_bytes",
         )
     return tuple(columns)

@@ -1,8 +1,8 @@
-"""What one snapshot of PostgreSQL sees and an earlier one did not. No I/O.
+"""The rows that one snapshot of PostgreSQL sees and an earlier one did not. No I/O.
 
-Ids and times are given before commit: a slow transaction's rows turn up behind any cursor on them.
-Transaction ids do not: a snapshot says of each whether it has ended. So the rows between two
-snapshots are those of the transactions that ended between them, whenever those began.
+Ids and times are assigned before commit, so the rows of a slow transaction appear behind any cursor
+on them. A snapshot, however, says of each transaction whether it has ended. So the rows between two
+snapshots are those of the transactions that ended between them, whenever they started.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.errors import ConfigurationError
 
 
 class Position(NamedTuple):
-    """A place in the order of a log: by transaction, then by id."""
+    """A position in a log, which is ordered by transaction, then by id."""
 
     xid: int
     id: int
@@ -40,7 +40,7 @@ class Snapshot:
                 raise ValueError
         except ValueError:
             raise ConfigurationError(
-                f"{text!r} is not a snapshot", hint="The checkpoint is not one of this source."
+                f"{text!r} is not a snapshot", hint="The checkpoint belongs to another source."
             ) from None
         return cls(int(xmax), found)
 
@@ -49,16 +49,15 @@ class Snapshot:
         return f"{min(running, default=self.xmax)}:{self.xmax}:{','.join(map(str, running))}"
 
 
-# Sees nothing: transaction ids begin at 3.
+# Sees nothing, because transaction ids start at 3.
 NOTHING: Final = Snapshot(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Some of the transactions between two snapshots, in a form that an index can follow.
+    """Some of the transactions between two snapshots, in a form that suits an index.
 
-    Either those named in `late`, or those from `low` up to but not including `high`, except
-    `running`.
+    Either those in `late`, or those from `low` up to but not including `high`, except `running`.
     """
 
     late: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Live messages and dead letters, as a batch: as they are now, without touching them."""
+"""Live messages and dead letters as a batch, as they are now. It changes nothing."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class SnapshotPartition(InputPartition):
 
 
 class SnapshotReader(DataSourceReader):
-    """One statement for each service: a message that moves meanwhile is neither missed nor twice.
+    """One statement for each service, so that a message that moves is read exactly once.
 
-    In pieces it would be: live messages have no order that stands still.
+    Several statements could not guarantee that, because live messages have no stable order.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -36,7 +36,7 @@ class SnapshotReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         for service in self.options.services:
-            # What is wrong with a database is said once, by the driver.
+            # The driver reports a problem of a database once.
             Server(service).close()
         return [SnapshotPartition(service) for service in self.options.services]
 

@@ -1,4 +1,4 @@
-"""The data source `penstock` of Spark: which reader or writer serves which options."""
+"""The data source `penstock` of Spark: chooses the reader or the writer for the options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.spark.table_columns import TABLES
 
 
 class PenstockSource(DataSource):
-    """Spark finds it by itself where Penstock is installed: see `pyspark_penstock`."""
+    """Spark finds it where Penstock is installed: see `pyspark_penstock`."""
 
     @classmethod
     def name(cls) -> str:
@@ -32,7 +32,7 @@ class PenstockSource(DataSource):
         options = SourceOptions.read(self.options)
         if options.claims:
             raise InvalidValueError(
-                "a batch cannot claim: nothing would tell it that what it read was kept",
+                "a batch cannot claim, because it cannot know when its rows were stored",
                 hint="Use readStream with trigger(availableNow=True), or read table messages.",
                 field="queue",
             )
@@ -55,7 +55,7 @@ class PenstockSource(DataSource):
         if not options.table.is_log:
             logs = ", ".join(table.name for table in TABLES.values() if table.is_log)
             raise InvalidValueError(
-                f"table {options.table.name} cannot be followed: its rows come and go",
+                f"table {options.table.name} cannot be streamed, because its rows change",
                 hint=f"Stream {logs}, or claim with queue; or read this table as a batch.",
                 field="table",
             )
@@ -71,5 +71,5 @@ class PenstockSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from penstock.spark.sink import SinkOptions, StreamSink
 
-        # Spark says "overwrite" for every output mode but append, and queues know no other.
+        # Spark passes "overwrite" for every output mode except append. Queues have no other mode.
         return StreamSink(SinkOptions.read(self.options), schema, overwrite)

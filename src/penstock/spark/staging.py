@@ -1,8 +1,8 @@
-"""The task's half of a write: its partition goes into `penstock.spark_staged`, a piece at a time.
+"""The part of a task in a write: it stages its partition in `penstock.spark_staged`.
 
 Nothing of it is in a queue until the driver publishes the write. Every attempt of a task stages
-under its own id, so the rows of an attempt that failed are never published. No transaction is open
-while Spark computes the next rows.
+under its own id, so the rows of a failed attempt are never published. No transaction is open while
+Spark computes the next rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.errors import (
 from penstock.spark.binary_arrays import encode_column, register_arrays
 from penstock.spark.sink_columns import CHECKSUM_MODULUS, TARGETS
 
-PIECE_ROWS: Final = 10_000  # what spark_stage takes
+PIECE_ROWS: Final = 10_000  # the parameters of spark_stage
 PIECE_BYTES: Final = 2 * 2**20
 # In the order of the parameters of spark_stage.
 PARAMETERS: Final = tuple(name for name in TARGETS if name != "queue")
@@ -40,13 +40,13 @@ _ABOUT_ROWS: Final = (
     PayloadTooLargeError,
     QueueNotFoundError,
 )
-# Where SQL has another name for a column.
+# Columns with another name in SQL.
 _COLUMNS: Final = {"delay": "delay_seconds", "ttl": "ttl_seconds"}
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows for one queue; `rows` are their numbers within the partition."""
+    """Rows for one queue. `rows` are their numbers within the partition."""
 
     queue: str
     batch: pa.RecordBatch
@@ -55,7 +55,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Staging:
-    """One attempt of a task. `columns` are those of the batches, by the sink's names."""
+    """One attempt of a task. `columns` are those of the batches, by the names of the sink."""
 
     connection: psycopg.Connection[Any]
     attempt: UUID
@@ -118,13 +118,13 @@ class Staging:
         self.checksum = (self.checksum + row[1]) % CHECKSUM_MODULUS
 
     def _explained(self, error: PenstockError, piece: Piece) -> PenstockError:
-        """The same error with the row and the column that it is about."""
+        """The same error with its row and column."""
         if isinstance(error, QueueNotFoundError | InvalidQueueNameError):
             return self._located(error, piece.rows[0], "queue")
         if (index := error.fields.get("index")) is not None:
             field = error.fields.get("field", "payload")
             return self._located(error, piece.rows[index], _COLUMNS.get(field, field))
-        # PostgreSQL or Arrow refused an array as a whole.
+        # PostgreSQL or Arrow refused a whole array.
         for name in PARAMETERS:
             if name in self.columns and (found := self._refusal(piece.batch[name], name)):
                 column = piece.batch[name]

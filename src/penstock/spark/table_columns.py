@@ -1,6 +1,6 @@
-"""The tables that Spark reads, column by column: the promise that docs/reference/spark.md prints.
+"""The tables that Spark reads, column by column, as docs/reference/spark.md documents them.
 
-A column is added at the end; none is renamed, none changes its type.
+A new column comes last. Columns are never renamed, and never change their type.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Table:
     columns: tuple[Column, ...]
 
     def choose(self, names: tuple[str, ...]) -> tuple[Column, ...]:
-        """The columns named, in the order of the table; all, if none is."""
+        """The named columns, in the order of the table. All if none is named."""
         known = {column.name for column in self.columns}
         for name in names:
             if name not in known:
                 raise InvalidValueError(
-                    f"columns names {name!r}, which table {self.name} has not"
+                    f"columns names {name!r}, which table {self.name} does not have"
                     f"{closest(name, known)}",
-                    hint=f"Allowed are: {', '.join(column.name for column in self.columns)}.",
+                    hint=f"Allowed: {', '.join(column.name for column in self.columns)}.",
                     field="columns",
                     value=name,
                 )
@@ -145,7 +145,7 @@ DEAD: Final = Table(
     False,
     _columns("service string", "id bigint", "queue string", "attempts int", *_LIVE),
 )
-# What a stream that claims gets: not a table, but shaped like one.
+# The columns that a claiming stream gets. It is not a table, but has the shape of one.
 CLAIMED: Final = Table(
     "queue",
     "penstock.spark_claim",

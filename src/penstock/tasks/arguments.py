@@ -87,7 +87,7 @@ class Arguments:
         return self._unpack(call)
 
     def resolve(self) -> None:
-        """Resolve the annotations now. ConfigurationError if one of them is of no use."""
+        """Resolve the annotations now. ConfigurationError if a type cannot be used."""
         _ = self._decoder
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

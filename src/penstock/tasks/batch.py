@@ -31,10 +31,10 @@ from penstock.tasks.clients import AppClients
 logger = logging.getLogger("penstock.tasks")
 
 AnyCall: TypeAlias = Call[Any] | Chain[Any]
-# Commands to run one after the other: each answer is sent back, and an error is thrown in.
+# Commands to run one after the other: the result of each is sent back, and an error is thrown in.
 Steps: TypeAlias = Generator[Command[Any], Any, Any]
 
-# How often a batch that is waited for is looked at.
+# How often a batch is looked at while a caller waits for it.
 _FIRST_LOOK: Final = 0.02
 _LOOK_AT_MOST: Final = 1.0
 # Members that move while they are cancelled are looked for again, so often in a row.
@@ -142,13 +142,13 @@ class Batch:
         return BatchHandle(id, clients)
 
     def _begin(self) -> tuple[AppClients, Iterator[AnyCall]]:
-        """The app, which the first call or one that follows tells, and all calls."""
+        """The app of the first call, or of one that follows, and all calls."""
         calls = iter(self.calls)
         first = next(calls, None)
         known = [c for c in (first, self.on_success, self.on_failure, self.on_finish) if c]
         if not known:
             raise ConfigurationError(
-                "the batch has no calls, and none that follows",
+                "the batch has no calls, and no call that follows",
                 hint="Give it calls: batch([task.s(1), task.s(2)], on_finish=other.s()).",
             )
         return known[0].clients, flatten([] if first is None else [first], calls)
@@ -217,11 +217,11 @@ def _pieces(calls: Iterator[AnyCall]) -> Iterator[tuple[str, list[NewMessage]]]:
 
 
 def _undo(id: int) -> Steps:
-    """Cancel a batch that could not be enqueued as a whole. Producers alone may not do so."""
+    """Cancel a batch that could not be enqueued as a whole. Mere producers may not."""
     try:
         yield from _cancel(id)
     except PenstockError as error:
-        logger.warning("batch %d stays open, as it could not be cancelled: %s", id, error)
+        logger.warning("batch %d stays open, because it could not be cancelled: %s", id, error)
 
 
 def _cancel(id: int) -> Steps:

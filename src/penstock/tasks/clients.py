@@ -41,7 +41,7 @@ class _LoopClients:
         return self._waiter
 
     async def _listen(self, waiter: ResultWaiter) -> None:
-        """In the background. If it fails, the waiter gets the same error when it looks."""
+        """Runs in the background. If it fails, the waiter gets the same error when it looks."""
         with suppress(PenstockError, psycopg.Error, OSError):
             dsn = await asyncio.to_thread(locate, self._dsn)
             self._listener = Listener(dsn, self.client.run)
@@ -82,7 +82,7 @@ class AppClients:
         )
 
     def _after_fork(self) -> None:
-        """In a child process: the loops and threads of the parent do not run here."""
+        """In a child process: forget the loops and threads of the parent, which do not run here."""
         forks.abandon(dict(vars(self)))
         self._start()
 

@@ -115,7 +115,7 @@ def _error(task: str, id: int, outcome: TaskOutcome | None) -> PenstockError:
         )
     return ResultNotFoundError(
         f"{call} has no result",
-        hint="Results are kept for tasks with keep_result, for as long as it says.",
+        hint="Only tasks with keep_result store results, for a limited time.",
         id=id,
     )
 

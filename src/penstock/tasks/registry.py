@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, over
 
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
+from penstock.model.message import MessageOptions
 from penstock.tasks.clients import AppClients
-from penstock.tasks.task import MessageOptions, Task
+from penstock.tasks.task import Task
 
 if TYPE_CHECKING:
     from penstock.tasks.codec import Codec

@@ -45,7 +45,7 @@ class Returns:
             return self._decoder.decode(text)
         except (DecodeError, *ENCODE_ERRORS) as error:
             raise PayloadNotStorableError(
-                f"the result of task {self._task!r} is not what its annotation says: {error}",
+                f"the result of task {self._task!r} does not match its annotation: {error}",
                 hint="Annotate the function with the type that it returns.",
             ) from error
 

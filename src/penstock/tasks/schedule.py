@@ -40,7 +40,8 @@ class DeclaredSchedule:
         message = self.task._json_message(self.args, dict(self.kwargs))
         if message["delay"] is not None or message["visible_at"] is not None:
             raise ConfigurationError(
-                f"schedule {self.name!r} has a delay", hint="A schedule says when a task runs."
+                f"schedule {self.name!r} has a delay",
+                hint="A schedule determines when a task runs.",
             )
         headers = {n: v for n, v in message["headers"].items() if n != "traceparent"}
         ttl = message["ttl"]

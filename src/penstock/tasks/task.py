@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack
 
 from penstock.commands import arguments as check
 from penstock.commands import write
@@ -13,7 +12,7 @@ from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
 from penstock.commands.payload import JsonText, decode_json
 from penstock.errors import PenstockError
-from penstock.model.message import Duration, NewMessage, OnConflict, Unique
+from penstock.model.message import MessageOptions, NewMessage, OnConflict, Unique
 from penstock.tasks.call import Call
 from penstock.tasks.clients import AppClients
 from penstock.tasks.context import current_delivery
@@ -27,19 +26,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TASK_HEADER: Final = "penstock-task"
-
-
-class MessageOptions(TypedDict, total=False):
-    """The parameters of `enqueue` in addition to the payload."""
-
-    key: str | None
-    priority: int
-    group: str | None
-    delay: Duration | None
-    visible_at: datetime | None
-    ttl: Duration | None
-    headers: Mapping[str, Any] | None
-    max_attempts: int | None
 
 
 class Task(Generic[P, R]):

@@ -59,13 +59,13 @@ class ResultWaiter:
         self._channel: Channel | None = None
 
     def listen(self, listener: Listener) -> None:
-        """Hear of results through this listener from now on."""
+        """Receive notifications of results through this listener from now on."""
         self._listener = listener
         if self._calls:
             self._open_channel()
 
     def wait(self, id: int, ends_at: float | None) -> Waiting:
-        """What became of a call, as soon as it has ended; None if it left no trace.
+        """Return the end of a call as soon as it has ended, or None if there is no trace of it.
 
         TimeoutError if it has not ended at `ends_at`, by `time.monotonic`.
         """
@@ -142,7 +142,7 @@ class ResultWaiter:
             self._looks[id].later()
 
     def _notified(self, payload: str | None) -> None:
-        """Results have come; None: the connection listens from now on, so look at all of them."""
+        """Results were notified. None: the connection listens from now on, so look at all."""
         if payload is None:
             self._look(*self._calls)
         else:
@@ -154,7 +154,7 @@ class ResultWaiter:
             self._reading = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> None:
-        """Whatever is wanted when a statement ends shares the next one."""
+        """All lookups that are requested while a statement runs share the next one."""
         while self._wanted:
             ids = list(self._wanted)[:_BATCH]
             self._wanted.difference_update(ids)
@@ -174,7 +174,7 @@ class ResultWaiter:
                 future.set_result(outcome)
 
     def _failed(self, ids: list[int], error: Exception) -> None:
-        """Waiters are told, unless another look may help. The next sweep has one."""
+        """Answer waiters, unless another look may help. The next sweep has one."""
         if getattr(error, "retryable", False):
             logger.debug("results could not be read, trying again: %s", error)
             return

@@ -158,7 +158,7 @@ class _QueueDrain:
 
     async def run_once(self, limit: int) -> list[Handled]:
         """Handle the ready messages, up to the limit or the first failure."""
-        # What a stopped clock keeps the engine from looking at by itself.
+        # Work that the engine skips while the clock is stopped.
         await self._run(maintain(full_pass=True))
         done: list[Handled] = []
         while len(done) < limit and not any(each.error for each in done):
@@ -169,7 +169,7 @@ class _QueueDrain:
         return done
 
     async def _handle(self, row: Sequence[Any]) -> Handled:
-        # Where the clock is stopped, what is left of the lease by the real one says nothing.
+        # If the clock is stopped, the rest of the lease by the real clock has no meaning.
         row = [*row[:REMAINING], 3600.0, *row[REMAINING + 1 :]]
         want = self.runner.reserve()
         assert want is not None

@@ -1,4 +1,4 @@
-"""The registry: which handler serves which queue, and what is wrapped around it."""
+"""The registry: which handler serves which queue, and the wrappers around it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
-from penstock.model.message import Duration
+from penstock.model.message import Duration, MessageOptions
 from penstock.model.schedule import Missed
 from penstock.tasks.batch import BatchHandle
 from penstock.tasks.clients import AppClients
 from penstock.tasks.registry import TaskDecorator, TaskRegistry
 from penstock.tasks.schedule import DeclaredSchedules, declared
-from penstock.tasks.task import TASK_HEADER, MessageOptions, Task
+from penstock.tasks.task import TASK_HEADER, Task
 from penstock.worker.delivery import Delivery
 from penstock.worker.processes import ProcessLimits, task_place
 from penstock.worker.retry import RetryPolicy
@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 _QUEUE: Final = re.compile(r"[a-z0-9._-]{1,128}")
 MAX_CONCURRENCY: Final = 10_000
-# Texts of headers whose handler is remembered.
+# Header texts whose handler is cached.
 _MOST_HEADERS: Final = 1000
 _LONGEST_HEADERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A function and how to run it. None stands for the setting of the worker or the queue."""
+    """A function and its options. None stands for the setting of the worker or the queue."""
 
     queue: str
     function: Function
@@ -65,7 +65,7 @@ class QueueHandlers:
         self.queue = queue
         self.plain: Handler | None = None
         self.tasks: dict[str, Handler] = {}
-        # Calls of a task mostly have the same headers: they are decoded once.
+        # Calls of a task mostly have the same headers, so they are decoded once.
         self._by_headers: dict[str, Handler] = {}
         self._unknown = Handler(
             queue=queue,

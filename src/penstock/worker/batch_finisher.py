@@ -1,4 +1,4 @@
-"""Finishes batches whose members have ended. Every worker does; each batch finishes once."""
+"""Finishes batches whose members have ended. Every worker looks, and each batch finishes once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ logger = logging.getLogger("penstock.worker")
 
 # A batch may end without this worker: its members expire, or another worker is killed.
 LOOK_SECONDS: Final = 5.0
-# While members end, so long between two looks; more if a look takes long.
+# The time between two looks while members end. It is longer if a look takes long.
 _PAUSE: Final = 0.05
 _SHARE: Final = 10
 
 
 class BatchFinisher:
-    """Looks soon after members were settled here, and now and then in any case."""
+    """Looks soon after members were settled in this process, and periodically."""
 
     def __init__(self, connection: ReconnectingConnections) -> None:
         self._connection = connection
@@ -44,7 +44,7 @@ class BatchFinisher:
             await asyncio.sleep(max(_PAUSE, _SHARE * (monotonic() - started)))
 
     async def finish(self) -> None:
-        """The last look of a worker that ends, if members were settled since the previous one."""
+        """The last look before the worker ends, if members were settled since the previous one."""
         if self._wanted.is_set():
             await self._look()
 

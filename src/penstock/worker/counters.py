@@ -1,4 +1,4 @@
-"""What the handlers of a queue have done, in plain numbers: counting costs next to nothing."""
+"""What the handlers of a queue have done, as plain numbers, because counting must be cheap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BUCKETS: Final = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0),
 )
-"""Upper bounds in seconds; beyond the last one is one more."""
+"""Upper bounds in seconds. One more bucket has the longer runs."""
 
 
 class Seconds:
@@ -27,7 +27,7 @@ class Seconds:
 
 
 class HandlerCounters:
-    """Runs by how they ended; how long they took, and how long their messages had waited."""
+    """The number of runs by outcome, their durations, and how long their messages waited."""
 
     def __init__(self) -> None:
         self.done = 0

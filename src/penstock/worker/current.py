@@ -8,7 +8,14 @@ from penstock.worker.delivery import Delivery
 
 
 def current() -> Delivery:
-    """The delivery of the handler or task that runs. PenstockError outside of one."""
+    """Return the delivery of the handler or task that is running.
+
+    Returns:
+        The delivery.
+
+    Raises:
+        PenstockError: No handler is running in this thread or task.
+    """
     delivery = current_delivery.get()
     if not isinstance(delivery, Delivery):
         raise PenstockError(

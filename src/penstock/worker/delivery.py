@@ -1,4 +1,4 @@
-"""A message in the hands of a handler."""
+"""A message that a handler works on."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from penstock.worker.app import Handler
     from penstock.worker.runner import Runner
 
-# As the headers have them before they are decoded, which takes longer than most messages need.
+# The header names as they are before decoding, which takes longer than most messages need.
 _BATCH_HEADER_TEXT: Final = f'"{BATCH_HEADER}"'
 _CHAIN_HEADER_TEXT: Final = f'"{CHAIN_HEADER}"'
 
 
 def _column(field: str) -> Any:
-    """A field of the lease, read from the row when it is asked for."""
+    """A field of the lease, read from the row when it is accessed."""
     place = LEASE_FIELDS[field]
     if place in c.TIMES:
         return property(lambda delivery: utc(delivery._row[place]))
@@ -50,7 +50,7 @@ class Delivery:
     expires_at: datetime | None = _column("expires_at")
     last_error: str | None = _column("last_error")
     original_queue: str | None = _column("original_queue")
-    _begun = 0.0  # when its handler was called, by perf_counter
+    _begun = 0.0  # the time of the call of its handler, by perf_counter
 
     def __init__(self, runner: Runner, row: Sequence[Any], now: float) -> None:
         self._row = row
@@ -59,7 +59,7 @@ class Delivery:
         self.token: int = row[c.TOKEN]
         self.attempt: int = row[c.ATTEMPT]
         self.max_attempts: int = row[c.MAX_ATTEMPTS]
-        # By this machine's steady clock: what its wall clock says may be an hour off.
+        # By this machine's monotonic clock, because its wall clock may be an hour off.
         self._lease_seconds: float = row[c.REMAINING]
         self._held_until = now + row[c.REMAINING]
         self._task: Task[None] | None = None
@@ -100,15 +100,15 @@ class Delivery:
 
     @property
     def is_lost(self) -> bool:
-        """Has the lease been lost, or the handler been told to stop? For handlers in threads."""
+        """Whether the lease was lost or the handler was stopped. For handlers in threads."""
         return self._ended is not None or monotonic() > self._held_until
 
     def raise_if_lost(self) -> None:
-        """Raise LeaseLostError if another worker may have the message by now."""
+        """Raise LeaseLostError if another worker may have the message now."""
         if self.is_lost:
             raise LeaseLostError(
                 f"the lease on message {self.id} is lost: {self._ended or 'it expired'}",
-                hint="Nothing that this handler still does will be settled: stop.",
+                hint="Stop, because its outcome can no longer be settled.",
                 id=self.id,
             )
 
@@ -181,7 +181,7 @@ class Delivery:
         task = None if self._handler is None else self._handler.task
         if task is None and not self._enqueues:
             return write.ack((self.id, self.token))
-        # Imported here: handlers are made of deliveries.
+        # Imported here, because handlers import deliveries.
         from penstock.worker.task_handlers import ack_command
 
         return ack_command(self, task, result)

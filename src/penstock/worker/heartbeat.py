@@ -1,4 +1,4 @@
-"""Says in the database that this worker is alive and what it does, and gets its commands."""
+"""Reports to the database that this worker is alive and what it does, and receives commands."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Heartbeat:
             self._changed.clear()
 
     def drain(self) -> None:
-        """From now on, and at once, it says that the worker drains."""
+        """Report, from now on and at once, that the worker is draining."""
         self._state = "draining"
         self._changed.set()
 
     def look(self, worker: str | None) -> None:
-        """A worker got a command; None: commands may have been missed."""
+        """Handle a command to a worker. None: commands may have been missed."""
         if worker is None or worker == self._worker:
             self._changed.set()
 
@@ -69,7 +69,7 @@ class Heartbeat:
         self._obey(await self._connection.run(report))
 
     def _obey(self, command: str | None) -> None:
-        """What an operator wants. It is asked for with each beat, so a command is never lost."""
+        """The operator's last command. It is read with each beat, so a command is never lost."""
         if self._state == "draining":
             return
         if command == "stop":
@@ -82,7 +82,7 @@ class Heartbeat:
             logger.info("worker %s %s", self._worker, "is quiet" if quiet else "works again")
             for runner in self._runners:
                 runner.set_quiet(quiet)
-            self._changed.set()  # the next beat says so
+            self._changed.set()  # the next beat reports it
 
     async def retire(self) -> None:
         await self._connection.run(workers.retire(self._worker), timeout=2)

@@ -1,4 +1,4 @@
-"""Keeps the leases of what this process holds, and lets go of what it lost."""
+"""Extends the leases that this process holds, and cancels the handlers of lost leases."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from penstock.worker.settler import Settler
 
 logger = logging.getLogger("penstock.worker")
 
-# A lease is extended when half of it is over: then there is time for some failures.
+# A lease is extended when half of it is over. That leaves time for some failures.
 _SHARE: Final = 0.5
 _BATCH: Final = 1000
 
 
 class LeaseKeeper:
-    """Looks at all that is held, some times in each lease; asks nothing if nothing is due."""
+    """Checks all leases several times in each lease. It runs no statement if none is due."""
 
     def __init__(
         self, connection: ReconnectingConnection, runners: Sequence[Runner], settler: Settler
@@ -49,7 +49,7 @@ class LeaseKeeper:
         return min(1.0, min(leases, default=1.0) / 8)
 
     async def run_once(self) -> None:
-        """Extend what is due, cancel what is lost."""
+        """Extend leases that are due, and cancel handlers of lost leases."""
         now = monotonic()
         due: dict[int, list[Delivery]] = defaultdict(list)
         for runner in self._runners:
@@ -86,5 +86,5 @@ class LeaseKeeper:
 
 
 def _whole(delivery: Delivery) -> int:
-    """As long as the lease was at first: that of the queue may have been changed since."""
+    """The duration that the lease had at first. The setting of the queue may have changed since."""
     return max(1, round(delivery._lease_seconds))

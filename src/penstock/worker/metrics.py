@@ -1,4 +1,4 @@
-"""The numbers of a worker for Prometheus: collected when they are asked for."""
+"""The metrics of a worker for Prometheus, collected at each request."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Collector:
             "penstock_worker_running", "Handlers at work.", labels=["queue"]
         )
         waiting = core.GaugeMetricFamily(
-            "penstock_worker_claimed_ahead", "Messages claimed and not begun.", labels=["queue"]
+            "penstock_worker_claimed_ahead", "Messages claimed and not started.", labels=["queue"]
         )
         concurrency = core.GaugeMetricFamily(
             "penstock_worker_concurrency", "Handlers that may work at once.", labels=["queue"]
@@ -74,7 +74,7 @@ class Collector:
 
 
 class MetricsServer:
-    """Answers Prometheus at an address, in a thread, from start to stop."""
+    """Serves the metrics at an address, in a thread, from start to stop."""
 
     def __init__(self, worker: Worker, host: str, port: int) -> None:
         prometheus = _prometheus()
@@ -91,7 +91,7 @@ class MetricsServer:
 
     @property
     def address(self) -> str:
-        """Where it answers; the port is one that was free, if 0 was asked for."""
+        """The address. The port is a free one if 0 was requested."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._server.server_port}/metrics"
 

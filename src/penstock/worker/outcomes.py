@@ -1,4 +1,4 @@
-"""What a handler can decide, other than to return or to fail. Raise one, or return it."""
+"""What a handler can decide, other than to return or to fail. Raise an outcome, or return it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from penstock.commands import arguments as check
 from penstock.model.message import Duration
 
 MAX_ERROR: Final = 8192
-"""How many characters of an error the database keeps."""
-# As the database has it: interval '100 years'.
+"""The largest number of characters of an error that the database keeps."""
+# The same as in the database: interval '100 years'.
 _LONGEST = timedelta(days=36_500)
 
 
@@ -23,9 +23,9 @@ class Outcome(Exception):  # noqa: N818 - not an error: a decision
 
 
 class Retry(Outcome):
-    """Give the message back, to be tried again: after a time, or after the usual backoff.
+    """Give the message back, to be delivered again after a delay or the usual backoff.
 
-    It counts as a failed attempt; the last one makes a dead letter.
+    It counts as a failed attempt. The last attempt makes a dead letter.
     """
 
     verb = "nack"
@@ -53,7 +53,7 @@ class Snooze(Outcome):
 
 
 class Reject(Outcome):
-    """Give the message up: straight to the dead letters, no further attempt would help."""
+    """Make the message a dead letter at once, because no further attempt would help."""
 
     verb = "reject"
 
@@ -66,7 +66,7 @@ class Reject(Outcome):
 
 
 class Complete(Outcome):
-    """The message is done, and more is to be stored with its ack. Tasks decide so, not users."""
+    """The message is done, and its ack stores more. For tasks, not for users."""
 
     verb = "complete"
 

@@ -1,4 +1,4 @@
-"""The child process that runs tasks, one after the other, as its worker tells it to."""
+"""The child process that runs tasks, one after the other, on behalf of its worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.worker.outcomes import Complete, Outcome, Reject
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Where a child finds a task: by import, as functions cannot be sent."""
+    """Where a child finds a task. It imports the task, because functions cannot be sent."""
 
     module: str
     name: str
@@ -33,7 +33,7 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a child is to run: the payload, and whether the worker needs the result in any case."""
+    """A call for a child: the payload, and whether the worker needs the result in any case."""
 
     payload: str | None
     always_encode: bool = False
@@ -41,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a run ended: with an outcome (None: a bare ack) or with an error and its traceback."""
+    """The end of a run: an outcome (None: a bare ack), or an error and its traceback."""
 
     outcome: Outcome | None = None
     error: BaseException | None = None
@@ -50,8 +50,8 @@ class Answer:
 
 
 def serve(connection: Connection, place: TaskPlace) -> None:
-    """Run calls until the worker closes the pipe, or is gone."""
-    # A signal to the whole group is for the worker: it decides when its children end.
+    """Run calls until the worker closes the pipe or ends."""
+    # A signal to the whole process group is for the worker, which decides when its children end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     try:
@@ -75,7 +75,7 @@ def find_around(place: TaskPlace) -> Callable[[], AbstractContextManager[Any]]:
 
 
 def find_task(place: TaskPlace) -> Task[..., Any]:
-    # What the worker's own program defines is in a module of this name here.
+    # The module with this name has the definitions of the worker's main program.
     module = "__mp_main__" if place.module == "__main__" else place.module
     found: Any = sys.modules.get(module) or importlib.import_module(module)
     for part in place.name.split("."):
@@ -92,7 +92,7 @@ def run(
     what: Run,
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Answer:
-    """Call the task. Whatever it raises, the child goes on."""
+    """Call the task. The child continues after any exception."""
     try:
         args, kwargs = task.arguments.decode(what.payload)
         with around():
@@ -109,9 +109,9 @@ def run(
 
 
 def completed(task: Task[..., Any], value: Any, *, always: bool = False) -> Outcome | None:
-    """What the task returned, as the settler stores it; None if nothing is to be stored.
+    """The result of the task as the settler stores it, or None if nothing is to be stored.
 
-    `always`: encode it though it is not kept, as a chain needs it.
+    `always`: encode it even if it is not kept, because a chain needs it.
     """
     if isinstance(value, Outcome):
         return value
@@ -121,12 +121,12 @@ def completed(task: Task[..., Any], value: Any, *, always: bool = False) -> Outc
     try:
         return Complete(task.returns.encode(value), keep_seconds)
     except PenstockError as error:
-        # Another attempt would do its work again, and return the same.
+        # Another attempt would repeat the work and return the same value.
         raise Reject(error) from None
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """The error itself if it can be pickled and read again, else one with its text."""
+    """The error itself if it can be pickled and unpickled, otherwise an error with its text."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

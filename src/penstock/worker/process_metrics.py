@@ -14,7 +14,7 @@ from penstock.worker.outcomes import Complete, Snooze
 
 def measured(queue: str, call: Call) -> Call:
     """The call with its duration measured if the process has set a meter provider, or unchanged."""
-    # A process that uses OpenTelemetry has imported it by now. Others are spared a slow import.
+    # A process that uses OpenTelemetry has imported it by now. Other processes avoid a slow import.
     if "opentelemetry.metrics" not in sys.modules:
         return call
     from opentelemetry import metrics

@@ -1,4 +1,4 @@
-"""Processes for tasks that must not share the worker's: they can be killed.
+"""Child processes for tasks that can be killed and must not share the worker's process.
 
 A child is started at the first use, runs one call at a time, and is kept for the next one. It is
 spawned, not forked: a fork of a process with threads and open connections may hang.
@@ -22,7 +22,7 @@ from penstock.tasks.task import Task
 from penstock.worker.process_child import Answer, Run, TaskPlace, serve
 
 _CONTEXT: Final = multiprocessing.get_context("spawn")
-# How often the memory of a child is looked at while it runs a task that has a limit.
+# How often the memory of a child is measured while it runs a task that has a limit.
 _LOOK_SECONDS: Final = 0.25
 _PAGE: Final = resource.getpagesize()
 
@@ -51,11 +51,11 @@ class ProcessLimits:
 
 
 class ProcessDiedError(RuntimeError):
-    """The process of a task ended in the middle of a run."""
+    """The process of a task ended during a run."""
 
 
 def task_place(task: Task[..., Any]) -> TaskPlace:
-    """Where a child finds a task. ConfigurationError if it cannot."""
+    """Where a child finds a task. ConfigurationError if it cannot import the task."""
     function: Any = task.function
     name = getattr(function, "__qualname__", "<unnamed>")
     if "<" in name:
@@ -97,7 +97,7 @@ class Processes:
         return answer.outcome
 
     def close(self) -> None:
-        """End the children: idle ones by themselves, busy ones by force."""
+        """End the children. Idle children exit, busy children are killed."""
         self._closed = True
         for children in self._idle.values():
             for child in children:
@@ -126,7 +126,7 @@ class _Child:
         number = self._pipe.fileno()
         loop.add_reader(number, _set, readable)
         try:
-            with suppress(BrokenPipeError):  # it has ended: the answer says so
+            with suppress(BrokenPipeError):  # the child has ended; its answer reports that
                 self._pipe.send(run)
             await self._answered(readable, limits)
         finally:
@@ -159,7 +159,7 @@ class _Child:
         return too_large or (limits.max_tasks is not None and self._runs >= limits.max_tasks)
 
     def close(self) -> None:
-        """Let it end by itself: it has nothing to do, and notices that the pipe is closed."""
+        """Let the child exit: it is idle, and notices that the pipe is closed."""
         self._pipe.close()
 
     def kill(self) -> None:
@@ -174,7 +174,7 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 def _used_bytes(pid: int | None) -> int:
-    """The memory that a process uses now; 0 where the system does not tell (not Linux)."""
+    """The memory that a process uses now, or 0 if the system does not report it (not Linux)."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):

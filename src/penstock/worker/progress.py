@@ -23,13 +23,13 @@ logger = logging.getLogger("penstock.worker")
 MAX_LINES: Final = 100
 MAX_CHARACTERS: Final = 500
 _EVERY_SECONDS: Final = 1.0
-# Reports of more messages than this at once, or that cannot be stored for so long, are dropped.
+# Reports of more messages than this are dropped, and reports that cannot be stored for so long.
 _MAX_REPORTS: Final = 10_000
 _IN_STATEMENT: Final = 500
 
 
 class Reports:
-    """What is not stored yet, at most one report for each message. Threads may call it."""
+    """Reports that are not stored yet, at most one for each message. Thread-safe."""
 
     def __init__(self, on_first: Callable[[], None]) -> None:
         self._on_first = on_first
@@ -92,7 +92,7 @@ class ProgressReporter:
             await asyncio.sleep(_EVERY_SECONDS)
 
     async def store(self) -> None:
-        """Store what was reported. What cannot be stored is dropped: the next report is newer."""
+        """Store the reports. If that fails they are dropped, because the next ones are newer."""
         taken = self.reports.take()
         try:
             for start in range(0, len(taken), _IN_STATEMENT):
@@ -117,6 +117,6 @@ class TaskLogHandler(logging.Handler):
 
 
 def _storable(text: Any) -> str:
-    """Text that PostgreSQL stores, and not too much of it."""
+    """Text that PostgreSQL can store, cut to a maximum length."""
     cut = str(text)[:MAX_CHARACTERS].replace("\0", "")
     return cut.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""What a worker says of its work of the last five minutes: rate, duration, failures, runs."""
+"""A worker's report of its last five minutes: rates, durations, failures and current runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.worker.runner import Runner
 
 WINDOW_SECONDS: Final = 300.0
 LONGEST_RUNS: Final = 50
-"""So many runs are reported at most, the longest first: a report is limited to 64 KB."""
+"""The largest number of runs in a report, the longest first. A report is limited to 64 KB."""
 
 
 class _Totals(NamedTuple):
@@ -34,7 +34,7 @@ class RecentWork:
         self._past.append(self._totals(monotonic() if now is None else now))
 
     def measure(self, now: float | None = None) -> dict[str, float]:
-        """Rates for a minute, and percentiles of the duration; empty if nothing was run."""
+        """Rates for a minute, and percentiles of the duration. Empty if there were no runs."""
         current = self._totals(monotonic() if now is None else now)
         while len(self._past) > 1 and self._past[1].at <= current.at - WINDOW_SECONDS:
             self._past.popleft()
@@ -61,7 +61,7 @@ def percentile(counts: Sequence[int], share: float) -> float:
     wanted = share * sum(counts)
     totals = [sum(counts[: number + 1]) for number in range(len(counts))]
     bucket = min(bisect_right(totals, wanted), len(counts) - 1)
-    while bucket and not counts[bucket]:  # a share of 1 is the end of the last bucket in use
+    while bucket and not counts[bucket]:  # the share 1 is the end of the last bucket that is used
         bucket -= 1
     if bucket >= len(BUCKETS):
         return BUCKETS[-1]

@@ -1,4 +1,4 @@
-"""Deletes results of tasks whose time is over. Every worker does; each row is deleted once."""
+"""Deletes expired results of tasks. Every worker does this, and each row is deleted once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LOOK_SECONDS: Final = 60.0
 
 
 class ResultCleaner:
-    """Looks once a minute; without a pause while there is more."""
+    """Looks once a minute, and without a pause while there are more."""
 
     def __init__(self, connection: ReconnectingConnections) -> None:
         self._connection = connection
 
     async def run(self) -> None:
         while True:
-            # Not all workers at once.
+            # Random, so that the workers do not all look at once.
             await asyncio.sleep(LOOK_SECONDS * random.uniform(0.5, 1.5))
             try:
                 while await self._connection.run(drop_expired_results()):

@@ -1,4 +1,4 @@
-"""When a handler that failed is tried again, where the queue's own backoff is not what it needs."""
+"""When a failed message is tried again, for handlers that need another rule than the queue's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RetryPolicy:
 
 
 def delay(rule: Backoff, attempt: int) -> timedelta:
-    """As the database counts it: penstock._backoff."""
+    """Computed as in the database: penstock._backoff."""
     factor = {"exponential": 2.0 ** min(attempt - 1, 60), "linear": float(attempt)}.get(
         rule.kind, 1
     )

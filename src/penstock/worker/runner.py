@@ -1,4 +1,4 @@
-"""Runs the handler of one queue, so many messages at a time."""
+"""Runs the handler of one queue for a limited number of messages at once."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from penstock.worker.tracing import traced
 
 logger = logging.getLogger("penstock.worker")
 
-# What is claimed ahead should be begun within this time, by the pace of late.
+# Messages claimed ahead should start within this time, at the recent pace.
 _AHEAD_SECONDS: Final = 0.02
-# Half of it is worked on while a claim brings the other half. More would not make claims cheaper,
-# and it all waits for its lease if the process is killed.
+# Half of them are worked on while a claim fetches the other half. More would not make claims
+# cheaper, and all of them wait for the end of their leases if the process is killed.
 _AHEAD_MOST: Final = 1000
 
 
 class Runner:
-    """The messages of one queue that this process holds, from claim to settled.
+    """The messages of one queue that this process holds, from claim to settle.
 
-    `waiting` are claimed and not begun; `running` are in their handler.
+    `waiting` are claimed and not started. `running` are in their handlers.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Runner:
         is_direct = only is not None and only.is_async
         call = wrap(only.function if only is not None and is_direct else self._call_handler)
         self._call = measured(self.queue, traced(self.queue, call))
-        self._pace = 1.0  # seconds a run takes, of late: begin as if they were long
+        self._pace = 1.0  # seconds of a recent run; the first runs are assumed to be long
 
     # Room
 
     @property
     def room(self) -> int:
-        """How many messages more there is use for."""
+        """How many more messages the runner can use."""
         if self.stopping or self.quiet or self._settler.is_behind:
             return 0
         busy = len(self.running)
@@ -91,15 +91,15 @@ class Runner:
 
     @property
     def _ahead(self) -> int:
-        """Claimed ahead while handlers are quick, so that they do not wait for the next claim.
+        """How many to claim ahead while handlers are quick, so that they do not wait for a claim.
 
-        Not when they are slow: another worker could have begun them.
+        Few or none if they are slow, because another worker could have started them.
         """
         return min(_AHEAD_MOST, int(self.concurrency * _AHEAD_SECONDS / self._pace))
 
     def reserve(self) -> Want | None:
-        """Room to be filled by a claim; `take` or `release` must follow."""
-        # Not all of it at once: the next claim should be under way while these are worked on.
+        """Reserve room for a claim. A call of `take` or `release` must follow."""
+        # Not all of it: the next claim should be in progress while these messages are worked on.
         room = min(self.room, max(self.concurrency, self._ahead // 2), 1000)
         if room <= 0:
             return None
@@ -112,7 +112,7 @@ class Runner:
         self.on_room()
 
     def take(self, want: Want, rows: Sequence[Sequence[Any]]) -> None:
-        """Begin with what a claim brought."""
+        """Start the messages of a claim."""
         self.release(want)
         if not rows:
             return
@@ -126,18 +126,18 @@ class Runner:
     # Running
 
     def _begin(self) -> None:
-        """Put one more pump to work, if there is work for it; it brings in others if it waits."""
+        """Start one more pump if there is work. A pump that waits starts others."""
         if self.waiting and not self.stopping and self._may_begin(self._pumps):
             self._pumps += 1
             asyncio.get_running_loop().create_task(self._pump())
 
     def _may_begin(self, busy: int) -> bool:
-        """Is there a slot? A thread whose handler timed out has one until it ends."""
+        """Whether a slot is free. A thread keeps its slot even after a timeout, until it ends."""
         threads = 0 if self.threads is None else self.threads.busy
         return max(busy, threads) < self.concurrency
 
     async def _pump(self) -> None:
-        """One message after the other, as long as there are any."""
+        """Run one message after the other while there are any."""
         task = asyncio.current_task()
         assert task is not None
         try:
@@ -150,7 +150,7 @@ class Runner:
             self._pumps -= 1
 
     def _first_wait(self) -> None:
-        # Two: so many handlers that wait are all begun after a few turns of the loop.
+        # Two, so that any number of waiting handlers start within a few turns of the loop.
         self._begin()
         self._begin()
 
@@ -175,14 +175,14 @@ class Runner:
         except asyncio.CancelledError as error:
             outcome = self._cancelled(delivery, error)
             cancelled = delivery._ended is None and task.cancelling() > 0
-        except (Exception, SystemExit) as error:  # a handler that exits has failed, too
+        except (Exception, SystemExit) as error:  # a handler that calls exit() has failed too
             outcome = handler.retry.outcome(error, delivery.attempt)
             self._log_failure(delivery, outcome, error)
         if alarm is not None:
             alarm.cancel()
         self._finished(delivery, outcome, perf_counter() - started)
         if delivery._ended is not None:
-            # It was the handler that was meant, not the pump.
+            # The handler was cancelled, not the pump.
             while task.cancelling():
                 task.uncancel()
         elif cancelled:
@@ -213,7 +213,7 @@ class Runner:
             counters.rejected += 1
 
     def _freed(self) -> None:
-        """A thread has come free."""
+        """A thread has become free."""
         self._begin()
         self.on_room()
 
@@ -221,14 +221,14 @@ class Runner:
         if delivery._ended == STOPPED:
             return self._cut_off(delivery)
         error = TimeoutError(delivery._ended or "the handler was cancelled")
-        error = error.with_traceback(cancelled.__traceback__)  # where it was
+        error = error.with_traceback(cancelled.__traceback__)  # at its previous place
         outcome = _handler(delivery).retry.outcome(error, delivery.attempt)
         if delivery._ended != LOST:
             self._log_failure(delivery, outcome, error)
         return outcome
 
     def _cut_off(self, delivery: Delivery) -> Outcome:
-        """The grace period is over, and the handler was still at work."""
+        """The grace period is over, and the handler was still running."""
         outcome = Retry(0, STOPPED)
         text = "handler cut off at the end of the grace period: message %d "
         if _is_dead(delivery, outcome):
@@ -252,7 +252,7 @@ class Runner:
             self._log(logging.WARNING, text, delivery, error, type(error).__name__, error)
 
     def _log_end(self, delivery: Delivery, outcome: Outcome, error: BaseException) -> None:
-        """The attempt that makes a dead letter is an error, and the message keeps its traceback."""
+        """Log the attempt that makes a dead letter as an error, with its traceback."""
         if not _is_dead(delivery, outcome):
             return
         keep_traceback(outcome, error)
@@ -268,11 +268,11 @@ class Runner:
     # Ending
 
     def held(self) -> list[Delivery]:
-        """Everything under a lease that this runner has to keep."""
+        """All messages whose leases this runner has to extend."""
         return [*self.waiting, *self.running]
 
     def lose(self, delivery: Delivery) -> None:
-        """The lease is gone: whatever its handler still does is of no use."""
+        """The lease is lost, so the result of its handler is discarded."""
         if delivery in self.running:
             end(delivery, LOST)
         else:
@@ -280,13 +280,13 @@ class Runner:
                 self.waiting.remove(delivery)
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more messages."""
         self.stopping = True
         self.give_back_waiting()
         self.on_room()
 
     def set_quiet(self, quiet: bool) -> None:
-        """Claim no more, or claim again. Handlers that run are not touched."""
+        """Stop claiming, or claim again. Running handlers continue."""
         if quiet == self.quiet:
             return
         self.quiet = quiet
@@ -296,17 +296,17 @@ class Runner:
             self.on_settled()
 
     def give_back_waiting(self) -> None:
-        """What was never begun burns no attempt."""
+        """Give back messages that were not started. The attempt does not count."""
         while self.waiting:
             self._settler.settle(self.waiting.popleft(), GIVE_BACK)
 
     def interrupt(self) -> None:
-        """The time to finish is over: what still runs is given back, as a failed attempt."""
+        """The grace period is over: running messages are given back, as failed attempts."""
         for delivery in list(self.running):
             if _handler(delivery).is_async:
                 end(delivery, STOPPED)
             else:
-                # A thread cannot be stopped; it ends with the process.
+                # A thread cannot be stopped. It ends with the process.
                 self.running.discard(delivery)
                 delivery._ended = STOPPED
                 self._settler.settle(delivery, self._cut_off(delivery))
@@ -323,7 +323,7 @@ GIVE_BACK: Final = Snooze(0)
 
 
 def end(delivery: Delivery, why: str) -> None:
-    """Cancel a handler that runs; what it says then no longer counts."""
+    """Cancel a running handler. Its outcome no longer counts."""
     if delivery._ended is None:
         delivery._ended = why
     if delivery._task is not None:

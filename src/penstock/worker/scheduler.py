@@ -1,4 +1,4 @@
-"""Fires the schedules that are due. Every worker does; each fire is enqueued once."""
+"""Fires the schedules that are due. Every worker does this, and each fire is enqueued once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
 
 logger = logging.getLogger("penstock.worker")
 
-# A schedule that is made meanwhile, or brought forward, is noticed after this time.
+# A schedule that was created or moved forward in the meantime is noticed after this time.
 LOOK_SECONDS: Final = 10.0
 
 
@@ -32,11 +32,11 @@ class Scheduler:
             except (PenstockError, psycopg.Error) as error:
                 logger.debug("schedules could not be fired, trying again: %s", error)
                 pause = LOOK_SECONDS / 2
-            # A little late, and not all workers at once.
+            # A little late, and at different times in each worker.
             await asyncio.sleep(pause + random.uniform(0.001, 0.05))
 
     async def run_once(self) -> float:
-        """Fire what is due; in how many seconds to look again."""
+        """Fire due schedules. Returns the seconds until the next look."""
         fired = await self._connection.run(write.fire_schedules())
         if fired.count:
             logger.info("schedules fired: %d messages enqueued", fired.count)

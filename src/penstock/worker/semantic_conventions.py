@@ -21,12 +21,12 @@ PROCESS_DURATION: Final = "messaging.process.duration"
 CONSUMED_MESSAGES: Final = "messaging.client.consumed.messages"
 
 PROCESS: Final = "process"
-# The bounds that the conventions ask for.
+# The bounds that the conventions prescribe.
 SECONDS_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 
 
 def process_attributes(queue: str) -> dict[str, str]:
-    """What spans and metrics of a run have in common."""
+    """The attributes that spans and metrics of a run share."""
     return {
         SYSTEM: "penstock",
         OPERATION_NAME: PROCESS,

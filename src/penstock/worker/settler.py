@@ -31,15 +31,16 @@ logger = logging.getLogger("penstock.worker")
 Verdict: TypeAlias = tuple[Delivery, Outcome | None]
 
 BATCH: Final = 1000
-# With so much unsettled there is no sense in claiming more: the database is slow, or away.
+# With so many unsettled messages more claims make no sense: the database is slow or unavailable.
 BEHIND: Final = 2000
-# How long one statement may take, and how often it may be refused before each message has its own.
+# The timeout of a statement, and the number of refusals after which each message gets its own
+# statement.
 _TIMEOUT: Final = 10.0
 _REFUSALS: Final = 3
 
 
 class Settler:
-    """One for a process. `settle` only notes; `run` sends, as soon as there is something."""
+    """One for each process. `settle` only collects; `run` sends as soon as there are outcomes."""
 
     def __init__(self, connection: ReconnectingConnection) -> None:
         self.settled_count = 0
@@ -67,11 +68,11 @@ class Settler:
         return self.unsettled >= BEHIND
 
     def held(self) -> list[Delivery]:
-        """What has a verdict that is not in the database yet: its lease has to be kept."""
+        """Messages whose outcome is not in the database yet. Their leases must be extended."""
         return [delivery for delivery, _ in [*self._sending, *self._noted]]
 
     async def settled(self) -> None:
-        """Until there is nothing left to settle."""
+        """Run until nothing is left to settle."""
         await self._idle.wait()
 
     async def run(self) -> None:
@@ -95,7 +96,7 @@ class Settler:
                 await self._settle(verb, distinct)
 
     async def _settle(self, verb: str, verdicts: list[Verdict]) -> None:
-        """Until it is done, or the leases are over: the database may be away for a while."""
+        """Settle a batch. While the database is unavailable, retry until the leases expire."""
         pause, refused = 0.05, 0
         while held := _still_held(verdicts):
             try:
@@ -103,7 +104,7 @@ class Settler:
             except DatabaseUnavailableError as error:
                 logger.debug("nothing can be settled: %s", error)
             except (PenstockError, psycopg.Error) as error:
-                # Some conditions pass, and then all can be settled.
+                # Some errors are temporary, and then all messages can be settled.
                 refused += not getattr(error, "retryable", False)
                 logger.warning("%d messages were not settled (%s)", len(held), verb, exc_info=True)
                 if refused == _REFUSALS:
@@ -123,7 +124,7 @@ class Settler:
     async def _announce_dead(self, verdicts: list[Verdict], settled: Any) -> None:
         """Notify the waiters for results of tasks that have become dead letters.
 
-        Only to save time: they look by themselves, too.
+        This only saves time, because waiters look periodically too.
         """
         dead = [
             delivery.id
@@ -140,7 +141,7 @@ class Settler:
                     await self._connection.run(notify(RESULTS_CHANNEL, ids), timeout=_TIMEOUT)
 
     async def _settle_apart(self, verb: str, verdicts: list[Verdict]) -> None:
-        """One of them cannot be settled: let it not stand in the way of the others."""
+        """One message cannot be settled. Settle the others separately."""
         if len(verdicts) == 1:
             delivery = verdicts[0][0]
             logger.error("message %d cannot be settled; its lease will expire", delivery.id)
@@ -159,9 +160,9 @@ def _by_verb(verdicts: list[Verdict]) -> dict[str, list[Verdict]]:
 
 
 def _distinct(verdicts: list[Verdict]) -> list[list[Verdict]]:
-    """Batches in which no message comes twice, because the answer to a batch names messages.
+    """Batches in which each message occurs once, because the answer to a batch names messages.
 
-    A message comes twice if its lease expired and this worker claimed it again.
+    A message occurs twice if its lease expired and this worker claimed it again.
     """
     if len({delivery.id for delivery, _ in verdicts}) == len(verdicts):
         return [verdicts]

@@ -1,4 +1,4 @@
-"""Handlers for tasks: they decode the arguments, call the function, and keep what it returns."""
+"""Handlers for tasks: they decode the arguments, call the function, and store its result."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from penstock.worker.processes import ProcessLimits
 
 logger = logging.getLogger("penstock.worker")
 
-# A message that this worker cannot serve is offered again after this time.
+# The time after which a message that this worker cannot serve is offered again.
 LEAVE_SECONDS: Final = 5.0
-# The same complaint is logged once in this time.
+# The same warning is logged once in this time.
 _COMPLAIN_SECONDS: Final = 60.0
 
 
@@ -58,14 +58,14 @@ def process_handler(task: Task[..., Any], limits: ProcessLimits) -> Callable[[De
 
 
 def outcome_of(task: Task[..., Any], delivery: Delivery, value: Any) -> Outcome | None:
-    """What becomes of a message whose task returned this value; None for a bare ack."""
+    """The outcome of a message whose task returned this value, or None for a bare ack."""
     if not delivery._is_in_chain:
         return completed(task, value)
     return _continued(delivery, completed(task, value, always=True))
 
 
 def ack_command(delivery: Delivery, task: Task[..., Any] | None, result: Any) -> Command[None]:
-    """Acks a message in a transaction of its handler, with all that belongs to its ack."""
+    """Acks a message in a transaction of its handler, with its result and the next step."""
     outcome = None if task is None else outcome_of(task, delivery, result)
     complete = outcome if isinstance(outcome, Complete) else Complete()
     enqueues = [*complete.enqueues, *delivery._enqueues]
@@ -110,7 +110,7 @@ def _arguments(task: Task[..., Any], delivery: Delivery) -> tuple[list[Any], dic
 
 
 class UnknownTasks:
-    """Leaves messages of tasks that this worker does not know to other workers, and says so."""
+    """Leaves messages of unknown tasks to other workers, and logs a warning."""
 
     def __init__(self) -> None:
         self._complain_at: dict[str, float] = {}
@@ -120,7 +120,7 @@ class UnknownTasks:
         wanted = "a handler for plain messages" if name is None else f"the task {name!r:.200}"
         now = monotonic()
         if self._complain_at.get(wanted, 0.0) <= now:
-            if len(self._complain_at) > 1000:  # names come from outside
+            if len(self._complain_at) > 1000:  # names in messages are untrusted
                 self._complain_at.clear()
             self._complain_at[wanted] = now + _COMPLAIN_SECONDS
             logger.warning(

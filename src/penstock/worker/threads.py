@@ -1,7 +1,7 @@
 """Threads for handlers that are not async.
 
-Not a ThreadPoolExecutor: Python waits for its threads at exit, and a handler that hangs would
-keep the process from ending. These are daemons, which end with it.
+Not a ThreadPoolExecutor, because Python waits for its threads at exit, and a hanging handler would
+keep the process from ending. These are daemon threads.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class ThreadCaller(Protocol):
         """Calls that have not ended, including those whose caller no longer waits."""
 
     async def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        """What the function returns."""
+        """Return the function's result."""
 
     def close(self) -> None:
-        """Make no more calls."""
+        """Stop accepting calls."""
 
 
 class Threads:
-    """As many as are ever busy at once, kept for the next ones."""
+    """As many threads as were ever busy at once. They are reused."""
 
     def __init__(self, name: str, on_free: Callable[[], None], on_end: Callable[[], None]) -> None:
         self._name = name
@@ -45,32 +45,32 @@ class Threads:
         self._busy = 0
 
     async def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        """What the function returns, run in a thread with a copy of this task's context."""
+        """Call the function in a thread with a copy of this task's context."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._busy += 1
         if self._busy > len(self._threads):
             self._grow()
         self._jobs.put((contextvars.copy_context(), function, argument, loop, future))
-        # The thread goes on after its caller has gone: shielded, its end is still seen here.
+        # The thread continues after its caller was cancelled. The shield lets us see its end.
         future.add_done_callback(self._freed)
         return await asyncio.shield(future)
 
     def close(self) -> None:
-        """Let idle threads end; busy ones end after what they do, or with the process."""
+        """Let idle threads end. Busy threads end after their call, or with the process."""
         for _ in self._threads:
             self._jobs.put(None)
         self._threads.clear()
 
     @property
     def busy(self) -> int:
-        """Threads at work, including those whose caller no longer waits."""
+        """Running threads, including those whose caller no longer waits."""
         return self._busy
 
     def _freed(self, future: asyncio.Future[Any]) -> None:
         self._busy -= 1
         if not future.cancelled():
-            future.exception()  # seen, even if the caller has gone
+            future.exception()  # mark the exception as retrieved, even without a caller
         self._on_free()
 
     def _grow(self) -> None:
@@ -103,10 +103,10 @@ def _tell(
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration):  # a future refuses this one
+        elif isinstance(error, StopIteration):  # a future does not accept this exception
             future.set_exception(RuntimeError("the handler raised StopIteration"))
         else:
             future.set_exception(error)
 
-    with suppress(RuntimeError):  # the loop is closed: the worker has ended without us
+    with suppress(RuntimeError):  # the loop is closed: the worker has already ended
         loop.call_soon_threadsafe(settle)

@@ -1,4 +1,4 @@
-"""A span for each run of a handler, linked to the one that enqueued. OpenTelemetry is optional."""
+"""A span for each run of a handler, linked to the span that enqueued. OpenTelemetry is optional."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.worker.outcomes import Complete, Outcome, Snooze
 def traced(queue: str, call: Call) -> Call:
     """The call in its own span if the process has set a tracer provider, otherwise unchanged.
 
-    Linked, not a child: a message may be worked on days later, and several times.
+    The span is linked, not a child: a message may be handled days later, and several times.
     """
-    # Who traces has imported it by now; the others are spared a slow import.
+    # A process that traces has imported it by now. Other processes avoid a slow import.
     if "opentelemetry.trace" not in sys.modules:
         return call
     from opentelemetry import trace

@@ -1,4 +1,4 @@
-"""The worker: one process that runs the handlers of an application until it is told to stop."""
+"""The worker: one process that runs the handlers of an application until it is stopped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 CONCURRENCY: Final = 10
 GRACE_SECONDS: Final = 25.0
 """Less than the 30 seconds that most supervisors wait before they kill."""
-# The last part of the grace period is for settling: handlers get what is before it.
+# The last part of the grace period is for settling. Handlers get the rest.
 _RESERVE_SECONDS: Final = 2.0
 
 
@@ -102,9 +102,9 @@ class Worker:
         self._has_signals = False
 
     def _after_fork(self) -> None:
-        """In a child process: what the parent runs and holds is not ours."""
+        """In a child process: forget the parent's handlers and connections."""
         if self._has_signals:
-            # The child would report its signals on the parent's own wake-up socket.
+            # Otherwise the child would report its signals on the parent's wake-up socket.
             signal.set_wakeup_fd(-1)
             for number in SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
@@ -133,7 +133,7 @@ class Worker:
         self._stop_asked.set()
 
     def _stop_once(self) -> None:
-        """As an operator's command, which is repeated: a second one does not hurry."""
+        """Drain and end by an operator's command. Its repetition does not hurry the drain."""
         self._stop_asked.set()
 
     @property
@@ -148,7 +148,7 @@ class Worker:
 
     @property
     def is_listening(self) -> bool:
-        """Whether wake-ups arrive; else the worker polls."""
+        """Whether wake-ups arrive. Otherwise the worker polls."""
         return self._listener.healthy
 
     async def __aenter__(self) -> Self:
@@ -164,12 +164,12 @@ class Worker:
         await self.drain()
 
     async def start(self) -> None:
-        """Connect, look that the queues are there, and begin."""
+        """Connect, check that the queues exist, and start."""
         dsn = await asyncio.to_thread(locate, self._dsn)
         self.client = AsyncClient(
             dsn, min_size=0, worker=self.name, prepare_threshold=self._prepare_threshold
         )
-        # Connects at its first use, if handlers in threads enqueue tasks.
+        # It connects at its first use, if handlers in threads enqueue tasks.
         self.sync_client = Client(
             dsn, min_size=0, worker=self.name, prepare_threshold=self._prepare_threshold
         )
@@ -203,7 +203,7 @@ class Worker:
         )
 
     def _run(self, service: Service) -> asyncio.Task[None]:
-        """A part that fails takes the worker down: a supervisor starts it again, whole."""
+        """A part that fails ends the worker, so that a supervisor restarts all of it."""
 
         async def run() -> None:
             try:
@@ -223,7 +223,7 @@ class Worker:
             self._connections.append(made)
             return made
 
-        # One claim that has to wait, for its turn at a limit say, does not hold up the others.
+        # A claim that waits, for example for its turn at a limit, does not delay the others.
         claiming = ReconnectingConnections(
             [connection("worker") for _ in range(min(4, len(self._handlers)))]
         )
@@ -270,22 +270,22 @@ class Worker:
                 )
 
     async def _bring_schedules(self) -> None:
-        """Bring the schedules of the code into the database, if this user may do so."""
+        """Create or change the schedules of the code, if this user has the permission."""
         try:
             changed = await self._app.schedules.bring(self.client.run)
         except PermissionDeniedError as error:
             logger.warning(
-                "the schedules of the code were not brought into the database: %s. "
+                "the schedules of the code could not be stored: %s. "
                 "Run `penstock schedule sync` as a member of penstock_operator.",
                 error,
                 extra={"worker": self.name},
             )
         else:
             for name in changed:
-                logger.info("schedule %s is as the code says", name)
+                logger.info("schedule %s was created or changed", name)
 
     async def drain(self) -> None:
-        """Claim no more, give back what was not begun, let handlers finish, settle, and end."""
+        """Stop claiming, give back waiting messages, let handlers finish, settle, and end."""
         ends_at = monotonic() + self.grace
         self._heartbeat.drain()
         for runner in self.runners:
@@ -303,7 +303,7 @@ class Worker:
         await self._close()
 
     async def _end_claiming(self, ends_at: float) -> None:
-        """A claim that is under way is waited for: what it brings must be given back."""
+        """Wait for a claim in progress, because its messages must be given back."""
         self._poller.stop()
         await asyncio.wait(self._claiming, timeout=max(0.1, ends_at - monotonic()))
         for task in self._claiming:
@@ -323,7 +323,7 @@ class Worker:
         for runner in self.runners:
             runner.interrupt()
         if interrupted:
-            # They may clean up after themselves, for a moment.
+            # Cancelled handlers get a moment to clean up.
             await asyncio.wait(interrupted, timeout=min(1.0, self.grace / 8))
 
     async def _close(self) -> None:

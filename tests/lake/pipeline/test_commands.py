@@ -115,7 +115,7 @@ def test_a_query_reads_and_nothing_else(traffic: Any, cli: Cli, ask: Any, root: 
     ):
         code, out, err = cli("lake", "query", statement)
         assert (code, out) == (2, ""), statement
-        assert err.startswith("error: the query is not one that can be run: ")
+        assert err.startswith("error: the query cannot be run: ")
         assert len(err.splitlines()) == 1
     assert not Path(root, "x").exists()
 

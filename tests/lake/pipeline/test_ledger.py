@@ -165,7 +165,7 @@ def test_a_lake_is_what_it_was_made_as(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": 1}', "not json"])
 def test_a_directory_with_another_lake_json_is_left_alone(tmp_path: Path, text: str) -> None:
     (tmp_path / "lake.json").write_text(text)
-    with pytest.raises(LakeError, match="is not the description of a lake"):
+    with pytest.raises(LakeError, match="does not describe a lake"):
         Lake.open_or_create(str(tmp_path))
 
 

@@ -11,7 +11,7 @@ from penstock.sql.loader import load_query
 
 
 def keys(*, include_ended: bool = False) -> Command[list[ApiKey]]:
-    """The API keys of the HTTP server: those that are live, or all there ever were."""
+    """The API keys of the HTTP server: the valid ones, or all."""
 
     def decode(rows: Rows) -> list[ApiKey]:
         return [
@@ -25,7 +25,7 @@ def keys(*, include_ended: bool = False) -> Command[list[ApiKey]]:
 
 
 def key_hashes() -> Command[list[KeyHash]]:
-    """What the server recognises the holders of keys by."""
+    """The data by which the server recognizes the holders of keys."""
 
     def decode(rows: Rows) -> list[KeyHash]:
         return [
@@ -37,7 +37,7 @@ def key_hashes() -> Command[list[KeyHash]]:
 
 
 def ended_tokens() -> Command[set[str]]:
-    """The ids of sessions and sign-in links that were ended lately."""
+    """The ids of sessions and sign-in links that were ended recently."""
     return Command(load_query("read/ended_tokens"), {}, lambda rows: {row[0] for row in rows})
 
 
@@ -48,7 +48,7 @@ def activity(
     before: int | None = None,
     limit: int = 100,
 ) -> Command[list[Activity]]:
-    """What operators did, newest first; the next page is `before` the last id of this one."""
+    """The actions of operators, newest first. The next page is `before` the last id of this one."""
     params = {
         "actor": check.optional_text("actor", actor),
         "target": check.optional_text("target", target),
@@ -59,7 +59,7 @@ def activity(
 
 
 def message_activity(id: int, *, limit: int = 100) -> Command[list[Activity]]:
-    """What operators did to one message, oldest first."""
+    """The actions of operators on one message, oldest first."""
     params = {"message": str(check.whole("id", id)), "limit": page_size(limit)}
     return Command(load_query("read/message_activity"), params, _activity)
 

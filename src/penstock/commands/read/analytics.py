@@ -1,4 +1,4 @@
-"""Question -> Command, over the gold tables that the pipeline publishes. No I/O."""
+"""Queries of the gold tables that the pipeline publishes. No I/O."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Queues = list[str] | None
 
 @dataclass(frozen=True, slots=True)
 class GoldStep:
-    """What ended in a step of time, or in a queue, and how long it took."""
+    """The messages that ended in a step of time or in a queue, with their durations."""
 
-    of: Any  # when the step began, or the queue
+    of: Any  # the start of the step, or the queue
     done: int
     dead: int
     others: int
@@ -46,7 +46,7 @@ class GoldError:
 
 @dataclass(frozen=True, slots=True)
 class GoldWorker:
-    """What a worker did."""
+    """The work of a worker."""
 
     worker: str
     finished: int
@@ -75,13 +75,13 @@ class LakeGlance:
 
 
 def minutes(since: datetime, until: datetime, step: int, queues: Queues) -> Command[list[GoldStep]]:
-    """In steps of so many seconds."""
+    """In steps of this many seconds."""
     params = {"since": since, "until": until, "step": step, "queues": queues}
     return Command(load_query("read/gold_minutes"), params, _steps)
 
 
 def quarters(since: datetime, until: datetime, queues: Queues) -> Command[list[GoldStep]]:
-    """In quarters of an hour; the first is whole, even if it began earlier."""
+    """In quarters of an hour. The first one is complete, even if it began before `since`."""
     params = {"since": since, "until": until, "queues": queues}
     return Command(load_query("read/gold_quarters"), params, _steps)
 
@@ -115,14 +115,14 @@ def workers(since: datetime, until: datetime, queues: Queues) -> Command[list[Go
 
 
 def latest() -> Command[tuple[datetime | None, datetime | None]]:
-    """The last minute and the last day that gold has; None where it has nothing."""
+    """The last minute and the last day in gold, or None if it is empty."""
     return Command(
         load_query("read/gold_latest"), {}, lambda rows: (utc(rows[0][0]), utc(rows[0][1]))
     )
 
 
 def lakes() -> Command[list[LakeGlance]]:
-    """The lakes; the one with the oldest gold comes first."""
+    """The lakes. The one with the oldest gold comes first."""
 
     def decode(rows: Rows) -> list[LakeGlance]:
         return [

@@ -1,4 +1,4 @@
-"""Acts on all messages that match a filter, and purges that can be undone."""
+"""Bulk acts, and purges that can be undone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Purge:
 
 
 def bulk_acts(id: str | None = None) -> Command[list[BulkAct]]:
-    """The latest hundred acts; or the one with this id, if it is there."""
+    """The latest hundred bulk acts, or the one with this id."""
 
     def decode(rows: Rows) -> list[BulkAct]:
         return [

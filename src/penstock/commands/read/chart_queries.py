@@ -23,7 +23,7 @@ _DEPTHS: Final = call("recent_depths", "queue, at, ready")
 def chart(
     queue: str | None, since: datetime, step: timedelta, *, is_hour: bool
 ) -> Command[list[ChartPoint]]:
-    """What happened in a queue, or in all of them, in each step in which something was recorded."""
+    """The counts of a queue, or of all queues, for each step with at least one event."""
     params = {
         "queue": check.optional_text("queue", queue),
         "since": since,

@@ -49,7 +49,7 @@ def server() -> Command[dict[str, Any]]:
 
 
 def storage() -> Command[dict[str, Any]]:
-    """What the tables hold on disk: the ring, the slots of history, the rest."""
+    """The size of the tables on disk: the ring, the slots of history, and the rest."""
     return Command(load_query("read/storage"), {}, lambda rows: decode_json(rows[0][0]))
 
 

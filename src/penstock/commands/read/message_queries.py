@@ -27,14 +27,14 @@ from penstock.sql.loader import load_query
 PAGE: Final = 50
 # Rows that one page may scan, about 2 microseconds each.
 LOOK: Final = 10_000
-# How long one step of a search may take: its first results have to be there within half a second.
+# The limit of one step of a search. The first results should appear within half a second.
 SEARCH_MILLISECONDS: Final = 300
 _SEARCH_PARTS: Final = call("search_parts")
 _FINISHED: Final = frozenset(get_args(FinalState)) - frozenset(get_args(LiveState))
 
 
 def message(id: int) -> Command[Message]:
-    """A message in whatever state it is, live or finished, with its attempts."""
+    """A message in any state, live or finished, with its attempts."""
 
     def decode(rows: Rows) -> Message:
         if not rows:
@@ -136,7 +136,7 @@ def browse(
         "queues": None if queues is None else [check.text("queues", name) for name in queues],
         **dict(zip(names, astuple(chosen), strict=True)),
         "place": check.optional_text("place", place),
-        # One more than is shown tells whether there is more.
+        # One more than is shown, to know whether there are more.
         "page": check.whole("page", page) + 1,
         "look": check.whole("look", look),
     }
@@ -169,7 +169,7 @@ def search(
 
 
 def search_parts() -> Command[list[SearchPart]]:
-    """What a search reads, in its order."""
+    """The places that a search reads, in order."""
     return Command(_SEARCH_PARTS, {}, lambda rows: [SearchPart(*row) for row in rows])
 
 
@@ -181,7 +181,7 @@ def _page(rows: Rows, page: int) -> MessagePage:
 
 
 def queues_of(ids: Sequence[int]) -> Command[dict[int, str]]:
-    """id -> queue, of those that are live."""
+    """id -> queue, of live messages."""
     params = {"ids": [check.whole("id", id, check.INT8) for id in ids]}
     return Command(
         load_query("read/queues_of"), params, lambda rows: {row[0]: row[1] for row in rows}
@@ -189,7 +189,7 @@ def queues_of(ids: Sequence[int]) -> Command[dict[int, str]]:
 
 
 def states_of(ids: Sequence[int]) -> Command[dict[int, tuple[str, State]]]:
-    """id -> (queue, state), of messages that are live or in history."""
+    """id -> (queue, state), of live and finished messages."""
     params = {"ids": [check.whole("id", id, check.INT8) for id in ids]}
     return Command(
         load_query("read/states_of"),
@@ -199,7 +199,7 @@ def states_of(ids: Sequence[int]) -> Command[dict[int, tuple[str, State]]]:
 
 
 def whereabouts(ids: Sequence[int]) -> Command[dict[int, tuple[str, str]]]:
-    """The (queue, state) of each of the messages that is not finished."""
+    """The (queue, state) of each unfinished message."""
     params = {"ids": [check.whole("ids", id, check.INT8) for id in ids]}
     return Command(
         load_query("read/whereabouts"),
@@ -230,7 +230,7 @@ def _attempt(
     ended_at: str | None,
     error: str | None,
 ) -> Attempt:
-    # Inside JSON, times are text.
+    # Times are text inside JSON.
     ended = datetime.fromisoformat(ended_at).astimezone(UTC) if ended_at else None
     started = datetime.fromisoformat(started_at).astimezone(UTC)
     return Attempt(message_id, queue, attempt, worker, started, ended, error)

@@ -26,7 +26,7 @@ SAMPLE: Final = 5_000
 
 
 def recent(seconds: float = 300, sample: int = SAMPLE) -> Command[list[FinishRate]]:
-    """What finished within the last seconds, as far as a sample of the latest reaches."""
+    """The messages that finished in the last seconds, from a sample of the latest."""
     params = {"seconds": seconds, "sample": sample}
     return Command(
         load_query("read/recent"), params, lambda rows: [FinishRate(*row) for row in rows]
@@ -34,7 +34,7 @@ def recent(seconds: float = 300, sample: int = SAMPLE) -> Command[list[FinishRat
 
 
 def recent_attempts(seconds: float = 300, sample: int = SAMPLE) -> Command[list[FinishRate]]:
-    """The attempts that failed within the last seconds, likewise."""
+    """The attempts that failed in the last seconds, from a sample of the latest."""
     params = {"seconds": seconds, "sample": sample}
     return Command(
         load_query("read/recent_attempts"),
@@ -46,7 +46,7 @@ def recent_attempts(seconds: float = 300, sample: int = SAMPLE) -> Command[list[
 
 
 def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Latencies]]:
-    """How long messages waited and were worked on, of what finished within the last seconds."""
+    """Waiting times and durations of the messages that finished in the last seconds."""
     params = {"seconds": seconds, "sample": sample}
     return Command(
         load_query("read/recent_times"),
@@ -56,7 +56,7 @@ def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Lat
 
 
 def counters() -> Command[tuple[int, int]]:
-    """The last id that was given out, and how often a rescan found a message."""
+    """The last assigned id, and how often a rescan found a message."""
     return Command(load_query("read/counters"), {}, lambda rows: (rows[0][0], rows[0][1]))
 
 
@@ -66,7 +66,7 @@ def ring() -> Command[RingSegments]:
 
 
 def dead_errors(queue: str | None = None, sample: int = SAMPLE) -> Command[list[DeadError]]:
-    """What the newest dead letters died of, of one queue or of all."""
+    """The errors of the newest dead letters, of one queue or of all."""
     params = {"queue": check.optional_text("queue", queue), "sample": sample}
 
     def decode(rows: Rows) -> list[DeadError]:
@@ -76,7 +76,7 @@ def dead_errors(queue: str | None = None, sample: int = SAMPLE) -> Command[list[
 
 
 def overdue(most: int = 1000) -> Command[int]:
-    """How many waiting messages have outlived their time; counted up to `most`."""
+    """The number of waiting messages whose time to live is over, counted up to `most`."""
     return Command(_OVERDUE, {"most": most}, scalar)
 
 

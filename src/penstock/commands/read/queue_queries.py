@@ -40,18 +40,18 @@ def queue(name: str) -> Command[Queue]:
 
 
 def stats(name: str) -> Command[QueueStats]:
-    """How many messages a queue holds in each state."""
+    """The number of messages of a queue in each state."""
     params = {"queue": check.text("queue", name)}
     return Command(_STATS, params, lambda rows: QueueStats(*rows[0]))
 
 
 def all_stats() -> Command[list[QueueStats]]:
-    """What every queue holds, by name; what is too much to count is estimated."""
+    """The number of messages of every queue, by name. Large numbers are estimated."""
     return Command(_ALL_STATS, {}, lambda rows: [QueueStats(*row) for row in rows])
 
 
 def exact_stats() -> Command[list[QueueStats]]:
-    """What every queue holds, by name, counted message by message."""
+    """The number of messages of every queue, by name, counted exactly."""
     return Command(_EXACT_STATS, {}, lambda rows: [QueueStats(*row) for row in rows])
 
 

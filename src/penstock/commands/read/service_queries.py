@@ -59,7 +59,7 @@ def service_queues(service: str) -> Command[list[ServiceQueue]]:
 def service_queue(
     service: str, name: str | None = None, *, id: str | None = None
 ) -> Command[ServiceQueue]:
-    """One queue of a service: the one that has the name now, or any by its id."""
+    """One queue of a service: the current one with this name, or any by its id."""
 
     def decode(rows: Rows) -> ServiceQueue:
         if not rows:
@@ -74,7 +74,7 @@ def service_queue(
 
 
 def service_task(service: str, queue: str, kind: TaskKind, task: str) -> Command[ServiceTask]:
-    """What became of a task of a queue."""
+    """The state of a task of a queue."""
 
     def decode(rows: Rows) -> ServiceTask:
         if not rows:
@@ -129,7 +129,7 @@ def task_id(task: str) -> str:
 def _unknown_task(task: str) -> TaskNotFoundError:
     return TaskNotFoundError(
         f"there is no task {task!r:.200} of this kind, for this queue",
-        hint="Tasks are forgotten a week after they are finished.",
+        hint="Tasks are deleted a week after they have finished.",
         task=task[:200],
     )
 

@@ -1,6 +1,6 @@
-"""Verb -> Command(sql, params, decode). No I/O: a client runs them, or your own driver.
+"""Each verb as a function that returns a Command. No I/O: a client or your own driver runs it.
 
-The texts only call the functions of the schema; what a verb does is in sql/functions.
+The statements only call the functions of the schema. sql/functions implements the verbs.
 """
 
 from penstock.commands.command import Command
@@ -53,10 +53,10 @@ __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "undo_purge",
     "maintain",
     "command_worker",
-    # in
+    # enqueue
     "enqueue",
     "enqueue_many",
-    # under a lease
+    # with a lease
     "claim",
     "ack",
     "ack_many",
@@ -74,7 +74,7 @@ __all__ = [  # noqa: RUF022 - grouped as the life of a message goes
     "replay",
     "move",
     "set_priority",
-    # by themselves
+    # background work
     "create_schedule",
     "set_schedule",
     "drop_schedule",

@@ -46,7 +46,7 @@ JsonMessage = Mapping[str, Any]
 
 
 class Cancelled(NamedTuple):
-    """How many members were cancelled, and whether others are left."""
+    """How many members were cancelled, and whether there are more."""
 
     members: int
     more: bool
@@ -58,7 +58,7 @@ def create_batch(
     on_failure: Sequence[JsonMessage],
     on_finish: Sequence[JsonMessage],
 ) -> Command[int]:
-    """Make an open batch; its id."""
+    """Create an open batch. The result is its id."""
     params = {
         "name": check.optional_text("name", name),
         "on_success": encode_json(list(on_success), "on_success"),
@@ -69,7 +69,7 @@ def create_batch(
 
 
 def add_to_batch(batch_id: int, queue: str, messages: Sequence[Any]) -> Command[list[int]]:
-    """Enqueue up to 10,000 messages without keys as members; their ids in the order given."""
+    """Enqueue up to 10,000 messages without keys as members. The result has their ids, in order."""
     encoded = [encode(message) for message in messages]
     for each in encoded:
         if each.key is not None:
@@ -81,12 +81,12 @@ def add_to_batch(batch_id: int, queue: str, messages: Sequence[Any]) -> Command[
 
 
 def seal_batch(batch_id: int) -> Command[None]:
-    """Add no more members: the batch finishes when those it has have ended."""
+    """Seal a batch: it finishes when all its members have ended."""
     return Command(_SEAL, {"batch_id": batch_id}, nothing)
 
 
 def cancel_batch(batch_id: int, max_count: int = MEMBERS_IN_CALL) -> Command[Cancelled]:
-    """Cancel some members that have not ended. Run it again while there are more."""
+    """Cancel some of the members that have not ended. Repeat it while there are more."""
 
     def decode(rows: Rows) -> Cancelled:
         return Cancelled(*rows[0])
@@ -102,11 +102,11 @@ def get_batch(batch_id: int) -> Command[BatchProgress]:
 
 
 def finish_batches() -> Command[int]:
-    """Finish the batches whose members have all ended; how many. Workers call this."""
+    """Finish the batches whose members have all ended. The result is their number. For workers."""
     return Command(_FINISH, {}, scalar)
 
 
 def enqueue_all(messages: Sequence[JsonMessage]) -> Command[list[int]]:
-    """Up to 10,000 messages for any queues, all or none; their ids in the order given."""
+    """Enqueue up to 10,000 messages for any queues, all or none. Returns their ids, in order."""
     params = {"messages": encode_json(list(messages), "messages")}
     return Command(_ENQUEUE_ALL, params, lambda rows: [row[0] for row in rows])

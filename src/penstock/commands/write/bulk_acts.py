@@ -38,7 +38,7 @@ _FAIL: Final = call("fail_bulk_act", id="uuid", error_message="text")
 
 
 class Step(NamedTuple):
-    """How an act stands after a step, and the seconds to wait before the next."""
+    """The state of an act after a step, and the seconds to wait before the next step."""
 
     status: str
     pause_seconds: float
@@ -62,7 +62,7 @@ def request_bulk_act(
     in_background: bool = True,
     created_by: str | None = None,
 ) -> Command[str]:
-    """Request an act; its id. In the background, a server carries it out."""
+    """Request an act. The result is its id. A server carries it out in the background."""
     chosen = filter or MessageFilter()
     params = {
         "act": check.text("act", act),
@@ -94,7 +94,7 @@ def step_bulk_act(id: str) -> Command[Step]:
 
 
 def stop_bulk_act(id: str) -> Command[bool]:
-    """Let an act stop before its next step; False if it has ended."""
+    """Stop an act before its next step. False if it has ended."""
     return Command(_STOP, _params(id), scalar)
 
 

@@ -1,18 +1,18 @@
-"""Enqueue, one message or many. Payloads and headers are encoded here, and refused here."""
+"""Enqueue one message or many. Payloads and headers are encoded and checked here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, Unpack, get_args
 
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, scalar
 from penstock.commands.payload import encode_headers, encode_payload
 from penstock.commands.trace_context import with_trace
-from penstock.model.message import Duration, Enqueued, NewMessage, OnConflict, Unique
+from penstock.model.message import Enqueued, MessageOptions, NewMessage, OnConflict, Unique
 
-# The parameters of `enqueue`, those of `enqueue_many` for the same, and their type.
+# The parameters of `enqueue`, their counterparts in `enqueue_many`, and their types.
 _FIELDS: Final = (
     ("payload", "payloads", "jsonb"),
     ("payload_bytes", "payloads_bytes", "bytea"),
@@ -38,35 +38,26 @@ def enqueue(
     queue: str,
     payload: Any,
     *,
-    key: str | None = None,
-    priority: int = 0,
-    group: str | None = None,
-    delay: Duration | None = None,
-    visible_at: datetime | None = None,
-    ttl: Duration | None = None,
-    headers: Mapping[str, Any] | None = None,
-    max_attempts: int | None = None,
     on_conflict: OnConflict = "replace",
     unique: Unique = "waiting",
+    **options: Unpack[MessageOptions],
 ) -> Command[int]:
     """Enqueue one message. The trace context is taken when this function is called.
 
-    See `Client.enqueue` for the parameters and the result.
+    Args:
+        queue: The name of the queue.
+        payload: Any JSON value, or `bytes`.
+        on_conflict: What to do if the key is taken, as in `Client.enqueue`.
+        unique: The messages that a key is compared with, as in `Client.enqueue`.
+        **options: The options of `NewMessage` by name: `key`, `priority`, `group`, `delay`,
+            `visible_at`, `ttl`, `headers` and `max_attempts`.
+
+    Returns:
+        A command whose result is the id of the message.
     """
-    message = NewMessage(
-        payload,
-        key=key,
-        priority=priority,
-        group=group,
-        delay=delay,
-        visible_at=visible_at,
-        ttl=ttl,
-        headers=headers,
-        max_attempts=max_attempts,
-    )
     params = {
         "queue": check.text("queue", queue),
-        **encode(message)._asdict(),
+        **encode(NewMessage(payload, **options))._asdict(),
         **_conflict(on_conflict, unique),
     }
     return Command(_ENQUEUE, params, scalar)

@@ -32,7 +32,7 @@ def note_findings(
     until_at: datetime,
     noted_by: str,
 ) -> Command[int]:
-    """Acknowledge or mute findings of a kind until a time; how many."""
+    """Acknowledge or mute findings of a kind until a time. The result is their number."""
     params = {
         "kind": check.text("kind", kind),
         "subjects": [check.text("subjects", subject) for subject in subjects],
@@ -46,7 +46,7 @@ def note_findings(
 
 
 def clear_findings(kind: str, subjects: Sequence[str]) -> Command[int]:
-    """Take back the notes of findings of a kind; how many there were."""
+    """Take back acknowledgements and mutes of findings of a kind. The result is their number."""
     params = {
         "kind": check.text("kind", kind),
         "subjects": [check.text("subjects", subject) for subject in subjects],

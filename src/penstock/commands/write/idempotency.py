@@ -1,4 +1,4 @@
-"""The answers of calls that may be sent again, and what the server tidies up."""
+"""The stored answers of calls that may be repeated, and cleanup tasks of the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIDY: Final = call("tidy_server", "tidy_server::text")
 def recall_answer(
     actor: str, key: str, fingerprint: bytes
 ) -> Command[tuple[bytes, int, bytes] | None]:
-    """(fingerprint, status, body) of the first call with this key; None if this is the first."""
+    """(fingerprint, status, body) of the first call with this key, or None if this is the first."""
 
     def decode(rows: Rows) -> tuple[bytes, int, bytes] | None:
         return (bytes(rows[0][0]), rows[0][1], bytes(rows[0][2])) if rows else None
@@ -40,10 +40,10 @@ def keep_answer(actor: str, key: str, status: int, body: bytes) -> Command[None]
 
 
 def forget_expired() -> Command[int]:
-    """Delete expired messages from the history for good; how many."""
+    """Delete expired messages from the history. The result is their number."""
     return Command(_FORGET, {}, scalar)
 
 
 def tidy_server() -> Command[dict[str, Any]]:
-    """Delete what the server keeps for a time only, where that time is over; how much."""
+    """Delete expired data of the server. The result is the number of rows."""
     return Command(_TIDY, {}, lambda rows: decode_json(scalar(rows)))

@@ -1,4 +1,4 @@
-"""API keys of the HTTP server, and the record of what operators did. Secrets come here hashed."""
+"""API keys of the HTTP server, and the log of operators' actions. Secrets are hashed already."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ from penstock.commands import arguments as check
 from penstock.commands.command import Command, call, nothing, scalar
 from penstock.commands.payload import encode_json
 
-_CREATE: Final = call(
-    "create_key",
-    id="text",
-    name="text",
-    secret_hash="text",
-    grants="text[]",
-    created_by="text",
-    expires_at="timestamptz",
-)
+_NEW_KEY: Final = {"id": "text", "name": "text", "secret_hash": "text", "grants": "text[]"}
+_CREATE: Final = call("create_key", **_NEW_KEY, created_by="text", expires_at="timestamptz")
 _REVOKE: Final = call("revoke_key", key="text", revoked_by="text")
 _NOTE_USE: Final = call("note_key_use", ids="text[]")
 _END_TOKEN: Final = call("end_token", id="text")
@@ -43,7 +36,7 @@ def create_key(
     created_by: str | None = None,
     expires_at: datetime | None = None,
 ) -> Command[None]:
-    """A new key; ApiKeyExistsError if a live one has its name."""
+    """Create a key. ApiKeyExistsError if a valid one has its name."""
     params = {
         "id": id,
         "name": check.text("name", name),
@@ -56,7 +49,7 @@ def create_key(
 
 
 def revoke_key(key: str, *, revoked_by: str | None = None) -> Command[None]:
-    """End a live key, by its name or id."""
+    """Revoke a valid key, by its name or id."""
     params = {
         "key": check.text("key", key),
         "revoked_by": check.optional_text("revoked_by", revoked_by),
@@ -65,12 +58,12 @@ def revoke_key(key: str, *, revoked_by: str | None = None) -> Command[None]:
 
 
 def note_key_use(ids: Sequence[str]) -> Command[None]:
-    """Note that these keys are in use now, to within five minutes."""
+    """Record that these keys are in use, to within five minutes."""
     return Command(_NOTE_USE, {"ids": list(ids)}, nothing)
 
 
 def server_secret(proposed: bytes) -> Command[bytes]:
-    """What all servers on this database sign with; `proposed`, if there is none yet."""
+    """The signing key of all servers on this database. If there is none, it is `proposed`."""
     return Command(_SECRET, {"proposed": proposed}, lambda rows: bytes(scalar(rows)))
 
 
@@ -88,7 +81,7 @@ def record_activity(
     request_id: str | None = None,
     address: str | None = None,
 ) -> Command[int]:
-    """Note what an operator did; the number of the note."""
+    """Record an operator's action. The result is the id of the record."""
     params = {
         "actor": check.text("actor", actor),
         "act": check.text("act", act),

@@ -1,4 +1,4 @@
-"""Claim, and what only the holder of a lease may do."""
+"""Claim messages, and settle or extend leases."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def claim(
 
 
 def within(claim: Command[T], max_bytes: int) -> Command[T]:
-    """Return the same claim, which stops at about `max_bytes`, but returns one message at least."""
+    """Return the same claim limited to about `max_bytes`. It returns at least one message."""
     if claim.params["count"] == 1:
         return claim
     return replace(claim, sql=_CLAIM_WITHIN, params={**claim.params, "max_bytes": max_bytes})

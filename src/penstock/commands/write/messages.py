@@ -1,4 +1,4 @@
-"""What is done to messages by id or by filter, without a lease."""
+"""Change messages by id or by filter, without a lease."""
 
 from __future__ import annotations
 

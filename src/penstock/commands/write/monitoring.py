@@ -20,14 +20,14 @@ _STORE: Final = call("store_announcements", destination="text", findings="jsonb"
 
 
 def count_finished() -> Command[list[QueueCounter]]:
-    """Add what has ended since the last call to the counters of the queues, and return them all."""
+    """Add the messages that ended since the last call to the counters, and return all counters."""
     return Command(
         _COUNT_FINISHED, {}, lambda rows: [QueueCounter(*row) for row in rows], light=True
     )
 
 
 def record_charts() -> Command[int]:
-    """Add what has happened since the last call to the stored charts; the rows written.
+    """Add the events since the last call to the stored charts. The result is the number of rows.
 
     The first call in each minute does the work, on any server.
     """
@@ -35,17 +35,17 @@ def record_charts() -> Command[int]:
 
 
 def lead_notifications(holder: str, seconds: int) -> Command[bool]:
-    """Take or keep the lease of the one server that sends notifications; whether that worked."""
+    """Take or keep the lease of the server that sends notifications. True if it has it."""
     return Command(_LEAD, {"holder": holder, "seconds": seconds}, scalar, light=True)
 
 
 def release_notifications(holder: str) -> Command[None]:
-    """Give the lease up, so that another server can take it at once."""
+    """Release the lease, so that another server can take it at once."""
     return Command(_RELEASE, {"holder": holder}, nothing)
 
 
 def announcements(destination: str) -> Command[list[Announcement]]:
-    """The findings that a destination was told about and that are not over."""
+    """The findings that were sent to a destination and are not over."""
 
     def decode(rows: Rows) -> list[Announcement]:
         return [Announcement(*utc_row(row)) for row in rows]
@@ -54,7 +54,7 @@ def announcements(destination: str) -> Command[list[Announcement]]:
 
 
 def store_announcements(destination: str, findings: Sequence[Announcement]) -> Command[None]:
-    """Replace what `announcements` returns."""
+    """Replace the findings that `announcements` returns."""
     documents = [
         {
             "finding": each.finding,

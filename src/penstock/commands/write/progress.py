@@ -1,4 +1,4 @@
-"""What running tasks report about themselves."""
+"""Progress and logs that running tasks report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GET: Final = call("get_progress", "attempt, fraction, note, log, updated_at", i
 
 @dataclass(slots=True)
 class Report:
-    """What is new about one message. None leaves what was reported before."""
+    """The news of one message. None keeps the previous report."""
 
     id: int
     attempt: int
@@ -46,7 +46,7 @@ def report_progress(reports: Sequence[Report]) -> Command[None]:
 
 
 def get_progress(id: int) -> Command[Progress | None]:
-    """What the task of a message has reported; None if it has not."""
+    """The report of the task of a message, or None."""
 
     def decode(rows: Sequence[Sequence[object]]) -> Progress | None:
         if not rows:

@@ -1,4 +1,4 @@
-"""Results of tasks: kept with the ack, read by the waiting callers."""
+"""Results of tasks, stored with the ack and read by waiting callers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.commands.command import Command, Rows, call, scalar
 from penstock.commands.payload import encode_json
 
 RESULTS_CHANNEL: Final = "penstock:results"
-"""Where the ids of messages are notified whose results have come."""
+"""The channel that gets the ids of messages with new results."""
 
 IDS_IN_NOTIFICATION: Final = 375
 """A notification carries less than 8,000 bytes, and an id has up to 20."""
@@ -29,7 +29,7 @@ _DROP_EXPIRED: Final = call("drop_expired_results")
 
 
 class TaskOutcome(NamedTuple):
-    """What became of a call. `value` is the JSON text of its result, None if none is kept."""
+    """The end of a call. `value` is the JSON text of its result, or None if none is kept."""
 
     state: str
     value: str | None
@@ -42,7 +42,7 @@ class TaskOutcome(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A message that is done, with the result to keep and the messages to enqueue with its ack."""
+    """A finished message, with the result to store and the messages to enqueue with its ack."""
 
     id: int
     token: int
@@ -52,7 +52,7 @@ class Completion(NamedTuple):
 
 
 def complete_many(completions: Sequence[Completion]) -> Command[set[int]]:
-    """Ack, keep results and enqueue in one transaction; the ids that were settled."""
+    """Ack, store results and enqueue in one transaction. Returns the ids that were settled."""
     enqueues = [{**message, "after": each.id} for each in completions for message in each.enqueues]
     params = {
         "ids": _array([each.id for each in completions]),
@@ -65,7 +65,7 @@ def complete_many(completions: Sequence[Completion]) -> Command[set[int]]:
 
 
 def get_results(ids: Sequence[int]) -> Command[dict[int, TaskOutcome]]:
-    """Results and dead letters that are there, by the ids of their messages."""
+    """Stored results and dead letters, by the ids of their messages."""
 
     def decode(rows: Rows) -> dict[int, TaskOutcome]:
         return {id: TaskOutcome(state, value, error) for id, state, value, error in rows}
@@ -74,7 +74,7 @@ def get_results(ids: Sequence[int]) -> Command[dict[int, TaskOutcome]]:
 
 
 def _array(numbers: Sequence[int | None]) -> str:
-    """As text, written in a tenth of the time that psycopg takes for a list: see `ack_pairs`."""
+    """As text, which takes a tenth of the time that psycopg needs for a list: see `ack_pairs`."""
     return f"{{{','.join(['NULL' if each is None else str(each) for each in numbers])}}}"
 
 
@@ -89,11 +89,11 @@ def _quoted(text: str) -> str:
 
 
 def get_outcome(id: int) -> Command[TaskOutcome | None]:
-    """What became of a message, wherever it is; None if it left no trace."""
+    """The end of a message, in any state. None if there is no trace of it."""
     params = {"id": check.whole("id", id, check.INT8)}
     return Command(_GET_OUTCOME, params, lambda rows: TaskOutcome(*rows[0]) if rows else None)
 
 
 def drop_expired_results() -> Command[int]:
-    """Delete up to 1,000 results whose time is over; how many."""
+    """Delete up to 1,000 expired results. The result is their number."""
     return Command(_DROP_EXPIRED, {}, scalar)

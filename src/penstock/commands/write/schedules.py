@@ -110,7 +110,11 @@ def fire_schedule(name: str) -> Command[int]:
 
 
 def fire_schedules() -> Command[Fired]:
-    """Fire every schedule that is due. Concurrent callers enqueue each fire once."""
+    """Fire every schedule that is due. Concurrent callers enqueue each fire once.
+
+    Returns:
+        A command whose result has the number of messages and the time of the next fire.
+    """
     return Command(_FIRE_DUE, {}, _fired)
 
 
@@ -140,7 +144,7 @@ def _times(rows: Rows) -> list[datetime]:
 
 
 def _settings(options: Mapping[str, Any]) -> str:
-    """The settings with the names that SQL has. SQL checks their ranges."""
+    """The settings with their names in SQL. SQL checks their ranges."""
     if "headers" in options:
         encode_headers(options["headers"])
     if "payload" in options:

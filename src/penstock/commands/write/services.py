@@ -151,7 +151,7 @@ def report_service(
     check_seconds: float,
     wait_seconds: int | None,
 ) -> Command[int]:
-    """The result of a check. Returns the number of tasks that go on, or have failed."""
+    """Store the result of a check. Returns the number of tasks that continue or have failed."""
     params = {
         "service_id": service_id,
         "address_version": address_version,
@@ -170,13 +170,13 @@ def retry_service_queue(service: str, name: str, *, created_by: str) -> Command[
 
 
 def forget_service_queue(service: str, name: str, *, removed_by: str) -> Command[str]:
-    """Remove the record of a queue, and leave the service alone. Returns the id of the record."""
+    """Remove the record of a queue, but not the queue itself. Returns the id of the record."""
     params = {"service": service, "name": check.text("name", name), "removed_by": removed_by}
     return Command(_FORGET_QUEUE, params, scalar)
 
 
 def cancel_service_task(service: str, task: str, *, cancelled_by: str) -> Command[None]:
-    """Cancel a task that has not begun."""
+    """Cancel a task that has not started."""
     params = {"service": service, "task": task, "cancelled_by": cancelled_by}
     return Command(_CANCEL_TASK, params, nothing)
 
@@ -187,7 +187,7 @@ def retry_service_task(service: str, task: str) -> Command[None]:
 
 
 def remove_service(service: str) -> Command[None]:
-    """Forget a service and its queues, by its name or id; what is on it stays."""
+    """Remove a service and its queues, by its name or id, from the registry. The database stays."""
     return Command(_REMOVE, {"service": check.text("service", service)}, nothing)
 
 
@@ -201,7 +201,7 @@ def request_queue(
     dlq_enabled: bool,
     created_by: str,
 ) -> Command[str]:
-    """Have a queue made; the id of its record, which is Pending."""
+    """Request a queue. The result is the id of its record, which is Pending."""
     params = {
         "service": check.text("service", service),
         "name": check.text("name", name),
@@ -215,7 +215,7 @@ def request_queue(
 
 
 def request_removal(service: str, name: str, *, created_by: str) -> Command[str]:
-    """Have a queue removed; the id of its record, which is Deprovisioning."""
+    """Request the removal of a queue. Returns the id of its record, which is Deprovisioning."""
     params = {
         "service": check.text("service", service),
         "name": check.text("name", name),
@@ -227,7 +227,7 @@ def request_removal(service: str, name: str, *, created_by: str) -> Command[str]
 def request_task(
     service: str, name: str, kind: TaskKind, request: str | None, *, created_by: str
 ) -> Command[str]:
-    """Have something done on an Active queue; the task's id. The request is JSON text."""
+    """Request a task on an Active queue. The result is its id. The request is JSON text."""
     params = {
         "service": check.text("service", service),
         "name": check.text("name", name),
@@ -241,7 +241,7 @@ def request_task(
 def adopt_queues(
     service: str, database_name: str, queues: Sequence[Queue], asked_at: datetime
 ) -> Command[None]:
-    """Record the queues that a service had when it was asked."""
+    """Record the queues that a service has."""
     params = {
         "service": service,
         "database_name": database_name,
@@ -255,7 +255,7 @@ def adopt_queues(
 
 
 def begin_task(task: str, delivery: int | None = None) -> Command[TaskOrder | None]:
-    """Start a task. None if it is finished, waits for its service, or has a later message."""
+    """Start a task. None if it is finished, waits for its service, or has a newer message."""
 
     def decode(rows: Rows) -> TaskOrder | None:
         if not rows:
@@ -270,7 +270,7 @@ def begin_task(task: str, delivery: int | None = None) -> Command[TaskOrder | No
 def finish_task(
     task: str, result: Mapping[str, Any] | None, error_message: str | None = None
 ) -> Command[None]:
-    """The end of a task: its result, or its error."""
+    """Store the end of a task: its result, or its error."""
     params = {
         "task": task,
         "result": None if result is None else encode_json(dict(result), "result"),
@@ -280,7 +280,7 @@ def finish_task(
 
 
 def note_task_failure(task: str, error_message: str) -> Command[None]:
-    """A failure that may pass."""
+    """Store a temporary failure."""
     params = {"task": task, "error_message": check.note("error_message", error_message)}
     return Command(_FAILURE, params, nothing)
 
@@ -288,7 +288,7 @@ def note_task_failure(task: str, error_message: str) -> Command[None]:
 def apply_enqueue(
     task: str, queue: str, payloads: Sequence[str], delays: Sequence[int]
 ) -> Command[list[int]]:
-    """On the service: enqueue, once for each task; the ids. Payloads are JSON texts."""
+    """On the service: enqueue, once for each task. Returns the ids. Payloads are JSON texts."""
     params = {
         "task": task,
         "queue": queue,

@@ -1,4 +1,4 @@
-"""Sessions of the database: to end one that pins the horizon."""
+"""Ends sessions that hold the MVCC horizon back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.sql.loader import load_query
 
 
 def end_session(pid: int, begun: str) -> Command[bool]:
-    """End a session while it is in the transaction that has `begun`; False if it is not.
+    """End a session while it is in the transaction that has `begun`. False if it is not.
 
     A connection of Penstock is never ended.
     """

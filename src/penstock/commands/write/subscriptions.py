@@ -1,4 +1,4 @@
-"""Create, change and drop subscriptions, and note what they delivered."""
+"""Create, change and drop subscriptions, and record their deliveries."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def note_deliveries(
     last_error: str | None,
     disabled_reason: str | None = None,
 ) -> Command[None]:
-    """Note what was delivered. A reason disables the subscription."""
+    """Record deliveries. A reason disables the subscription."""
     params = {
         "name": name,
         "version": version,

@@ -1,4 +1,4 @@
-"""What workers and long polls need beyond the verbs: raw claims, wake-ups, heartbeats."""
+"""Statements for workers and long polls: claims as raw rows, wake-ups, heartbeats."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _BEAT: Final = call(
 _RETIRE: Final = call("retire", worker="text")
 _COMMAND: Final = call("command_worker", worker="text", command="text")
 COMMANDS_CHANNEL: Final = "penstock:workers"
-"""Notifications with the name of a worker that got a command."""
+"""The channel that gets the name of a worker with a new command."""
 WorkerCommand = Literal["quiet", "resume", "stop"]
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """How many messages of a queue there is room for."""
+    """The number of messages of a queue that there is room for."""
 
     queue: str
     count: int
@@ -42,14 +42,14 @@ class Want:
 
 
 class Found(NamedTuple):
-    """What a look at a queue found. `known` is False where there is no such queue."""
+    """The result of a look at a queue. `known` is False if the queue does not exist."""
 
     known: bool
     rows: list[Row]
 
 
 def wake_channel(queue: str) -> str:
-    """The channel on which enqueuers notify those who attend to a queue."""
+    """The channel on which enqueuers notify the consumers of a queue."""
     short = len(queue) <= _WHOLE_NAME
     return "penstock:" + (
         queue if short else md5(queue.encode(), usedforsecurity=False).hexdigest()
@@ -57,7 +57,7 @@ def wake_channel(queue: str) -> str:
 
 
 def claim_rows(want: Want, worker: str) -> Command[Rows]:
-    """Claim, with the rows as they come: their columns are those of `lease_row`."""
+    """Claim, with undecoded rows. Their columns are those of `lease_row`."""
     params = {
         "queue": want.queue,
         "count": want.count,
@@ -68,10 +68,10 @@ def claim_rows(want: Want, worker: str) -> Command[Rows]:
 
 
 def ack_pairs(pairs: Sequence[tuple[int, int]]) -> Command[set[int]]:
-    """Ack leases by their (id, token), which are taken as they are; the ids that were settled.
+    """Ack leases by (id, token). The result has the ids that were settled.
 
-    As `ack_many`, in less time: arrays go as text, written here in a tenth of the time that psycopg
-    takes for lists; and the answer is one row, and empty where all were settled.
+    It is faster than `ack_many`: arrays are sent as text, which takes a tenth of the time that
+    psycopg needs for lists, and the answer is one row, which is empty if all were settled.
     """
     ids = [id for id, _ in pairs]
     params = {
@@ -99,7 +99,7 @@ def look(wants: Sequence[Want], worker: str) -> Command[dict[str, Found]]:
 
 @dataclass(frozen=True, slots=True)
 class LaneWant:
-    """What the consumers of one lane wait for together."""
+    """The claim of the consumers that wait for one lane."""
 
     queue: str
     count: int
@@ -108,9 +108,9 @@ class LaneWant:
 
 
 def dequeue(wants: Sequence[LaneWant], max_bytes: int) -> Command[list[Found]]:
-    """Claim for several lanes in one statement, each in its place; rows as those of `claim`.
+    """Claim for several lanes in one statement. The rows are those of `claim`.
 
-    All of them together get about `max_bytes`, and each lane that has messages gets one at least.
+    All lanes together get about `max_bytes`. Each lane that has messages gets at least one.
     """
     params = {
         "max_bytes": max(max_bytes // len(wants), 1),
@@ -132,7 +132,7 @@ def dequeue(wants: Sequence[LaneWant], max_bytes: int) -> Command[list[Found]]:
 
 
 def attend(queues: Sequence[str], seconds: int) -> Command[dict[str, float | None]]:
-    """Wait for messages of these queues; queue -> seconds until its next scheduled one is due.
+    """Wait for messages of these queues. Returns the seconds until the next scheduled one of each.
 
     A queue that does not exist is missing from the answer.
     """
@@ -150,7 +150,7 @@ def notify(channel: str, payload: str) -> Command[None]:
 def beat(
     worker: str, state: str, started_at: datetime, report: Mapping[str, Any]
 ) -> Command[str | None]:
-    """A worker is alive. Returns what an operator wants of it: "quiet", "stop" or None."""
+    """Report that a worker runs. Returns the operator's command: "quiet", "stop" or None."""
     params = {
         "worker": check.text("worker", worker),
         "state": state,
@@ -161,7 +161,7 @@ def beat(
 
 
 def retire(worker: str) -> Command[bool]:
-    """A worker is gone, in good order."""
+    """Report that a worker ended normally."""
     return Command(_RETIRE, {"worker": check.text("worker", worker)}, scalar)
 
 
@@ -177,7 +177,7 @@ def command_worker(worker: str, command: WorkerCommand) -> Command[None]:
 
 
 def recorded_command(worker: str, command: WorkerCommand, actor: str) -> Command[int]:
-    """The same, and its record in the activity, in one transaction; the id of the record."""
+    """The same, with a record in the activity log in one transaction. The result is its id."""
     params = {**command_worker(worker, command).params, "actor": check.text("actor", actor)}
     return Command(load_query("operate/command_worker"), params, scalar)
 

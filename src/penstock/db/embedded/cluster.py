@@ -29,11 +29,11 @@ from penstock.errors import ConfigurationError, DatabaseUnavailableError
 USER: Final = "penstock"
 PORT: Final = 5432  # only a part of the socket's name
 START_SECONDS: Final = 120
-# What macOS, the narrower system, allows for a socket's path, less "/.s.PGSQL.5432" and the end.
+# The limit of macOS, the smaller one, for the path of a socket, less "/.s.PGSQL.5432" and the end.
 MAX_SOCKET_DIRECTORY: Final = 103 - 14
 LOG_BYTES: Final = 10 * 2**20
 
-# Written once, into postgresql.conf, so that its owner can change them.
+# Written once, into postgresql.conf, so that the owner can change them.
 TUNING: Final = """
 # Penstock's own settings. Change them here or with ALTER SYSTEM.
 fsync = on                        # a committed message survives a power cut
@@ -50,7 +50,7 @@ log_checkpoints = off             # the log is for errors
 
 
 class Cluster:
-    """One data directory below one home. Its methods are called in one's turn."""
+    """One data directory in one home. The caller of its methods holds the turn lock."""
 
     def __init__(self, home: Path, bin_dir: Path | None = None) -> None:
         self.home = home
@@ -72,14 +72,14 @@ class Cluster:
             self._make_room()
         if not self._room.exists():
             raise ConfigurationError(
-                f"{self._room} leads to {os.readlink(self._room)}, which is gone, and its data",
+                f"{self._room} leads to {os.readlink(self._room)}, which no longer exists",
                 hint="Bring that directory back, or remove the link to start with no data.",
             )
         self._room = self._room.resolve()
 
     def _make_room(self) -> None:
         if not self.account.is_self and not self.account.may_enter(self.home):
-            # Others may pass through, but see and open nothing.
+            # Other users may pass through, but read and open nothing.
             self.home.chmod(stat.S_IMODE(self.home.stat().st_mode) | 0o011)
         if self.account.may_enter(self.home):
             self._room.mkdir(mode=0o700)
@@ -90,7 +90,7 @@ class Cluster:
         self._room.symlink_to(elsewhere)
 
     def create(self) -> None:
-        """Makes the data directory if there is none: whole, or not at all."""
+        """Creates the data directory if there is none. A failure leaves nothing."""
         if self.data.exists():
             return
         fresh = f"initdb-{os.getpid()}"
@@ -102,13 +102,13 @@ class Cluster:
         _sync(self._room)
 
     def _initdb(self, name: str) -> None:
-        # Collation C: the order of keys does not change when the system's locales do.
+        # Collation C: the order of keys does not change with the system's locales.
         options = ["--encoding=UTF8", "--locale=C", "--data-checksums", f"--username={USER}"]
         options += ["--auth-local=peer", "--auth-host=reject", "--no-instructions"]
         self._run([self._bin / "initdb", *options, f"--pgdata={name}"], "create")
 
     def _shell(self, script: str, text: str | None = None) -> None:
-        """Runs in the room as its owner: root itself never writes where others could lay links."""
+        """Runs as the owner of the directory: root never writes where others could place links."""
         self._run(["sh", "-ec", script], "prepare", text)
 
     def _run(self, command: list[str | Path], verb: str, text: str | None = None) -> None:
@@ -120,19 +120,19 @@ class Cluster:
             )
 
     def ensure_running(self, settings: Mapping[str, str]) -> postmaster.Postmaster:
-        """The running server, or a new one, with `settings` on its command line."""
+        """The running server, or a new one with `settings` on its command line."""
         if postmaster.running(self.data) is None:
             self._clear_traces()
             self._start(settings)
         return self._wait_until_ready()
 
     def _clear_traces(self) -> None:
-        """What a killed server left would stop the next: its pid, which others may have now."""
+        """Removes files of a killed server that would stop the next start, such as a reused pid."""
         stale = postmaster.read(self.data)
         if stale is None:
             return
         self._wait_for_orphans()
-        # Otherwise left in place: PostgreSQL finds by it whether shared memory is still in use.
+        # Otherwise the file stays: PostgreSQL uses it to find shared memory that is still in use.
         if sys.platform == "linux" and postmaster.exists(stale.pid):
             self._shell(f"rm -f {self.data.name}/postmaster.pid")
 
@@ -160,7 +160,7 @@ class Cluster:
             "ident_file": str(self._room / "access" / "pg_ident.conf"),
         }
         line = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in options.items())
-        # Relative names: pg_ctl hands them to a shell in double quotes, where a $ would bite.
+        # Relative names, because pg_ctl passes them to a shell in double quotes, which expands a $.
         where = ["-D", self.data.name, "-l", self.log.name]
         wait = ["-w", "-t", str(START_SECONDS)]
         done = self.account.run(
@@ -170,9 +170,9 @@ class Cluster:
             raise self._not_started(done.stdout)
 
     def _write_access(self) -> None:
-        """The kernel says who is at the other end of the socket; only these users may be."""
+        """Only these users are admitted. The kernel reports the user of the other end."""
         names = {"root"} if self.account.stand_in else {"root", user_name(self.account.uid)}
-        # `all` is any role from PostgreSQL 16 on, and only a strange name before.
+        # From PostgreSQL 16 on `all` means any role. In earlier versions it is only a name.
         lines = [f'penstock "{n}" {role}\n' for n in sorted(names) for role in (USER, "all")]
         self._shell("mkdir -p access; cat > access/pg_ident.conf", "".join(lines))
         self._shell("cat > access/pg_hba.conf", "local all all peer map=penstock\n")
@@ -182,19 +182,19 @@ class Cluster:
             self._shell(f"mv {self.log.name} {self.log.name}.1")
 
     def _socket_directory(self) -> Path:
-        """In the room if libpq and PostgreSQL can spell its name, else a short one."""
+        """The directory of the server if libpq and PostgreSQL accept its path, or a short one."""
         run = self._room / "run"
         plain = re.fullmatch(r"[\w./+-]+", str(run), re.ASCII)
         if plain and len(str(run)) <= MAX_SOCKET_DIRECTORY:
             self._shell("mkdir -p run")
         else:
             run = self._short_directory()
-        # The directory is ours alone, and no server runs.
+        # The directory is private, and no server is running.
         self._shell(f"rm -f {run}/.s.PGSQL.*")
         return run
 
     def _short_directory(self) -> Path:
-        """The last server's, so that its clients find the new one, or a new private one."""
+        """The previous server's directory, where its clients look, or a new private one."""
         note = self._room / "socket_directory"
         if note.exists() and self._is_private(kept := Path(note.read_text())):
             return kept
@@ -204,7 +204,7 @@ class Cluster:
         return fresh
 
     def _is_private(self, directory: Path) -> bool:
-        """Any user can write to /tmp: the directory must belong to this account, and be no link."""
+        """The directory must belong to this user and be no link: any user can write to /tmp."""
         try:
             found = directory.lstat()
         except OSError:
@@ -220,7 +220,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise DatabaseUnavailableError(
                     f"the embedded PostgreSQL is still recovering; see {self.log}",
-                    hint="It goes on by itself: try again later.",
+                    hint="It continues in the background. Try again later.",
                 )
             time.sleep(0.02)
         raise self._not_started("")

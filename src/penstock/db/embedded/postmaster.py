@@ -1,12 +1,11 @@
-"""The running server: who uses it, whether it lives, how it ends.
+"""The running server: its users, its state and its end.
 
 Every process that uses a server holds a shared lock on one file of its home. The kernel releases
 the lock when the process ends, even by a kill, so no counter can be wrong. A process that gets the
 lock exclusively knows that the server is unused, and stops it.
 
-Run as a script, this file is the keeper: a small process, one for each home, that waits for that
-lock, so that a server does not outlive its users even if all of them are killed. For that reason
-it imports nothing but the standard library: it starts in 15 ms and holds 10 MB.
+Run as a script, this file is the keeper: a small process, one for each home, that waits until it
+gets the lock.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _HAS_PROC: Final = Path("/proc/self/cwd").exists()
 
 
 class Postmaster(NamedTuple):
-    """What a server writes about itself into postmaster.pid."""
+    """The content of postmaster.pid."""
 
     pid: int
     socket_directory: Path | None
@@ -39,7 +38,7 @@ class Postmaster(NamedTuple):
 
 
 def read(data: Path) -> Postmaster | None:
-    """What postmaster.pid says, true or stale; None without one, or while it is being written."""
+    """The content of postmaster.pid, current or stale. None if it is missing or incomplete."""
     try:
         lines = (data / "postmaster.pid").read_text().splitlines()
         pid = int(lines[0])
@@ -51,16 +50,16 @@ def read(data: Path) -> Postmaster | None:
 
 
 def running(data: Path) -> Postmaster | None:
-    """The server of this data directory, if it lives."""
+    """The server of this data directory, if it is running."""
     found = read(data)
     return found if found and lives(found.pid, data) else None
 
 
 def lives(pid: int, data: Path) -> bool:
-    """Whether the process is a server of this directory: its pid may be another's by now.
+    """Whether the process is a server of this directory. Another process may have its pid now.
 
-    A server works in its data directory, which tells it from a stranger, and a zombie works
-    nowhere; `kill(pid, 0)`, PostgreSQL's own test, tells neither.
+    A server has its data directory as working directory, other processes do not, and a zombie has
+    none. `kill(pid, 0)`, which PostgreSQL uses, cannot tell either from a server.
     """
     if _HAS_PROC:
         return _works_in(str(pid), data)
@@ -71,7 +70,7 @@ def lives(pid: int, data: Path) -> bool:
 
 
 def orphans(data: Path) -> list[int]:
-    """Processes that a killed server left in its directory; most end by themselves at once."""
+    """Processes of a killed server in its directory. Most of them end soon."""
     if not _HAS_PROC:
         return []
     return [int(p) for p in os.listdir("/proc") if p.isdigit() and _works_in(p, data)]
@@ -85,7 +84,7 @@ def _works_in(pid: str, data: Path) -> bool:
 
 
 def exists(pid: int) -> bool:
-    """Whether any process has this pid, a zombie or a stranger included."""
+    """Whether any process has this pid, including zombies and unrelated processes."""
     try:
         os.kill(pid, 0)
     except OSError as error:
@@ -94,7 +93,7 @@ def exists(pid: int) -> bool:
 
 
 def stop(data: Path) -> None:
-    """A clean stop, which cuts clients off; if that hangs, one that the next start recovers."""
+    """Stops the server cleanly. If that hangs, the next start has to recover."""
     server = running(data)
     if server is None:
         return
@@ -116,7 +115,7 @@ def ends_within(seconds: float, pid: int, data: Path) -> bool:
 
 
 def remove_socket_directory(directory: Path | None) -> None:
-    """Only the short ones are made for one run; those inside a home stay."""
+    """Only short directories are created for one run. Those in a home stay."""
     if directory is not None and str(directory).startswith(SHORT_PREFIX):
         with contextlib.suppress(OSError):
             directory.rmdir()
@@ -125,7 +124,7 @@ def remove_socket_directory(directory: Path | None) -> None:
 def open_lock(path: Path) -> int:
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if os.geteuid() == 0:
-        # Root in another user's home must not lock its owner out.
+        # If root uses another user's home, its owner must still be able to take the lock.
         owner = path.parent.stat()
         os.fchown(lock, owner.st_uid, owner.st_gid)
     return lock
@@ -150,19 +149,19 @@ def is_free(path: Path) -> bool:
 
 @contextlib.contextmanager
 def turn(home: Path) -> Iterator[None]:
-    """One at a time, among all processes: for every start and stop."""
+    """The turn lock: one process at a time, for every start and stop."""
     lock = open_lock(home / TURN_LOCK)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
-        # Unlocked, not only closed: a child forked meanwhile by another thread has a copy.
+        # Unlocked, not only closed, because a child that another thread has forked has a copy.
         fcntl.flock(lock, fcntl.LOCK_UN)
         os.close(lock)
 
 
 def stop_if_unused(home: Path, data: Path) -> bool:
-    """Stop the server if no process uses it. True if it stopped. The caller holds the turn."""
+    """Stop the server if no process uses it. True if it stopped. The caller holds the turn lock."""
     unused = _is_unused(home / USE_LOCK)
     if unused:
         stop(data)
@@ -174,8 +173,9 @@ def _is_unused(path: Path) -> bool:
     try:
         if try_lock(lock):
             return True
-        # It may be the keeper, who was woken by the last one's leaving and lets go at once. After
-        # that it waits for its turn, which is ours now: so the second answer is final.
+        # The holder may be the keeper, which got the lock when the last user ended, and releases it
+        # at once. Then it waits for the turn lock, which this process holds. So the second answer
+        # is final.
         while not try_lock(lock, fcntl.LOCK_SH):
             time.sleep(0.0005)
         return try_lock(lock)
@@ -187,20 +187,21 @@ def keep(home: Path, data: Path) -> None:
     """Wait until no process uses the server, and stop it. A home has at most one keeper."""
     keeper = open_lock(home / KEEPER_LOCK)
     if not try_lock(keeper) or os.fork():
-        return  # the caller waits for this process only, the child stays
+        return  # the caller waits for this process only; the child continues
     use = open_lock(home / USE_LOCK)
     while _same_file(use, home / USE_LOCK):
         fcntl.flock(use, fcntl.LOCK_EX)
-        # Released before waiting for the turn: the holder of the turn may be waiting for this lock.
+        # Released before waiting for the turn lock, because its holder may be waiting for this
+        # lock.
         fcntl.flock(use, fcntl.LOCK_UN)
         with contextlib.suppress(FileNotFoundError), turn(home):
             if _same_file(use, home / USE_LOCK) and stop_if_unused(home, data):
-                os.close(keeper)  # in its turn, so that no start counts on a keeper that leaves
+                os.close(keeper)  # with the turn lock: no start relies on an ending keeper
                 return
 
 
 def _same_file(lock: int, path: Path) -> bool:
-    """False once the home was removed: another one in its place is none of our business."""
+    """False after the home was removed. Another one in its place belongs to another keeper."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""One process's use of the embedded server, which runs as long as a process uses it."""
+"""The use of the embedded server by one process. It runs as long as any process uses it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ DATABASE: Final = "penstock"
 
 
 class EmbeddedPostgres:
-    """A handle; `start` makes one, `stop` gives it back, and the last one out stops the server."""
+    """A handle. `start` makes one, and `stop` releases it. The last release stops the server."""
 
     def __init__(
         self, home: Path, use: int, cluster: Cluster, socket_directory: Path, joined: bool
     ) -> None:
         self.home = home
-        self.joined = joined  # the server ran already
+        self.joined = joined  # the server was already running
         self.data_directory = cluster.data
         self.log_file = cluster.log
         self._socket_directory = socket_directory
@@ -43,10 +43,10 @@ class EmbeddedPostgres:
         bin_dir: Path | str | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> EmbeddedPostgres:
-        """Starts the server of this home, or joins the one that runs.
+        """Starts the server of this home, or joins the running one.
 
-        `bin_dir` names another PostgreSQL than the wheel's; `settings` are server settings. Both
-        count only for the one who starts it.
+        `bin_dir` names another PostgreSQL than that of the wheel. `settings` are server settings.
+        Both have an effect only if this call starts the server.
         """
         home = Path(home)
         try:
@@ -86,22 +86,22 @@ class EmbeddedPostgres:
 
     @property
     def pid(self) -> int | None:
-        """The server's process, if it lives."""
+        """The process of the server, if it is running."""
         server = postmaster.running(self.data_directory)
         return server.pid if server else None
 
     def stop(self) -> None:
-        """Gives the hold back. Returns when the server has stopped, if it was the last."""
+        """Releases the handle. If it was the last one, returns after the server has stopped."""
         if self._use is None:
             return
         use, self._use = self._use, None
         try:
             with postmaster.turn(self.home):
-                # Closed, not unlocked: a forked child shares the lock, and goes on using it.
+                # Closed, not unlocked, because a forked child shares the lock and still uses it.
                 os.close(use)
                 postmaster.stop_if_unused(self.home, self.data_directory)
         except FileNotFoundError:
-            os.close(use)  # the home was removed; its server will notice by itself
+            os.close(use)  # the home was removed; its server will notice that
 
     def __enter__(self) -> EmbeddedPostgres:
         return self
@@ -116,13 +116,13 @@ class EmbeddedPostgres:
 
 
 def _dsn(socket_directory: Path, database: str) -> str:
-    # The port is spelled out because libpq would take PGPORT for it otherwise.
+    # With the port, because libpq would otherwise use PGPORT.
     host = quote(str(socket_directory), safe="")
     return f"postgresql://{USER}@/{quote(database, safe='')}?host={host}&port={PORT}"
 
 
 def _ensure_keeper(home: Path, data: Path) -> None:
-    """Without it the server still works, but may outlive users that were all killed."""
+    """The server works without a keeper, but may outlive users that were all killed."""
     if not sys.executable or not postmaster.is_free(home / postmaster.KEEPER_LOCK):
         return
     subprocess.run(
@@ -137,7 +137,7 @@ def _ensure_keeper(home: Path, data: Path) -> None:
 
 
 def _usable_server(cluster: Cluster, settings: Mapping[str, str]) -> Path:
-    """The socket directory of a server that answers; one that is just dying is replaced."""
+    """The socket directory of a server that answers. A server that is shutting down is replaced."""
     while True:
         server = cluster.ensure_running(settings)
         if server.socket_directory is None:

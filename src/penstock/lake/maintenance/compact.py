@@ -1,4 +1,4 @@
-"""Keeps a lake fit: many small files become few, and days that are too old go."""
+"""Joins small files into large ones, and removes old days."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from penstock.lake.storage.data_files import write_frame
 from penstock.lake.storage.ledger import DataFile, Entry, State
 
 TARGET_BYTES: Final = 128 * 2**20
-# So that one step, and what is lost if it is killed, stays small.
+# The size of a step is limited, so that a kill loses little work.
 FILES_AT_ONCE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """How many files became how many."""
+    """The number of files before and after."""
 
     before: int
     after: int
 
 
 def compact(lake: Lake, fewest: int = 2, observer: Observer = unobserved) -> Compacted:
-    """Joins the small files of each day and queue, where there are at least `fewest` of them."""
+    """Joins the small files of each day and queue, if there are at least `fewest` of them."""
     before = after = 0
     tables = _growing(lake)
     parts = Parts(observer, len(tables))
@@ -56,7 +56,7 @@ def _growing(lake: Lake) -> list[LakeTable]:
 
 
 def _groups(state: State, table: LakeTable, fewest: int) -> Iterator[list[DataFile]]:
-    """Files to be joined into one; those that silver lacks are left alone until it has them."""
+    """The files to join into one. Files that silver lacks are left alone until it has them."""
     small: dict[tuple[str, str | None, int], list[DataFile]] = defaultdict(list)
     for file in state.of(table):
         if file.bytes < TARGET_BYTES // 2 and file.path not in state.pending:
@@ -88,7 +88,7 @@ def _join(lake: Lake, table: LakeTable, groups: list[list[DataFile]]) -> tuple[i
     require_intact(lake, [file for group in groups for file in group])
     staging = lake.new_staging()
     files: list[DataFile] = []
-    # A step for each epoch: a file written by Spark does not say which one it is of.
+    # A step for each epoch, because a file written by Spark does not contain its epoch.
     for epoch in sorted({group[0].epoch for group in groups}):
         chosen = [group for group in groups if group[0].epoch == epoch]
         place = f"{staging}-{epoch}"
@@ -122,9 +122,9 @@ def _numbered(lake: Lake, table: LakeTable, groups: list[list[DataFile]]) -> Dat
 
 
 def retain(lake: Lake, keep: Mapping[str, timedelta], now: datetime | None = None) -> int:
-    """Removes the days of a layer that are over for longer than it is kept. Returns how many files.
+    """Removes the days of a layer whose retention is over. Returns the number of files.
 
-    A day that silver still lacks some of stays in bronze until it has it.
+    A day stays in bronze until silver has all of it.
     """
     state = lake.ledger.settle()
     today = now or datetime.now(UTC)
@@ -145,6 +145,6 @@ def retain(lake: Lake, keep: Mapping[str, timedelta], now: datetime | None = Non
 
 
 def clear(lake: Lake, hours: int) -> int:
-    """Deletes files that readers could still go back to in time. Returns how many."""
+    """Deletes the replaced files that readers could use for time travel. Returns their number."""
     settle = lake.ledger.settle
     return sum(lake.format.clear(table, settle, hours) for table in lake.tables())

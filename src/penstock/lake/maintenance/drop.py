@@ -1,4 +1,4 @@
-"""History that has landed may go from PostgreSQL, and never what a lake lacks."""
+"""Drops history from PostgreSQL that every lake has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.spark.options import Service
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Slots of history, each of about a day, and the bytes of disk they took."""
+    """The dropped slots of history, each of about a day, and their size on disk."""
 
     slots: int
     bytes: int

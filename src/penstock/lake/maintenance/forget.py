@@ -1,8 +1,8 @@
 """Erases messages from every layer of the lake and from PostgreSQL's history.
 
-One step of the ledger replaces the files that hold them and counts gold again. The files of before
-are then deleted, also those that Delta keeps for time travel, and everything in quarantine. The
-ledger keeps how many rows went, and when, but nothing of their content.
+One step of the ledger replaces the files that contain them and counts gold again. The previous
+files are then deleted, including those that Delta keeps for time travel, and everything in
+quarantine. The ledger keeps the number of rows and the time, but nothing of their content.
 """
 
 from __future__ import annotations
@@ -100,14 +100,15 @@ def forget(
 
 
 def _rewrite(lake: Lake, found: DataFrame, where: str, parts: Parts) -> tuple[int, set[str]]:
-    """Replaces the files that hold the messages, in one step. How many rows went, of which days."""
+    """Replaces the files of the messages, in one step. Returns the rows and their days."""
     step = Step.begin(lake)
     for table in lake.tables("bronze", "silver"):
         parts.begin(table.path)
         old = _holding(lake, step.state, table, found)
         step.replace(old)
         for epoch in sorted({file.epoch for file in old}):
-            # Spark writes a directory once: each epoch gets its own, and is moved together after.
+            # Spark writes a directory once, so each epoch gets its own. All are moved together
+            # afterwards.
             part = f"{step.staging}-{len(step.added)}-{epoch}"
             same = [file for file in old if file.epoch == epoch]
             rows = _without(lake.frame(table, same), table, found)

@@ -25,7 +25,7 @@ from penstock.lake.storage.ledger import DataFile, State
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The tables and days that were recomputed, and the rows they have now.
+    """The tables and days that were recomputed, and their number of rows.
 
     `failures` counts the rows that broke a quality rule or did not fit their model.
     """
@@ -35,7 +35,7 @@ class Rebuilt:
     rows: int = 0
     quarantined: int = 0
     failures: Failures = field(default_factory=Counter)
-    # The rows that each table got.
+    # The new number of rows of each table.
     written: dict[str, int] = field(default_factory=dict)
 
 
@@ -48,7 +48,7 @@ def chosen_tables(lake: Lake, names: Iterable[str]) -> tuple[LakeTable, ...]:
         if not found:
             raise InvalidValueError(
                 f"{name} is not a table that can be rebuilt",
-                hint=f"Allowed are: silver, gold, {', '.join(table.path for table in every)}.",
+                hint=f"Allowed: silver, gold, {', '.join(table.path for table in every)}.",
                 field="table",
                 value=name,
             )
@@ -73,7 +73,7 @@ def _with_followers(declared: Declared, paths: set[str]) -> set[str]:
 def days_between(
     state: State, since: datetime | None, until: datetime | None
 ) -> frozenset[str] | None:
-    """The days of the lake from one to another; None for all of them."""
+    """The days of the lake in a range, or None for all of them."""
     if since is None and until is None:
         return None
     first = since.date().isoformat() if since else ""
@@ -111,12 +111,12 @@ def rebuild(
 
 
 def recompute_stale(lake: Lake) -> Rebuilt | None:
-    """Computes the oldest days of declared tables that were not computed yet; None if all were."""
+    """Computes the oldest days of declared tables that were not computed yet. None if all were."""
     stale = lake.ledger.settle().stale
     if not stale:
         return None
     days = sorted({day for each in stale.values() for day in each})[:DAYS_AT_ONCE]
-    # Tables with the same days, so that no day is computed that was computed before.
+    # Tables with the same days, so that no day is computed twice.
     tables = [path for path in stale if set(days) <= set(stale[path])]
     if not tables:
         days = days[:1]
@@ -134,7 +134,7 @@ def _step(
     if any(own.table.path in paths for own in lake.declared().gold):
         require_transforms(lake)
     consumed: list[str] = []
-    # A day whose silver is no longer kept cannot be counted again: its gold stays as it is.
+    # A day whose silver was removed cannot be counted again, so its gold stays.
     counted = frozenset(day for day in days if day >= state.floors.get("silver", ""))
     require_intact(lake, list(_inputs(lake, state, tables, counted, without)))
     for stage in STAGES:
@@ -157,9 +157,9 @@ def _step(
 def whole_silver(
     lake: Lake, state: State, stage: Stage, days: Collection[str], without: Collection[str] = ()
 ) -> DataFrame:
-    """A silver table as bronze says it should be.
+    """A silver table as computed from bronze.
 
-    Where bronze is no longer kept whole, rows of silver that bronze lacks stay.
+    For days that bronze has lost in part, rows of silver that bronze lacks stay.
     """
     bronze = [f for f in _of(state, stage.bronze, days) if f.path not in without]
     rows = stage.transform(lake.frame(stage.bronze, bronze))

@@ -1,8 +1,8 @@
 """Moves damaged files aside and restores their rows.
 
-Bronze comes from PostgreSQL as far as it still has the rows, and from silver otherwise. Silver and
-gold are recomputed. Killed anywhere, the next repair finds the rest: a damaged file leaves the
-ledger only in the step that adds what replaces it.
+Bronze is restored from PostgreSQL as far as it still has the rows, and from silver otherwise.
+Silver and gold are recomputed. After a kill, the next repair continues: a damaged file leaves the
+ledger only in the step that adds its replacement.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from penstock.lake.storage.data_files import write_frame
 from penstock.lake.storage.filesystem import LocalStorage
 from penstock.lake.storage.ledger import DataFile, Entry, State
 
-# So many ids are listed; more are only counted.
+# The largest number of ids that are listed. Others are only counted.
 LISTED_IDS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Rows that are nowhere any more.
+    """Lost rows.
 
-    `ids` are their messages. It is empty where the file cannot say; they are then `rows` of the
+    `ids` are their messages. It is empty if the file cannot be read. Then they are `rows` of the
     messages from `id_min` to `id_max`.
     """
 
@@ -98,7 +98,7 @@ def repair(lake: Lake, dsn: str, observer: Observer = unobserved) -> Repaired:
 
 
 def _restore_formats(lake: Lake, quarantine: str) -> list[Damage]:
-    """Before anything else: a step cannot be published where a log cannot be read."""
+    """The first step, because a step cannot be published while a log cannot be read."""
     with suppress(LakeError):
         lake.ledger.settle()
     state = lake.state()
@@ -117,9 +117,9 @@ class _Repair:
     damaged: set[str]
 
     def bronze(self, stage: Stage) -> tuple[int, int, list[Lost]]:
-        """Puts rows of damaged files back into bronze: how many from where, and what is lost.
+        """Restores rows of damaged files in bronze. Returns their sources, and the lost rows.
 
-        Silver of a day that bronze no longer keeps comes back this way too.
+        Silver of a day that bronze has removed is restored in this way too.
         """
         first = self.state.floors.get("bronze", "")
         gone = [
@@ -130,7 +130,7 @@ class _Repair:
             return 0, 0, []
         pairs = {(file.day, file.queue) for file in gone}
         known = self._known(stage, pairs)
-        # Rows of an earlier beginning do not stand for those of this one, which verify compares.
+        # Rows from before a `begin` do not count for those after it, which verify compares.
         current = known.where(sf.col("epoch") == self.state.epoch)
         fetched = silver.unknown(
             _within(still_in_postgres(self.lake, self.state, stage.bronze, self.dsn), pairs),
@@ -166,7 +166,7 @@ class _Repair:
         return [f for f in self.state.of(TABLES[table]) if (f.path in self.damaged) == damaged]
 
     def _known(self, stage: Stage, pairs: Collection[Pair]) -> DataFrame:
-        """The keys of the rows that are still there: in bronze, and in silver without bronze."""
+        """The keys of existing rows: those in bronze, and those in silver that bronze lacks."""
         first = self.state.floors.get("bronze", "")
         frame = self._keys(stage, stage.bronze, [], -1)
         for table in (stage.bronze, stage.silver):
@@ -207,10 +207,10 @@ class _Repair:
     def _lost_of(
         self, stage: Stage, files: Sequence[DataFile], there: DataFrame, missing: int
     ) -> Lost | None:
-        """What these files of one day and queue had and nothing has now.
+        """The rows of these files of one day and queue that no other file has.
 
-        A file with a damaged column may still say which messages it had. Otherwise its range of
-        ids does, if exactly as many of them are missing.
+        A file with a damaged column may still contain the ids of its messages. Otherwise its range
+        of ids is used, if exactly as many of them are missing.
         """
         id_column = stage.bronze.id_column or ""
         low = min((f.id_min for f in files if f.id_min is not None), default=None)
@@ -235,13 +235,13 @@ class _Repair:
         return Lost(*place, missing, tuple(ids) if exact else (), low, high)
 
     def _salvaged_ids(self, file: DataFile, column: str) -> list[Any] | None:
-        """The ids in a damaged file, if that column of it can still be read."""
+        """The ids in a damaged file, if that column can still be read."""
         if not isinstance(self.lake.storage, LocalStorage):
             return None
         place = self.lake.storage.directory / self.quarantine / file.path
         try:
             found = pq.ParquetFile(place).read(columns=[column])[column].to_pylist()
-        except Exception:  # whatever a reader makes of arbitrary bytes
+        except Exception:  # any error that arbitrary bytes cause in a reader
             return None
         plausible = len(found) == file.rows and all(
             isinstance(id, int) and (file.id_min or 0) <= id <= (file.id_max or id) for id in found

@@ -1,8 +1,8 @@
-"""Whether every layer of the lake holds what it should.
+"""Checks every layer of the lake.
 
 Each file is compared with its checksum in the ledger. Bronze is compared with PostgreSQL, silver
-with bronze, and gold with silver, by day and queue; where they differ, row by row. What a side no
-longer keeps is left out of both: history that was dropped, and days before a layer's floor.
+with bronze, and gold with silver, by day and queue. Rows are compared if these differ. Data that
+one side has removed is left out: dropped history, and days before a layer's floor.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from penstock.sql.loader import load_query
 
 # A page of the log at a time, so that no snapshot stays open for long.
 ROWS_AT_ONCE: Final = 50_000
-# So many of the rows that differ are named.
+# The largest number of differing rows that are named.
 NAMED_ROWS: Final = 20
 Key = tuple[str, str]
-# Not told by the row itself, or different after a restored database was taken over.
+# Columns that the row itself does not determine, or that a restored database may change.
 _APART: Final = frozenset({SERVICE, "queue", "xid"})
 
 
@@ -122,7 +122,7 @@ class _Check:
     parts: Parts
 
     def bronze(self, service: Service, floor: int) -> Iterator[Comparison]:
-        """Against what PostgreSQL still has of what landed since the lake (last) began."""
+        """Compares bronze with the history that landed since the lake (last) began."""
         first = self.state.floors.get("bronze", "")
         for table, source in SOURCES.items():
             self.parts.begin(table.path)
@@ -145,7 +145,7 @@ class _Check:
             yield from _compared(table, "postgresql", pairs, expected, found, names)
 
     def silver(self) -> Iterator[Comparison]:
-        """Against bronze, from the first day that both layers keep."""
+        """Compares with bronze, from the first day that both layers have."""
         floors = self.state.floors
         first = max(floors.get("bronze", ""), floors.get("silver", ""))
         without = self.damaged | self.state.pending
@@ -159,7 +159,7 @@ class _Check:
             yield from _compare(stage.silver, "bronze", first, expected, found, stage.key)
 
     def gold(self) -> Iterator[Comparison]:
-        """Against silver, from the first day that silver is kept."""
+        """Compares with silver, from the first day that silver has."""
         first = self.state.floors.get("silver", "")
         messages, attempts = (
             self.lake.frame(table, [file for file in self._intact(table) if file.day >= first])
@@ -174,7 +174,7 @@ class _Check:
             yield from _compare(table, "silver", first, expected, found, gold.KEYS[table])
 
     def typed(self) -> Iterator[Comparison]:
-        """Typed tables and quarantine against silver, but for days to be recomputed."""
+        """Compares typed tables and quarantine with silver, except days to be recomputed."""
         first = self.state.floors.get("silver", "")
         quarantined = []
         for model in self.lake.declared().models:
@@ -191,7 +191,7 @@ class _Check:
             yield from _compare(SILVER_QUARANTINE, "silver", first, expected, found, ("id",))
 
     def own_gold(self) -> Iterator[Comparison]:
-        """The gold of a project against what its functions return for silver."""
+        """Compares the gold of a project with the results of its functions."""
         first = self.state.floors.get("silver", "")
         step = Step(self.lake, self.state, "")
         for own in self.lake.declared().gold:
@@ -225,7 +225,7 @@ def _compare(
     found: DataFrame,
     key: Collection[str],
 ) -> Iterator[Comparison]:
-    """Two frames of the same columns."""
+    """Compares two frames with the same columns."""
     # Percentiles follow from the histograms, which are compared.
     apart = gold.PERCENTILES if table in GOLD else ()
     checksum = sf.xxhash64(*(name for name in expected.columns if name not in apart))
@@ -237,7 +237,7 @@ def _compare(
 
 
 def _by_day(rows: DataFrame) -> DataFrame:
-    """A table without a queue, in a form to be compared: the order of additions does not matter."""
+    """A table without a queue, in a form in which the order of additions has no effect."""
     same = rows if "queue" in rows.columns else rows.withColumn("queue", sf.lit(""))
     inexact = [f.name for f in rows.schema if f.dataType.typeName() in ("double", "float")]
     return same.withColumns({name: sf.format_string("%.9e", name) for name in inexact})
@@ -283,7 +283,7 @@ def _differing(
     key: Collection[str],
     checksum: Column,
 ) -> dict[Key, tuple[str, ...]]:
-    """The keys of rows that one side lacks, or has otherwise, by day and queue."""
+    """The keys of rows that are missing on one side or differ, by day and queue."""
 
     def side(rows: DataFrame) -> DataFrame:
         within = sf.concat_ws("/", sf.col("day").cast("string"), "queue").isin(
@@ -349,7 +349,7 @@ def _pages(
 
 
 def _postgres_checksum(source: Table) -> Column:
-    """Of a row of bronze, as lake/digest.sql computes it."""
+    """The digest of a row of bronze, as lake/digest.sql computes it."""
     texts = [sf.coalesce(_spark_text(name, kind), sf.lit("~")) for name, kind in _columns(source)]
     return sf.conv(sf.substring(sf.md5(sf.concat_ws("|", *texts)), 1, 15), 16, 10)
 

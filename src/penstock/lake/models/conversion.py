@@ -1,4 +1,4 @@
-"""JSON values -> the Python values that Arrow makes columns of. Runs in tasks."""
+"""Converts JSON values to Python values for Arrow. Runs in tasks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """JSON Schema -> the columns of a table, with their Spark types.
 
-A field whose schema has no single type becomes text: a string as it is, anything else as JSON.
+A field whose schema has no single type becomes text: a string unchanged, any other value as JSON.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ JsonSchema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the payload, and the column of the table that it goes into."""
+    """A field of the payload, and its column in the table."""
 
     name: str
     column: str
@@ -100,7 +100,7 @@ def fields_of(schema: JsonSchema) -> tuple[Field, ...]:
 
 
 def column_name(name: str) -> str:
-    """The column of a field: other characters become `_`, names in use get a prefix."""
+    """The column of a field. Other characters become `_`, and used names get a prefix."""
     column = re.sub(r"[^A-Za-z0-9_]", "_", name)
     if _TAKEN.match(column):
         return f"payload_{column.removeprefix('_')}"

@@ -28,7 +28,7 @@ from penstock.lake.models.rules import Rule
 from penstock.lake.models.sources import Declaration, json_schema
 
 KIND: Final = "model"
-# The columns of a message in front of those of its payload.
+# The columns of a message, which precede those of its payload.
 MESSAGE_COLUMNS: Final = {
     "service": StringType(),
     "id": LongType(),
@@ -58,7 +58,7 @@ class Model:
         rules: Sequence[Rule] = (),
         table: str | None = None,
     ) -> Model:
-        """From what a project says. Spark must be running if it is DDL."""
+        """From the declaration in a project. DDL needs a running Spark."""
         name = check_table_name(table or re.sub(r"[^a-z0-9_]", "_", queue), "silver")
         schema = json_schema(declared)
         names = [rule.name for rule in rules]

@@ -20,7 +20,7 @@ _REASON_LENGTH: Final = 500
 
 
 def validator(schema: dict[str, Any]) -> Any:
-    """Raises ValueError for a schema that is none. Nothing is fetched from other places."""
+    """Raises ValueError for an invalid schema. References to other places are not fetched."""
     return jsonschema_rs.validator_for(schema, validate_formats=True, retriever=_refuse)
 
 
@@ -29,7 +29,7 @@ def _refuse(address: str) -> Any:
 
 
 class PayloadCheck:
-    """Pickled to the tasks. `message` are the columns that pass through."""
+    """Pickled and sent to the tasks. `message` are the columns that pass through."""
 
     def __init__(self, schema: dict[str, Any], fields: Sequence[Field], message: list[str]) -> None:
         self._schema = schema
@@ -62,11 +62,11 @@ class _Checker:
         self._validator = validator(schema)
         self._fields = [(name, converter(kind)) for name, _, kind in fields]
         self.arrow_types = [to_arrow_type(kind, timezone="UTC") for _, _, kind in fields]
-        # Floats of Python have 15 digits; a decimal is to have all that were sent.
+        # Floats of Python have 15 digits. A decimal keeps all digits of the text.
         self._exact = any(_has_decimal(kind) for _, _, kind in fields)
 
     def check(self, payload: str | None) -> tuple[list[Any] | None, str | None]:
-        """The values of the fields, or why there are none."""
+        """The values of the fields, or the reason why there are none."""
         if payload is None:
             return None, "the payload is bytes, not JSON"
         try:

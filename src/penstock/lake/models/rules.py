@@ -1,6 +1,6 @@
 """Quality rules: conditions that every row of a typed table should meet.
 
-A condition that is null for a row is met, as in a CHECK constraint of SQL.
+A row meets a condition that is null, as in a CHECK constraint of SQL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from penstock.errors import InvalidValueError
 
 Action = Literal["count", "quarantine", "stop"]
-# The rule in the quarantine table of a message that does not fit the model itself.
+# The rule in the quarantine table for a message that does not fit its model.
 MODEL_RULE: Final = "model"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
@@ -48,7 +48,7 @@ class Rule:
         if self.action not in get_args(Action):
             raise InvalidValueError(
                 f"rule {self.name} has the action {self.action!r}",
-                hint=f"Allowed are: {', '.join(get_args(Action))}.",
+                hint=f"Allowed: {', '.join(get_args(Action))}.",
                 field="action",
                 value=self.action,
             )
@@ -76,7 +76,7 @@ class Rule:
 
     @property
     def reason(self) -> str:
-        """Why a row is in quarantine."""
+        """The reason why a row is in quarantine."""
         if self.kind == "not_null":
             return f"{self.column} is null"
         if self.kind == "range":

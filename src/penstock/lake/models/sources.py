@@ -1,6 +1,6 @@
-"""What a user declares -> JSON Schema: Spark DDL, JSON Schema itself, or a Python class.
+"""Declarations of users -> JSON Schema: Spark DDL, JSON Schema itself, or a Python class.
 
-The lake stores the JSON Schema, so that a rebuild needs neither the class nor its package.
+The lake stores the JSON Schema, so a rebuild needs neither the class nor its package.
 """
 
 from __future__ import annotations
@@ -140,6 +140,6 @@ def _element(kind: spark.DataType, nullable: bool) -> dict[str, Any]:
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The other keywords are about values of a type, so they allow null."""
+    """The other keywords apply to values of a type, so they allow null."""
     named = schema["type"]
     return {**schema, "type": [*([named] if isinstance(named, str) else named), "null"]}

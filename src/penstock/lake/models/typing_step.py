@@ -21,7 +21,7 @@ from penstock.lake.models.rules import MODEL_RULE, Rule
 _CARRIED: Final = [
     name for name in columns.names(SILVER_QUARANTINE) if name not in ("rule", "reason")
 ]
-# So many messages are named where a rule stops the refresh.
+# The largest number of messages that are named when a rule stops the refresh.
 _NAMED_IDS: Final = 5
 
 
@@ -37,7 +37,7 @@ class Typed:
 
 @contextmanager
 def typed(messages: DataFrame, model: Model) -> Iterator[Typed]:
-    """Checks each message once; the result is kept by Spark until the block ends.
+    """Checks each message once. Spark keeps the result until the block ends.
 
     Raises QualityError if a rule with the action `stop` is broken.
     """
@@ -99,7 +99,7 @@ def _checked(messages: DataFrame, model: Model) -> DataFrame:
 
 
 def _failed_rows(checked: DataFrame, model: Model) -> dict[str, int]:
-    """How many rows break each rule. Computes the checked rows."""
+    """The number of rows that break each rule. Computes the checked rows."""
     misfit = sf.count_if(sf.col("_reason").isNotNull()).alias(MODEL_RULE)
     counts = [sf.count_if(_breaks(rule)).alias(rule.name) for rule in model.rules]
     ids = [

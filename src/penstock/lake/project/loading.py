@@ -42,7 +42,7 @@ def load_project(place: str) -> Project:
         raise ConfigurationError(
             f"the project {path} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
-    # Executors do not have the file: functions of it go to them by value.
+    # Executors do not have the file, so its functions are sent to them by value.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     found = getattr(module, "project", None)
     if not isinstance(found, Project):

@@ -1,4 +1,4 @@
-"""A gold table that a project declares: what it reads, how it grows, and where it is published."""
+"""A gold table that a project declares: its inputs, its updates, and where it is published."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class OwnGold:
 
     def __post_init__(self) -> None:
         if self.by not in get_args(By):
-            raise self._refused(f"by={self.by!r}", "Allowed are: day, row.")
+            raise self._refused(f"by={self.by!r}", "Allowed: day, row.")
         for column, how in self.combine.items():
             if how not in _COMBINE:
                 raise self._refused(
-                    f"combine={{{column!r}: {how!r}}}", f"Allowed are: {', '.join(_COMBINE)}."
+                    f"combine={{{column!r}: {how!r}}}", f"Allowed: {', '.join(_COMBINE)}."
                 )
         if (self.combine or self.by == "row") and len(self.reads) > 1:
             raise self._refused(
@@ -57,11 +57,11 @@ class OwnGold:
 
     @property
     def grows(self) -> bool:
-        """Whether new rows of its input are enough to bring it up to date."""
+        """Whether new rows of its input are sufficient to update it."""
         return self.by == "row" or bool(self.combine)
 
     def combined(self, rows: DataFrame) -> DataFrame:
-        """Rows with the same values in the other columns, added up."""
+        """Adds up rows with the same values in the other columns."""
         if not self.combine:
             return rows
         key = [name for name in rows.columns if name not in self.combine]

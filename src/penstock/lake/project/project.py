@@ -1,4 +1,4 @@
-"""What a user writes: models for queues, and functions that compute gold tables."""
+"""The declarations of a user: models for queues, and functions that compute gold tables."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _input(name: str, silver: dict[str, LakeTable], gold: str) -> LakeTable:
             return table
     raise InvalidValueError(
         f"gold table {gold} reads {name}, which is not a table of silver",
-        hint=f"Allowed are: {', '.join(table.view for table in silver.values())}.",
+        hint=f"Allowed: {', '.join(table.view for table in silver.values())}.",
         field="reads",
         value=name,
     )
@@ -160,7 +160,7 @@ def _input(name: str, silver: dict[str, LakeTable], gold: str) -> LakeTable:
 def _result_schema(
     spark: SparkSession, name: str, transform: Transform, tables: Sequence[LakeTable]
 ) -> StructType:
-    """What the function returns for no rows at all."""
+    """The result of the function for an empty input."""
     empty = [spark.createDataFrame([], columns.schema(table)) for table in tables]
     try:
         result: object = transform(*empty)

@@ -1,7 +1,7 @@
-"""Own gold -> PostgreSQL: a real table, in a schema of the user, with the rows of the lake's table.
+"""Own gold -> PostgreSQL: a real table in a schema of the user, with the rows of the lake's table.
 
-Changed days are replaced in one transaction, so a reader sees a day as it was or as it is. The
-statements run with the privileges of the lake's own database user.
+Changed days are replaced in one transaction, so a reader sees a whole day before or after the
+change. The statements run with the privileges of the lake's database user.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def target(name: str) -> sql.Identifier:
 
 
 def publish_own_gold(lake: Lake, registry: Registry, state: State, published: int) -> int:
-    """Brings PostgreSQL the days that changed after a version of the lake. Returns the rows."""
+    """Updates the days that changed after a version of the lake. Returns the rows."""
     rows = 0
     for own in lake.declared().gold:
         if own.publish is not None:
@@ -98,7 +98,7 @@ def _publish(
 def _prepare(
     connection: psycopg.Connection[Any], table: sql.Identifier, name: str, own: OwnGold, lake: str
 ) -> bool:
-    """Creates the table, or adds the columns that it lacks. Whether it was created now."""
+    """Creates the table, or adds missing columns. Returns whether it was created."""
     mark = f"Penstock writes this table: {own.table.path} of lake {lake}."
     schema = name.partition(".")[0]
     found = connection.execute(
@@ -133,7 +133,7 @@ def _sql_type(kind: DataType) -> LiteralString:
 
 
 def _value(value: Any) -> Any:
-    """As COPY takes it. Spark hands out times in the machine's zone, without saying so."""
+    """In the format of COPY. Spark returns times in the machine's zone without a zone."""
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     if isinstance(value, bytearray):

@@ -1,4 +1,4 @@
-"""Writes a new project: a small one that works, to be changed."""
+"""Writes a new project with a small working example."""
 
 from __future__ import annotations
 

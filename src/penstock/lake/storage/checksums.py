@@ -1,4 +1,4 @@
-"""SHA-256 of data files, so that a changed byte is found even where it still decodes."""
+"""SHA-256 of data files, so that a changed byte is found even if the file can be decoded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def file_checksum(place: Path) -> str:
 def spark_checksums(
     spark: SparkSession, storage: Storage, below: str, paths: Sequence[str]
 ) -> dict[str, str]:
-    """By path, for files that only Spark reaches. All of them must exist below the directory."""
+    """By path, for files that only Spark can read. All of them must be below the directory."""
     if not paths:
         return {}
     prefix = f"{below}/" if below else ""
@@ -39,9 +39,9 @@ def spark_checksums(
 
 
 def _path_of(address: str, known: frozenset[str]) -> str:
-    """The path that the address ends in. The root may be spelled in another way than ours.
+    """The path at the end of the address. The root may be written in another way than ours.
 
-    Names of files are not enough: Spark gives the same name to a task's files in all partitions.
+    File names are not sufficient: Spark gives a task's files the same name in all partitions.
     """
     parts = address.split("/")
     tails = ("/".join(parts[start:]) for start in range(len(parts)))

@@ -1,4 +1,4 @@
-"""The files that a step writes aside, by its tasks or by Spark, and what is known of them."""
+"""The files that a step stages, and their metadata. Tasks or Spark write them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
-# What a task holds of one partition before it writes a row group.
+# The rows of one partition that a task holds before it writes a row group.
 _GROUP_ROWS: Final = 100_000
 _GROUP_BYTES: Final = 32 * 2**20
 
 
 class PartitionedFiles:
-    """Arrow batches of a table, split by their partitions into Parquet files on a local disk.
+    """Arrow batches of a table, split by partition into Parquet files on a local disk.
 
-    For a task: it never leaves Python, which is most of what makes landing fast.
+    For a task. It works in Python alone, which is the main reason why landing is fast.
     """
 
     def __init__(self, root: str, table: LakeTable) -> None:
@@ -54,7 +54,7 @@ class PartitionedFiles:
             file.add(pa.RecordBatch.from_arrays(_chosen(part, self._schema), schema=self._schema))
 
     def close(self) -> list[DataFile]:
-        """Every file, on the disk."""
+        """Every file, flushed to the disk."""
         files = [file.close() for file in self._open.values()]
         self._open.clear()
         return files
@@ -131,7 +131,7 @@ def _chosen(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
 def _split(
     batch: pa.RecordBatch, table: LakeTable
 ) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-    """The rows of each day and queue, in the order they came."""
+    """The rows of each day and queue, in their original order."""
     days = batch.column(table.time_column).cast(pa.date32())
     queues = batch.column("queue")
     keys = pc.binary_join_element_wise(days.cast(pa.string()), queues, "/").dictionary_encode()
@@ -148,9 +148,9 @@ def _split(
 
 
 def write_frame(lake: Lake, frame: DataFrame, table: LakeTable, staging: str) -> list[DataFile]:
-    """A DataFrame written aside by Spark, wherever the lake is."""
+    """Stages a DataFrame with Spark, on any file system."""
     chosen = frame.select(*columns.names(table))
-    # Spark's own default has neither statistics nor a reader outside of Spark that likes it.
+    # Spark's default encoding has no statistics, and few other readers support it.
     lake.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     writer = chosen.write.partitionBy(*table.partitions)
     writer.option("compression", COMPRESSION).parquet(
@@ -160,7 +160,7 @@ def write_frame(lake: Lake, frame: DataFrame, table: LakeTable, staging: str) ->
 
 
 def write_rows(lake: Lake, rows: pa.Table, table: LakeTable, staging: str) -> list[DataFile]:
-    """A few rows, by day, written aside by the driver; by Spark where it alone reaches."""
+    """Stages a few rows by day, with the driver, or with Spark if only Spark can write there."""
     if not isinstance(lake.storage, LocalStorage):
         return write_frame(lake, lake.spark.createDataFrame(rows), table, staging)
     schema = columns.file_arrow(table)
@@ -178,7 +178,7 @@ def write_rows(lake: Lake, rows: pa.Table, table: LakeTable, staging: str) -> li
 
 
 def read_rows(lake: Lake, table: LakeTable, files: Iterable[DataFile]) -> pa.Table:
-    """A few rows, into the driver's memory."""
+    """A few rows, in the driver's memory."""
     schema = columns.arrow(table)
     if not isinstance(lake.storage, LocalStorage):
         return lake.frame(table, files).toArrow().cast(schema)
@@ -191,7 +191,7 @@ def read_rows(lake: Lake, table: LakeTable, files: Iterable[DataFile]) -> pa.Tab
 
 
 def written_files(lake: Lake, table: LakeTable, staging: str) -> list[DataFile]:
-    """What Spark wrote into a staging directory, with the rows and ranges of each file."""
+    """The files that Spark wrote into a staging directory, with their rows and ranges."""
     sizes = {
         path.removeprefix(f"{staging}/"): size
         for path, size in lake.storage.data_files(f"{staging}/{table.path}")
@@ -226,7 +226,7 @@ def _column_range(found: pq.FileMetaData, name: str | None) -> tuple[int | None,
 
 
 def _counted(frame: DataFrame, table: LakeTable, sizes: dict[str, int]) -> list[DataFile]:
-    """By Spark, where nothing else reaches."""
+    """With Spark, if nothing else can read the files."""
     none = sf.lit(None).cast("bigint")
     ids = sf.col(table.id_column) if table.id_column else none
     times = sf.unix_micros(table.time_column) if table.time_column else none
@@ -241,7 +241,7 @@ def _counted(frame: DataFrame, table: LakeTable, sizes: dict[str, int]) -> list[
     )
     files = []
     for row in rows:
-        # The address may be spelled in another way than ours; below the table it is the same.
+        # The address may be written in another way than ours. Below the table it is the same.
         path = f"{table.path}/{row['file'].rpartition(f'/{table.path}/')[2]}"
         ranges = (row["id_min"], row["id_max"], row["at_min"], row["at_max"])
         files.append(DataFile(path, row["rows"], sizes[path], *ranges))

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.transaction import AddAction
 
-# The name under which a table's log says which step of the ledger it has.
+# The key under which a table's log stores the step of the ledger.
 _APP: Final = "penstock"
 
 
 class DeltaFormat:
-    """The files that were replaced stay until `compact` clears them: Delta's readers go back."""
+    """Replaced files stay until `compact` deletes them, for the time travel of Delta's readers."""
 
     def __init__(self, storage: Storage, find_table: FindTable) -> None:
         self._storage = storage
@@ -59,7 +59,7 @@ class DeltaFormat:
         except LakeError:
             return "has a Delta log that cannot be read"
         listed = delta.file_uris() if delta is not None else []
-        # The log escapes names of queues, and has no names of files that need it.
+        # The log escapes names of queues. No name of a file needs that.
         names = [address.rpartition("/")[2] for address in listed]
         return difference_of(names, [f.path.rpartition("/")[2] for f in state.of(table)])
 
@@ -158,7 +158,7 @@ def _step(version: int) -> CommitProperties:
 
 
 def _add_columns(delta: DeltaTable, schema: Schema) -> None:
-    """A lake made before a column was added gets it now; what is there reads as null."""
+    """Adds a column to the table of an older lake. It is null in existing rows."""
     known = {field.name for field in delta.schema().fields}
     if missing := [field for field in schema.fields if field.name not in known]:
         delta.alter.add_columns(missing)

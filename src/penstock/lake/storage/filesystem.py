@@ -1,7 +1,7 @@
-"""The files of a lake as the driver sees them: on this machine, or wherever Hadoop reaches.
+"""The files of a lake for the driver: on this machine, or on any file system of Hadoop.
 
-Paths are relative to the lake's root, with `/`. What Spark's tasks read and write does not come
-through here: they get full addresses from `address`.
+Paths are relative to the lake's root, with `/`. Spark's tasks do not use this module. They get full
+addresses from `address`.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ _HIDDEN: Final = (".", "_")
 
 
 class Storage(Protocol):
-    """What the ledger and the steps need of a file system."""
+    """The operations of a file system that the ledger and the steps need."""
 
     root: str
-    # Whether write_new is atomic here, so that of two writers one is told that it lost.
+    # Whether write_new is atomic here, so that one of two writers gets False.
     decides: bool
 
     def address(self, path: str) -> str:
         """The full address, for Spark."""
 
     def read(self, path: str) -> str | None:
-        """A small text file; None if it is not there."""
+        """A small text file, or None if it does not exist."""
 
     def write_new(self, path: str, text: str) -> bool:
-        """All of the file or nothing of it; False if there is one already."""
+        """Writes the whole file or nothing. False if it exists already."""
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none if it is not there."""
+        """The names in a directory, sorted. Empty if it does not exist."""
 
     def data_files(self, path: str) -> Iterator[tuple[str, int]]:
         """Every data file below a directory, with its size."""
 
     def move(self, source: str, target: str) -> None:
-        """Once more is no harm: what has moved already stays."""
+        """It may be repeated: files that were moved already stay."""
 
     def remove(self, path: str) -> None:
-        """A file, or a directory with all it holds; nothing, if it is gone already."""
+        """Deletes a file, or a directory with its content, if it exists."""
 
     def exists(self, path: str) -> bool: ...
 
 
 def local_path(root: str) -> Path | None:
-    """The directory a root names, if it is one on this machine: `/lake`, `lake`, `file:///lake`."""
+    """The directory of a root on this machine: `/lake`, `lake`, `file:///lake`."""
     parts = urlsplit(root)
     if parts.scheme == "":
         return Path(root).expanduser().absolute()
@@ -72,7 +72,7 @@ def local_path(root: str) -> Path | None:
 
 
 class LocalStorage:
-    """A directory. What the ledger relies on is on the disk before the ledger says so."""
+    """A local directory. Files are flushed to the disk before the ledger refers to them."""
 
     decides = True
 
@@ -98,7 +98,7 @@ class LocalStorage:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(draft, target)  # unlike a rename, it fails if the target is there
+            os.link(draft, target)  # unlike a rename, it fails if the target exists
         except FileExistsError:
             return False
         finally:
@@ -180,7 +180,7 @@ class HadoopStorage:
         return f"{self.root}/{path}" if path else self.root
 
     def setting(self, name: str) -> str:
-        """A setting of Hadoop, from its credential providers too; empty if it is not set."""
+        """A setting of Hadoop, including its credential providers. Empty if it is not set."""
         found = self._configuration.getPassword(name)
         return "".join(found) if found is not None else ""
 
@@ -228,10 +228,10 @@ class HadoopStorage:
         if not self._files.exists(origin):
             if self._files.exists(aim):
                 return
-            raise FileNotFoundError(f"{source} is neither there nor at {target}")
+            raise FileNotFoundError(f"{source} exists neither there nor at {target}")
         self._files.mkdirs(aim.getParent())
         with contextlib.suppress(Exception):
-            # A copy that an object store had not finished: the source is still whole.
+            # An object store had not finished a copy: the source is still complete.
             self._files.delete(aim, False)
         if not self._files.rename(origin, aim):
             raise OSError(f"{source} could not be moved to {target}")
@@ -247,7 +247,7 @@ class HadoopStorage:
 
 
 def open_storage(root: str, spark: SparkSession | None = None) -> Storage:
-    """The storage that a root names; one that is not local needs a Spark session."""
+    """The storage of a root. One that is not local needs a Spark session."""
     directory = local_path(root)
     if directory is not None:
         return LocalStorage(directory)

@@ -1,8 +1,8 @@
-"""The formats of a lake, and which one a new lake gets.
+"""The formats of a lake, and the format of a new lake.
 
-Delta is the default. A reader of a Delta table sees whole steps, which a reader that lists Parquet
-files does not. It needs the path of the table and nothing else, and no package beyond those of
-Spark. Iceberg needs a catalog, and a release of Iceberg that knows the version of Spark.
+Delta is the default. A reader of a Delta table sees whole steps. A reader that lists Parquet files
+does not. Delta needs only the path of the table, and no package beyond those of Spark. Iceberg
+needs a catalog, and a release of Iceberg that supports the version of Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ICEBERG: Final = "iceberg"
 FORMATS: Final = (DELTA, ICEBERG, PARQUET)
 DEFAULT_FORMAT: Final = DELTA
 INSTALL_ICEBERG: Final = 'Install it with: pip install "penstock[iceberg]"'
-# What delta-rs and PyIceberg reach by themselves. They do not use Hadoop's file systems.
+# Addresses that delta-rs and PyIceberg can reach. They do not use Hadoop's file systems.
 _SCHEMES: Final = {
     DELTA: ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs"),
     ICEBERG: ("s3", "s3a", "gs", "abfs", "abfss", "hdfs"),
@@ -32,7 +32,7 @@ _SCHEMES: Final = {
 
 
 def check_format(format: str, root: str, catalog: str | None = None) -> None:
-    """Raises ConfigurationError if a lake cannot be made like this. Nothing is written before."""
+    """Raises ConfigurationError if a lake cannot be created like this. Writes nothing."""
     if format == ICEBERG and find_spec("pyiceberg") is None:
         raise ConfigurationError("PyIceberg is not installed", hint=INSTALL_ICEBERG)
     scheme = root.partition("://")[0] if "://" in root else "file"
@@ -80,7 +80,7 @@ def open_format(
 
 
 class ParquetFormat:
-    """Directories of files. A reader lists them, and may see a step that is half done."""
+    """Directories of files. Readers list them, and may see a part of a step."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -95,7 +95,7 @@ class ParquetFormat:
         self._storage.remove(entry.staging)
 
     def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
-        """Nothing: files that were replaced are gone already."""
+        """Nothing, because replaced files are deleted already."""
         return 0
 
     def difference(self, table: LakeTable, state: State) -> None:

@@ -34,7 +34,7 @@ def open_catalog(storage: Storage, address: str | None, dsn: str | None) -> Cata
         raise ConfigurationError("PyIceberg is not installed", hint=INSTALL_ICEBERG) from error
     options = iceberg_options(storage)
     if address is not None:
-        # A token and the like come from PYICEBERG_CATALOG__PENSTOCK__* or .pyiceberg.yaml.
+        # Tokens and other options come from PYICEBERG_CATALOG__PENSTOCK__* or .pyiceberg.yaml.
         return load_catalog(CATALOG, type="rest", uri=address, **options)
     if dsn is None:
         raise ConfigurationError(
@@ -53,7 +53,7 @@ def open_catalog(storage: Storage, address: str | None, dsn: str | None) -> Cata
 
 
 def _without_pool(catalog: SqlCatalog) -> SqlCatalog:
-    """A step uses the catalog for a moment. No connection stays open until the next one."""
+    """A step uses the catalog briefly. No connection stays open until the next step."""
     from sqlalchemy import NullPool, create_engine
 
     url = catalog.engine.url
@@ -63,7 +63,7 @@ def _without_pool(catalog: SqlCatalog) -> SqlCatalog:
 
 
 def sqlalchemy_url(dsn: str) -> str:
-    """Any address that libpq takes, with the schema of the catalog as the search path."""
+    """Any address of libpq, with the schema of the catalog as the search path."""
     from sqlalchemy import URL
 
     parameters = {key: str(value) for key, value in conninfo_to_dict(dsn).items()}

@@ -38,16 +38,16 @@ _VERSION: Final = "penstock.version"
 _ATTEMPTS: Final = 5
 _PROPERTIES: Final = {
     "format-version": "2",
-    # Old table metadata goes with each commit, so that a table does not grow without rows.
+    # Each commit removes old table metadata, so that a table does not grow without rows.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    # Two processes may publish the same step. Only a fresh look at the table tells which was first.
+    # Two processes may publish the same step. Only a new read of the table shows which was first.
     "commit.retry.num-retries": "0",
 }
 
 
 class IcebergFormat:
-    """The files that were replaced stay until `compact` clears them: readers go back in time."""
+    """Replaced files stay until `compact` deletes them, for the time travel of readers."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class IcebergFormat:
 
     @cached_property
     def _catalog(self) -> Catalog:
-        """Opened by the first step that is published: readers of the lake need none."""
+        """Opened by the first step that is published. Readers of the lake do not need it."""
         catalog = open_catalog(self._storage, self._address, self._dsn)
         catalog.create_namespace_if_not_exists(self._namespace)
         return catalog
@@ -81,7 +81,7 @@ class IcebergFormat:
         self._storage.remove(entry.staging)
 
     def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
-        """Expires snapshots, and deletes what only they had.
+        """Expires snapshots, and deletes files that only they had.
 
         Data files are listed before the ledger is read. So a file that a step moves here at the
         same time is in the ledger, or is not in the list.
@@ -149,7 +149,7 @@ class IcebergFormat:
             return None
 
     def _commit(self, table: LakeTable, state: State) -> None:
-        """Brings one table to a state; once, also if another process does the same."""
+        """Brings one table to a state, once, even if another process does the same."""
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         for _ in range(_ATTEMPTS):
@@ -169,7 +169,8 @@ class IcebergFormat:
             return
         raise LakeError(
             f"other programs keep changing the Iceberg table {'.'.join(self._identifier(table))}",
-            hint="Only Penstock may write the tables of a lake. Stop the others, and run it again.",
+            hint="Only Penstock may write the tables of a lake. Stop the other programs, and "
+            "run it again.",
         )
 
     def _try_commit(self, table: LakeTable, iceberg: Table | None, state: State) -> None:
@@ -178,7 +179,7 @@ class IcebergFormat:
             transaction = self._creation(table)
         else:
             transaction = iceberg.transaction()
-            # A lake made before a column was added gets it now; what is there reads as null.
+            # Adds a column to the table of an older lake. It is null in existing rows.
             with transaction.update_schema() as schema:
                 schema.union_by_name(columns.arrow(table))
         update = transaction.update_snapshot(snapshot_properties={_VERSION: str(state.version)})
@@ -192,7 +193,7 @@ class IcebergFormat:
         transaction.commit_transaction()
 
     def _creation(self, table: LakeTable) -> Transaction:
-        """A transaction that makes the table, so that no reader sees it without its first rows."""
+        """A transaction that creates the table: readers never see it without its first rows."""
         transaction = self._catalog.create_table_transaction(
             self._identifier(table),
             columns.arrow(table),
@@ -251,7 +252,7 @@ class IcebergFormat:
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
-    """What a missing or damaged file of metadata raises."""
+    """The errors of a missing or damaged metadata file."""
     from pyiceberg.exceptions import ValidationError
 
     return (ValidationError, OSError, ValueError, KeyError, TypeError, EOFError, AssertionError)
@@ -289,7 +290,7 @@ def _partition(transaction: Transaction, path: str) -> Any:
 def _bounds(
     table: LakeTable, transaction: Transaction, file: DataFile
 ) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """The ranges that let a reader pass over a file."""
+    """The ranges that let a reader skip a file."""
     from pyiceberg.conversions import to_bytes
     from pyiceberg.types import PrimitiveType
 
@@ -309,7 +310,7 @@ def _bounds(
 
 
 def _expired(iceberg: Table, oldest: datetime) -> list[int]:
-    """The snapshots before a moment, but for the one that readers get."""
+    """The snapshots before a moment, except the current one."""
     current = iceberg.metadata.current_snapshot_id
     return [
         snapshot.snapshot_id

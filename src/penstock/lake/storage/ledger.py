@@ -23,7 +23,7 @@ from penstock.lake.storage.filesystem import Storage
 CHECKPOINT_EVERY: Final = 20
 _DIGITS: Final = 20
 _CHECKPOINT: Final = ".checkpoint.json"
-# What decoding a file raises whose bytes are not those that were written.
+# The errors of decoding a damaged file.
 _DAMAGED: Final = (ValueError, TypeError, KeyError, AttributeError)
 
 
@@ -45,7 +45,7 @@ class DataFile:
     version: int = 0
     epoch: int = 0
     sha256: str | None = None
-    # Whether `repair` fetched its rows again: silver may have them already.
+    # Whether `repair` fetched its rows again. Silver may have them already.
     refetched: bool = False
 
     @property
@@ -67,7 +67,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One step. `expects` and `offsets` are how far the source was read before and after it."""
+    """One step. `expects` and `offsets` are the positions of the source before and after it."""
 
     kind: str
     staging: str
@@ -79,7 +79,7 @@ class Entry:
     floors: dict[str, str] = field(default_factory=dict)
     at: str = ""
     version: int = 0
-    # What is to be known of the step after its entry is gone.
+    # Information about the step that stays after its entry is deleted.
     record: dict[str, Any] | None = None
     # Tables that a project declares, by path: see declarations.py. None withdraws one.
     declare: dict[str, Any] = field(default_factory=dict)
@@ -100,18 +100,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All entries up to one, added up. `pending` are the bronze files that silver lacks."""
+    """The sum of all entries up to one. `pending` are the bronze files that silver lacks."""
 
     version: int = 0
     files: dict[str, DataFile] = field(default_factory=dict)
     offsets: dict[str, Any] = field(default_factory=dict)
     pending: frozenset[str] = frozenset()
-    # By layer, the first day that is still kept.
+    # By layer, the first day that is kept.
     floors: dict[str, str] = field(default_factory=dict)
     landed_rows: int = 0
     epoch: int = 0
     head: Entry | None = None
-    # What `forget` erased: when, how many rows, and the checksum of the condition.
+    # The erasures of `forget`: their times, rows, and the checksums of their conditions.
     erasures: tuple[dict[str, Any], ...] = ()
     # Tables that a project declares, and the days of them that are not computed yet, by path.
     declared: dict[str, Any] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class State:
         for path in entry.remove:
             del files[path]
         landing = entry.kind == "land"
-        # Rows that `repair` fetched again belong to the same log as those that landed.
+        # Rows that `repair` fetched again belong to the same log as landed rows.
         from_log = entry.kind in ("land", "repair")
         added = {
             file.path: replace(
@@ -169,7 +169,7 @@ class State:
         return {path: sorted(d) for path, d in merged.items() if d and path not in withdrawn}
 
     def refuses(self, entry: Entry) -> str | None:
-        """Why the step cannot happen after all: others were faster."""
+        """The step cannot be published, because another process was faster."""
         if entry.expects is not None and entry.expects != self.offsets:
             return "another run has landed the same messages meanwhile"
         gone = set(entry.remove) - self.files.keys() or set(entry.consumed) - self.pending
@@ -228,7 +228,7 @@ class Ledger:
         self._published = -1
 
     def state(self) -> State:
-        """As of now."""
+        """The current state."""
         names = self._storage.names(LEDGER)
         newest = max(_versions(names), default=0)
         if newest > self._state.version:
@@ -236,7 +236,7 @@ class Ledger:
         return self._state
 
     def settle(self) -> State:
-        """The state, with what the last step left to be moved at its place."""
+        """The state. Files of the last step that were not moved yet are moved now."""
         state = self.state()
         if state.head is not None and state.version != self._published:
             self._publish(state)
@@ -244,14 +244,14 @@ class Ledger:
         return state
 
     def commit(self, entry: Entry) -> State:
-        """Makes the step happen, after whatever other steps came first; or says why it cannot."""
+        """Publishes the step after those of other processes, or raises the reason why not."""
         while True:
             with self._guard():
                 state = self.settle()
                 if reason := state.refuses(entry):
                     raise LakeConflictError(
                         reason,
-                        hint="Nothing was changed. Let one run at a time work on a lake.",
+                        hint="Nothing was changed. Run one process at a time on a lake.",
                     )
                 entry = replace(entry, version=state.version + 1, at=_now())
                 written = self._storage.write_new(_name(entry.version), entry.as_json())
@@ -268,7 +268,7 @@ class Ledger:
         for version in sorted(found, reverse=True):
             if state.version >= version:
                 break
-            # The entries since the checkpoint before are kept. They stand in for a damaged one.
+            # The entries since the previous checkpoint are kept. They replace a damaged one.
             if checkpoint := self._read_checkpoint(version):
                 state = checkpoint
                 break
@@ -300,7 +300,7 @@ class Ledger:
             return None
 
     def _checkpoint(self, state: State) -> None:
-        """Adds up, and removes what two checkpoints ago had added up."""
+        """Writes a checkpoint, and removes the entries that the last two checkpoints contain."""
         self._storage.write_new(_name(state.version, _CHECKPOINT), state.as_json())
         names = self._storage.names(LEDGER)
         kept = sorted(_versions(names, _CHECKPOINT))[-2:]

@@ -1,4 +1,4 @@
-"""What every table format does with a decided step: move its files, then tell the readers."""
+"""The steps of every table format for a published step: move its files, then update the readers."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ class TableFormat(Protocol):
     """How other programs see the tables of a lake. The ledger alone decides what is in them."""
 
     def publish(self, state: State) -> None:
-        """Shows the last step of the state to readers. Repeating it after a crash does no harm."""
+        """Shows readers the last step of the state. It may be repeated after a crash."""
 
     def clear(self, table: LakeTable, settle: Callable[[], State], hours: int) -> int:
-        """Deletes files that were replaced so many hours ago. Returns how many.
+        """Deletes files that were replaced more than so many hours ago. Returns their number.
 
         `settle` returns the state of the lake, with its last step published.
         """
 
     def difference(self, table: LakeTable, state: State) -> str | None:
-        """What other programs read of a table instead of what the ledger has; None if the same.
+        """The difference between the files that readers find and those in the ledger, or None.
 
         It completes the name of the table to a sentence.
         """
 
     def restore(self, table: LakeTable, state: State, quarantine: str) -> None:
-        """Shows other programs the files that the ledger has. Moves what they read before aside."""
+        """Shows readers the files of the ledger. Their previous metadata is moved aside."""
 
     def drop(self, table: LakeTable) -> None:
-        """Removes a table that has no files in the ledger, with the files of its past."""
+        """Removes a table without files in the ledger, with its replaced files."""
 
 
 def move_into_place(storage: Storage, entry: Entry) -> None:
     for file in entry.add:
-        # A file that is in neither place was deleted by hand: `verify` names it, `repair` restores
-        # it, and neither could if the last step had to be whole before anything else.
+        # A file that is in neither place was deleted by hand. `verify` reports it and `repair`
+        # restores it, so a missing file must not be an error here.
         with contextlib.suppress(FileNotFoundError):
             storage.move(f"{entry.staging}/{file.path}", file.path)
 
@@ -54,7 +54,7 @@ def touched_tables(entry: Entry) -> list[str]:
 
 
 def difference_of(listed: Collection[str], expected: Collection[str]) -> str | None:
-    """In words, for two lists of files."""
+    """The difference of two lists of files, in words."""
     more, fewer = Counter(listed) - Counter(expected), Counter(expected) - Counter(listed)
     if not more and not fewer:
         return None

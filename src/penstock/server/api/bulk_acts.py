@@ -1,4 +1,4 @@
-"""Acts on all messages that match a filter: requested, followed and stopped."""
+"""Bulk acts on all messages that match a filter: request one, read its progress, stop it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ endpoint: Final = Endpoints("bulk acts")
 
 
 class NewBulkAct(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What to do to which messages. Without topics: to those of all topics."""
+    """The action, and the filter of the messages. Without topics, it applies to all topics."""
 
     act: Literal["cancel", "redrive", "replay", "move", "set_priority"]
     state: BrowseState
@@ -40,6 +40,11 @@ class BulkActDocument(Struct, kw_only=True):
 
     id: str
     act: BulkVerb
+    status: BulkStatus
+    looked: int
+    matched: int
+    changed: int
+    error_message: str | None
     topics: list[str] | None
     state: str
     to_topic: str | None
@@ -47,11 +52,6 @@ class BulkActDocument(Struct, kw_only=True):
     per_second: float | None
     max_count: int | None
     dry_run: bool
-    status: BulkStatus
-    looked: int
-    matched: int
-    changed: int
-    error_message: str | None
     created_by: str | None
     created_at: datetime
     finished_at: datetime | None
@@ -61,7 +61,7 @@ class BulkActDocument(Struct, kw_only=True):
     "POST", "/api/bulk-acts", body=NewBulkAct, answers={202: BulkActDocument}, problems=(404,)
 )
 async def create_bulk_act(call: Call) -> BulkActDocument:
-    """Have a server act on all messages that match a filter; follow it by its id."""
+    """Have a server act on all messages that match a filter. Read the progress by its id."""
     body: NewBulkAct = call.body
     topics = None if body.topics is None else [t.removesuffix(".dlq") for t in body.topics]
     require_queues(call.principal, topics, body.to_topic)
@@ -100,7 +100,7 @@ async def show_bulk_act(call: Call) -> BulkActDocument:
 
 @endpoint("POST", "/api/bulk-acts/{id}/stop", answers={202: BulkActDocument}, problems=(404,))
 async def stop_act(call: Call) -> BulkActDocument:
-    """Let an act stop before its next step. What it has changed stays changed."""
+    """Stop an act before its next step. Its changes so far stay."""
     found = await operated_act(call.principal, call.run, call.path["id"])
     await call.act(stop_bulk_act(found.id), "stop bulk act", found.id)
     call.context.bulk_runner.nudge()

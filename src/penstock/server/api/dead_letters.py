@@ -1,4 +1,4 @@
-"""The errors that dead letters have in common."""
+"""Dead letters grouped by their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""API keys: made, listed and revoked by admins, each within the scopes of the admin's own key."""
+"""API keys: admins create, list and revoke them, within their own scopes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Lifetime = Annotated[
 
 
 class CreateKey(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A key to make."""
+    """A key to create."""
 
     name: KeyName
     scopes: Annotated[list[ScopeText], Meta(min_length=1, max_length=100)]
@@ -58,7 +58,7 @@ class Key(Struct, kw_only=True):
 
 
 class CreatedKey(Struct, kw_only=True):
-    """A key that was made. `key` is its secret, which is never shown again."""
+    """A new key. `key` is its secret, which is never shown again."""
 
     id: str
     name: str
@@ -80,7 +80,7 @@ class FindKeys(Struct, forbid_unknown_fields=True, kw_only=True):
 
 @endpoint("GET", "/api/keys", query=FindKeys, answers={200: Keys})
 async def list_keys(call: Call) -> Keys:
-    """The keys whose scopes the caller has, newest first; with `ended`, revoked and expired too."""
+    """The keys whose scopes the caller has, newest first. `ended` adds revoked and expired ones."""
     found = await call.run(read.keys(include_ended=call.query.ended))
     return Keys([_document(each) for each in only_managed(call.principal, found)])
 

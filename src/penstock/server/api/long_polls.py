@@ -35,8 +35,8 @@ LAST_LOOK_SECONDS: Final = 2.0
 SPREAD: Final = 0.1
 MANY: Final = 20
 # A consumer that was answered usually comes back within milliseconds. Its topic stays subscribed,
-# and the looks that follow a wake-up go on. If each answer ends the subscription, one consumer at
-# 200 messages a second has a p99 of 12 ms.
+# and the looks that follow a wake-up continue. If each answer ends the subscription, one consumer
+# at 200 messages a second has a p99 of 12 ms.
 LINGER_SECONDS: Final = 10.0
 MAX_LINGERING: Final = 1000
 
@@ -137,7 +137,7 @@ class LongPolls:
         ends: set[asyncio.Future[Any]] = {waiter.found, gone}
         await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not waiter.found.done() and lane.looking:
-            # The claim under way was made for this consumer, too.
+            # The claim in progress was made for this consumer, too.
             await asyncio.wait({waiter.found}, timeout=LAST_LOOK_SECONDS)
         if not waiter.found.done():
             waiter.found.set_result([])

@@ -60,7 +60,7 @@ Part = tuple[Sequence[Message], bool]
 
 
 def _merged(live: Part, finished: Part, limit: int) -> tuple[list[Message], bool]:
-    """One page of two. Where one of them goes on, ids after its end are left to the next page."""
+    """One of two pages. If one of them continues, ids after its end are left to the next page."""
     by_id = {each.id: each for part, _ in (live, finished) for each in part}
     ends = [part[-1].id for part, has_more in (live, finished) if has_more]
     ids = [id for id in sorted(by_id) if not ends or id <= min(ends)]

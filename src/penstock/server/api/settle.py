@@ -40,7 +40,7 @@ Reason = Literal["lease_lost", "finished", "not_found", "repeated"]
 
 
 class SettleResult(Struct, kw_only=True):
-    """What became of one. If it was not settled, nothing was changed, and `reason` says why.
+    """The outcome for one lease. If it was not settled, nothing was changed, and `reason` says why.
 
     `lease_lost`: the message waits again, or is leased under another token. `finished`: it was
     settled before, cancelled, or has expired. `not_found`: there is no such message, or its topic
@@ -165,7 +165,7 @@ def _reason(call: Call, is_repeated: bool, known: tuple[str, str] | None) -> Rea
 
 
 async def _unknown(call: Call, ids: Sequence[int]) -> set[int]:
-    """The messages that are not live. A live one must be of a topic that the key may consume."""
+    """The messages that are not live. The key must cover the topics of the live ones."""
     if call.principal.unlimited("consume"):
         return set()
     found = await call.run(read.queues_of(ids))

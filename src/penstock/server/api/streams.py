@@ -82,7 +82,8 @@ async def stream_messages(call: Call) -> Reply:
 
 
 async def _first(call: Call, query: StreamOf) -> list[d.Message]:
-    """The messages that are there now. An error becomes a refusal: the stream has not begun."""
+    """The messages that are available now. An error becomes an ordinary response, because the
+    stream has not started."""
     want = Want(query.topic, query.visibility_timeout_seconds, _worker(call, query))
     try:
         return await call.context.batches.claims.submit(
@@ -140,7 +141,7 @@ def _worker(call: Call, query: StreamOf) -> str:
 
 
 async def _return_credit(call: Call, held: set[int]) -> None:
-    """Forget the messages that are not leased any more."""
+    """Forget messages that are no longer leased."""
     if held:
         states = await call.run(read.states_of(sorted(held)))
         held -= {id for id in held if id not in states or states[id][1] != "leased"}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
-import msgspec
 from msgspec import Meta, Raw, Struct
 
 from penstock.commands import read
@@ -13,7 +12,7 @@ from penstock.commands.read.batch_queries import batches
 from penstock.commands.write.batches import cancel_batch, get_batch
 from penstock.commands.write.results import get_outcome
 from penstock.errors import ResultNotFoundError
-from penstock.model.batch import BatchProgress, BatchState
+from penstock.model.batch import BatchProgress
 from penstock.server.api.leases import message_id
 from penstock.server.transport.routing import Call, Endpoints
 
@@ -24,22 +23,11 @@ class Newest(Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000, description="how many batches")] = 100
 
 
-class Batch(Struct, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class Batch(BatchProgress):
     """A batch, and how many of its messages have ended, and how."""
 
-    id: str
-    name: str | None
-    state: BatchState
-    total: int
-    pending: int
-    done: int
-    dead: int
-    expired: int
-    cancelled: int
-    created_at: datetime
-    sealed_at: datetime | None
-    finished_at: datetime | None
-    last_error: str | None
+    id: str  # type: ignore[assignment]  # JavaScript cannot hold all ids as numbers
 
 
 class Batches(Struct):
@@ -54,7 +42,7 @@ class CancelledBatch(Struct):
 
 
 class Outcome(Struct, kw_only=True):
-    """What became of the message of a task. `result` is the value that the task returned."""
+    """The end of the call of a task. `result` is the value that the task returned."""
 
     id: str
     state: str
@@ -96,5 +84,4 @@ async def show_result(call: Call) -> Outcome:
 
 
 def _document(found: BatchProgress) -> Batch:
-    given = {name: getattr(found, name) for name in Batch.__struct_fields__}
-    return msgspec.convert({**given, "id": str(found.id)}, Batch)
+    return Batch(**{**asdict(found), "id": str(found.id)})

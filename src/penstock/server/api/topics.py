@@ -98,7 +98,7 @@ async def drop_topic(call: Call) -> t.Counted:
 
 @endpoint("POST", "/api/topics/{topic}/pause", answers={200: t.Topic}, problems=(404,))
 async def pause_topic(call: Call) -> t.Topic:
-    """Pause delivery. Enqueues go on."""
+    """Pause delivery. Enqueues are still accepted."""
     topic = call.path["topic"]
     await call.act(write.pause(topic), "pause", topic)
     return await _topic(call, topic)
@@ -135,7 +135,8 @@ async def purge_topic(call: Call) -> t.Counted:
     problems=(404, 409, 429),
 )
 async def undo_purge_topic(call: Call) -> t.Counted:
-    """Enqueue copies of what the latest purge of the topic removed, within an hour; how many."""
+    """Enqueue copies of the messages that the latest purge of the topic removed, within an hour.
+    Returns their number."""
     topic = call.path["topic"]
     return t.Counted(await call.act(write.undo_purge(topic), "undo purge", topic))
 

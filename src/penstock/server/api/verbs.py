@@ -62,7 +62,7 @@ async def run_verbs(call: Call) -> Any:
     _check_protocol(call)
     calls: list[VerbCall] = call.body.calls
     if not 1 <= len(calls) <= MAX_CALLS:
-        raise HttpError(422, "InvalidValueError", "calls are too few or too many",
+        raise HttpError(422, "InvalidValueError", "the request has too few or too many calls",
                         field="calls", allowed=f"1 to {MAX_CALLS}")  # fmt: skip
     prepared = [_prepare(call, each) for each in calls]
 

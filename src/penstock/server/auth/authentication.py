@@ -41,7 +41,7 @@ _HOW: Final = "Send `Authorization: Bearer <key>`, or the key's name and the key
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The holder of a key, known by its name; or a user, whose id and name are `sso:...`."""
+    """The holder of a key, identified by its name, or a user, whose id and name are `sso:...`."""
 
     key_id: str
     name: str
@@ -165,7 +165,7 @@ class Failures:
 
 
 class Authenticator:
-    """Recognises the holders of keys and of sessions."""
+    """Recognizes the holders of keys and of sessions."""
 
     def __init__(self, database: Database, failures: int, roles: Roles | None = None) -> None:
         self._database = database
@@ -227,10 +227,10 @@ class Authenticator:
                 429,
                 "TooManyFailures",
                 "too many wrong credentials were sent, for this key or from this address",
-                hint=f"Wait {wait} s, or send the right ones.",
+                hint=f"Wait {wait} s, or send valid credentials.",
                 headers={"Retry-After": str(wait)},
             )
-        return AuthenticationError("these credentials are not known", hint=_HOW)
+        return AuthenticationError("the credentials are not valid", hint=_HOW)
 
     def _digest(self, authorization: bytes) -> bytes:
         return hashlib.blake2b(authorization, key=self._digest_key, digest_size=32).digest()

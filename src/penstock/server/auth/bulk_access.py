@@ -1,4 +1,4 @@
-"""Who may act on all messages that match a filter: keys that may operate every queue of it."""
+"""Access to bulk acts: a key must be allowed to operate every queue of the filter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def may_act(principal: Principal, act: BulkAct) -> bool:
 
 
 def require_queues(principal: Principal, queues: Sequence[str] | None, to: str | None) -> None:
-    """PermissionDeniedError unless the key may operate all of them; None is all there are."""
+    """PermissionDeniedError unless the key may operate all of them. None stands for all queues."""
     if queues is None:
         principal.require_all("operate")
     for name in (*(queues or ()), *([to] if to is not None else [])):

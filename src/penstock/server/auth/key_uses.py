@@ -48,7 +48,7 @@ class KeyUses:
         try:
             await self._database.run(note_key_use(ids))
         except (PenstockError, psycopg.Error) as error:
-            # A standby, or an unavailable database. Requests go on without it.
+            # A standby, or an unavailable database. Requests are still served.
             log.debug("the last uses of keys were not written: %s", error)
         else:
             self._used.difference_update(ids)

@@ -24,7 +24,7 @@ from penstock.server.settings import ServerSettings, is_safe_address
 _METADATA_SECONDS: Final = 3600.0
 _TIMEOUT_SECONDS: Final = 10.0
 _LEEWAY_SECONDS: Final = 60
-# Some providers send the word.
+# Some providers send the value as a word.
 _UNVERIFIED: Final = (False, "false")
 # Signatures by the provider's private key. With HMAC or none, an attacker could create a token.
 _ALGORITHMS: Final = frozenset(

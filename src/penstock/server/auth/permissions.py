@@ -370,6 +370,6 @@ def check_declared(routes: Iterable[str], verbs: Iterable[str]) -> None:
 def _found(declared: Mapping[str, Need], what: str) -> Need:
     if what not in declared:
         raise UndeclaredError(
-            f"{what!r} does not say what it needs: declare it in server/permissions.py"
+            f"{what!r} has no declared permission: declare it in server/auth/permissions.py"
         )
     return declared[what]

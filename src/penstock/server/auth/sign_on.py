@@ -1,4 +1,4 @@
-"""How users sign in without a key: what is set up, and whom a request names."""
+"""Sign-in without a key: the configured providers, and the user of a request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOW_SECONDS: Final = 600
 
 
 class Flow(NamedTuple):
-    """One sign-in under way. The browser keeps it in a signed cookie."""
+    """One sign-in in progress. The browser keeps it in a signed cookie."""
 
     state: str
     nonce: str
@@ -28,11 +28,11 @@ class Flow(NamedTuple):
 
 
 def make_openid_connect(settings: ServerSettings) -> OpenIdConnect | None:
-    """The identity provider; None if there is none."""
+    """The identity provider, or None if there is none."""
     if not settings.sso_issuer:
         return None
     try:
-        # Only here: the libraries come with an extra.
+        # Imported here, because the libraries come with an extra.
         from penstock.server.auth.openid_connect import OpenIdConnect
     except ImportError:
         raise ConfigurationError(

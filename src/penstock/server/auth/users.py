@@ -28,7 +28,7 @@ class UnknownUserError(SignInError):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who signed in, and by what. Roles that map to nothing are left out."""
+    """The user and the kind of sign-in. Roles without scopes are left out."""
 
     kind: Literal["sso", "proxy"]
     name: str
@@ -43,7 +43,7 @@ class User:
 def make_user(
     kind: Literal["sso", "proxy"], name: object, roles: Iterable[str], known: Roles
 ) -> User:
-    """A user with at least one role that is known; else UnknownUserError."""
+    """A user with at least one known role. Otherwise UnknownUserError."""
     if not isinstance(name, str) or not 0 < len(name.strip()) <= _LONGEST_NAME:
         raise UnknownUserError("The identity provider sent no name for you.")
     if not name.isprintable():

@@ -1,4 +1,4 @@
-"""Who may send a command to a worker: keys that may operate every queue that it serves."""
+"""Access to worker commands: a key must be allowed to operate every queue of the worker."""
 
 from __future__ import annotations
 

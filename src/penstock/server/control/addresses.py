@@ -98,8 +98,8 @@ class Addresses:
         return ServiceAddress(make_conninfo("", **parts), sealed, password_file)
 
     def conninfo(self, address: ServiceAddress, database_name: str = DEFAULT) -> str:
-        """What to connect with. The stored address is checked again: it may be older than the
-        rules, or written by another program."""
+        """The connection string. The stored address is checked again, because it may be older than
+        the rules, or written by another program."""
         parts = self._checked(address.dsn)
         if database_name not in (DEFAULT, address.database_name):
             parts["dbname"] = database_name

@@ -1,8 +1,8 @@
-"""Carries out acts on all messages that match a filter, on whichever server gets to them first.
+"""Carries out bulk acts. Any server may take one.
 
 An act is a message in `penstock.bulk_acts`. A server takes steps for about a second, then gives the
 message back, so that long acts and acts with a rate take turns. Each step is one transaction with
-its progress: a server that dies in the middle leaves the rest to another.
+its progress, so another server continues the act of a server that died.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from penstock.model.message import Lease
 from penstock.server.control.runner import Runner
 
 TURN_SECONDS: Final = 1.0
-# A queue that is full may have room later.
+# A full queue may have room later.
 RETRY_SECONDS: Final = 5.0
 
 
 class BulkRunner(Runner):
-    """Claims acts and carries them out, a turn at a time."""
+    """Claims acts and carries out some steps of each."""
 
     queue = QUEUE
 
@@ -44,7 +44,7 @@ class BulkRunner(Runner):
             await self._database.run(snooze(lease, step.pause_seconds))
 
     async def _turn(self, id: str) -> Step:
-        """Steps until one asks for a pause, or the turn is over."""
+        """Take steps until one asks for a pause, or the time is over."""
         ends_at = monotonic() + TURN_SECONDS
         while True:
             step = await self._database.run(step_bulk_act(id))

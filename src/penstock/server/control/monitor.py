@@ -1,7 +1,7 @@
-"""Checks the registered services from time to time, on whichever server gets to them first.
+"""Checks the registered services periodically. Any server may take a check.
 
-A service that cannot be reached is checked more often. Its tasks wait until it is reached again,
-or fail together after PENSTOCK_SERVICE_WAIT_SECONDS: see `report_service`.
+A service that cannot be reached is checked more often. Its tasks wait until it is reached again, or
+fail together after PENSTOCK_SERVICE_WAIT_SECONDS: see `report_service`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from penstock.server.control.targets import Targets
 
 log: Final = logging.getLogger("penstock.server")
 LOOK_SECONDS: Final = 1.0
-# How often a service is checked, and one that cannot be reached.
+# The interval between checks of a service, and of one that cannot be reached.
 REACHED_SECONDS: Final = 15.0
 DOWN_SECONDS: Final = 2.0
-# A server that claimed a check and died leaves it to another after this time.
+# The time after which another server takes over the check of a server that died.
 CLAIM_SECONDS: Final = 10
-# How long a read waits for the queues of a service that was reached the last time.
+# How long a read waits for the queues of a service that was reached at the last check.
 READ_SECONDS: Final = 1.0
 
 
@@ -68,11 +68,11 @@ class ServiceMonitor:
             await asyncio.wait({checking}, timeout=READ_SECONDS)
 
     async def check(self, service_id: str) -> CheckResult | None:
-        """Check a service now. None if it is gone."""
+        """Check a service now. None if it does not exist any more."""
         return await asyncio.shield(self.begin(service_id))
 
     def begin(self, service_id: str) -> asyncio.Task[CheckResult | None]:
-        """Checks of one service that are asked for at the same time are one check."""
+        """Concurrent requests for a check of one service share it."""
         checking = self._checking.get(service_id)
         if checking is None:
             checking = asyncio.create_task(self._check_by_id(service_id))

@@ -52,7 +52,7 @@ async def create_managed_queue(call: Call) -> Reply:
     )
     id = await call.act(command, "create managed queue", f"{found.name}/{body.name}")
     made = queue_document(await call.run(read.service_queue(service, id=id)))
-    made.status = "Pending"  # as it was created, although a server may have begun
+    made.status = "Pending"  # as it was created, although a server may have started already
     call.context.runner.nudge()
     return Reply(made, 201, {"Location": f"/managed-services/{service}/queues/{body.name}"})
 

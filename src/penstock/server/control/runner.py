@@ -78,7 +78,7 @@ class Runner:
         self._loop = asyncio.create_task(self._work(), name=self.queue)
 
     async def stop(self) -> None:
-        """Claim no more tasks, and finish those that have begun."""
+        """Claim no more tasks, and finish the running ones."""
         if self._loop is not None:
             self._loop.cancel()
             with suppress(asyncio.CancelledError):

@@ -26,7 +26,7 @@ CHECK_SECONDS: Final = 3.5
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """What a service said about itself. `schema_version` is None where it has no schema yet."""
+    """The state that a service reported. `schema_version` is None if it has no schema yet."""
 
     version: str
     schema_version: int | None

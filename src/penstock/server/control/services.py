@@ -58,7 +58,7 @@ async def show_service(call: Call) -> c.Service:
 @endpoint("PATCH", "/managed-services/{service}", body=c.ServiceChange, answers={200: c.Service},
           problems=(404, 409))  # fmt: skip
 async def change_service(call: Call) -> c.Service:
-    """Change the address or the password. Queues and tasks stay, and waiting tasks go on."""
+    """Change the address or the password. Queues and tasks stay, and waiting tasks continue."""
     body: c.ServiceChange = call.body
     found = await call.run(read.service(call.path["service"]))
     changed = changed_address(call, found, body)

@@ -40,7 +40,7 @@ class Targets:
         self._closing: set[asyncio.Task[None]] = set()
 
     def conninfo(self, address: ServiceAddress | None, database_name: str) -> str:
-        """What to connect with. No address means the server's own database."""
+        """The connection string. No address means the server's own database."""
         if address is None:
             own = ServiceAddress(self.home.dsn)
             if database_name in (DEFAULT, own.database_name):

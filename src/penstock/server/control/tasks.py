@@ -1,4 +1,4 @@
-"""Tasks of services: to list, cancel and retry them."""
+"""Tasks of services: list, cancel and retry them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def show_task(call: Call) -> c.ServiceTask:
 
 @endpoint("POST", _PATH + "/{task}/cancel", answers={200: c.ServiceTask}, problems=(404, 409))
 async def cancel_task(call: Call) -> c.ServiceTask:
-    """Cancel a task that has not begun."""
+    """Cancel a task that has not started."""
     service, task = call.path["service"], read.task_id(call.path["task"])
     command = cancel_service_task(service, task, cancelled_by=call.principal.name)
     await call.act(command, "cancel task", f"{service}/{task}")
@@ -62,7 +62,7 @@ async def _shown(call: Call) -> c.ServiceTask:
     if not found:
         raise TaskNotFoundError(
             f"task {task!r:.200} does not exist on service {service!r:.200}",
-            hint="Tasks are forgotten a week after they are finished.",
+            hint="Tasks are deleted a week after they have finished.",
             task=task[:200],
         )
     return c.task_document(found[0])

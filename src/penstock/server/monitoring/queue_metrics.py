@@ -39,7 +39,7 @@ REST: Final = 20  # times as long as the last reading took
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one reading found. `up` is False if the database did not answer."""
+    """The result of one reading. `up` is False if the database did not respond."""
 
     up: bool = False
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -56,7 +56,7 @@ class Reading:
     lakes: list[LakeGlance] = field(default_factory=list)
 
     def only(self, shown: Callable[[str], bool]) -> Reading:
-        """The same without the queues that are not to be shown."""
+        """The same without hidden queues."""
         return replace(
             self,
             stats=[each for each in self.stats if shown(each.queue)],
@@ -68,7 +68,7 @@ class Reading:
 
 
 class QueueMetrics:
-    """`look` reads the database, `of` returns a collector of what it found."""
+    """`look` reads the database. `of` returns a collector of the result."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -95,7 +95,7 @@ class QueueMetrics:
             self._reading = Reading()
 
     def of(self, shown: Callable[[str], bool]) -> Collector:
-        """The metrics of the queues that are to be shown, by name."""
+        """The metrics of the visible queues, by name."""
         return _Shown(self._reading.only(shown))
 
 

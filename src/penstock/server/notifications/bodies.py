@@ -1,6 +1,6 @@
-"""What a webhook and Slack get: documents about findings. No I/O.
+"""The documents about findings that a webhook and Slack receive. No I/O.
 
-Titles and texts contain names and errors that others have chosen. In Slack they are plain text.
+Titles and texts contain names and errors from other users. In Slack they are plain text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Bodies:
         self._redact = redact
 
     def webhook(self, changes: Changes, now: datetime) -> bytes:
-        """The document of the webhook: every finding by itself."""
+        """The document of the webhook, with every finding."""
         document = {
             "source": self._source,
             "at": now.isoformat(),

@@ -11,17 +11,17 @@ from penstock.model.monitoring import Announcement
 from penstock.server.notifications.settings import SEVERITIES
 from penstock.server.ui.diagnosis import Finding
 
-# A finding that disappears and comes back within this time was never over.
+# A finding that disappears and returns within this time counts as uninterrupted.
 RECOVERY: Final = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What to announce, and the announcements to store once that has worked."""
+    """The announcement, and the state to store after it was sent."""
 
     new: list[Finding]
     recovered: list[Announcement]
-    # To be stored, whether or not there is something to announce.
+    # To be stored even if there is nothing to announce.
     kept: list[Announcement]
 
     @property
@@ -48,7 +48,7 @@ class Changes:
 def compare(
     findings: Sequence[Finding], announced: Sequence[Announcement], now: datetime
 ) -> Changes:
-    """Compare what is wrong now with what was announced."""
+    """Compare the current findings with the announced ones."""
     present = {finding.identity: finding for finding in findings}
     before = {each.finding: each for each in announced}
     new = [

@@ -22,7 +22,7 @@ SIGNATURE: Final = "Penstock-Signature"
 
 
 class DeliveryError(Exception):
-    """The receiver did not take the message. `retry_after` is what it asked for, in seconds."""
+    """The receiver did not accept the message. `retry_after` is its requested pause in seconds."""
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class DeliveryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A URL that takes messages. Its host stands for it in logs, because the URL may be secret."""
+    """The URL of a receiver. Logs show its host only, because the URL may be secret."""
 
     name: str
     url: str = field(repr=False)
@@ -42,7 +42,7 @@ class Destination:
         return urlsplit(self.url).hostname or "?"
 
     async def post(self, body: bytes) -> None:
-        """Send it once; DeliveryError unless the answer is a 2xx."""
+        """Send it once. DeliveryError unless the response is a 2xx."""
         headers = {"Content-Type": "application/json", "User-Agent": "penstock"}
         if self.secret is not None:
             headers[SIGNATURE] = sign(self.secret, body)
@@ -70,7 +70,7 @@ class Channel:
         return monotonic() >= self._not_before
 
     async def send(self, body: bytes) -> bool:
-        """Whether the destination has taken it."""
+        """Whether the destination has accepted it."""
         try:
             await self.destination.post(body)
         except DeliveryError as error:
@@ -85,5 +85,5 @@ class Channel:
 
 
 def sign(secret: str, body: bytes) -> str:
-    """The receiver computes the same from the body as it came, and compares."""
+    """The receiver computes the same over the received body, and compares."""
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()

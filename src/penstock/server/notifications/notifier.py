@@ -84,7 +84,7 @@ class Notifier:
         with suppress(asyncio.CancelledError):
             await self._task
         if self._leads:
-            with suppress(PenstockError):  # the lease ends by itself
+            with suppress(PenstockError):  # the lease expires anyway
                 await self._database.run(release_notifications(self._holder))
 
     async def _work(self) -> None:
@@ -96,7 +96,7 @@ class Notifier:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def run_once(self) -> None:
-        """Look once, if no other server does, and send what has changed."""
+        """Look once, unless another server does, and send the changes."""
         try:
             self._leads = await self._database.run(lead_notifications(self._holder, LEASE_SECONDS))
             if not self._leads:
@@ -164,7 +164,7 @@ class Notifier:
 
 
 def destinations(settings: NotificationSettings) -> list[Destination]:
-    """Where to send messages to."""
+    """The receivers of messages."""
     found: list[Destination] = []
     if settings.webhook is not None:
         found.append(Destination("webhook", settings.webhook, settings.secret))

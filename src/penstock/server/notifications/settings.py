@@ -27,7 +27,7 @@ SEVERITIES: Final = ("critical", "warning", "note")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationSettings:
-    """The settings in force; see the table above."""
+    """The current settings. See the table above."""
 
     webhook: str | None = field(default=None, repr=False)
     secret: str | None = field(default=None, repr=False)

@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Reply:
-    """An answer that is not the usual one. Not frozen: there is one for each request, and frozen
-    ones take three times as long to make."""
+    """An answer other than the default. Not frozen: there is one for each request, and frozen
+    dataclasses take three times as long to create."""
 
     body: Any = None
     status: int = 200
@@ -35,7 +35,7 @@ class Reply:
 
 
 class Call:
-    """One request, read and checked, as a handler gets it."""
+    """One request, parsed and checked."""
 
     __slots__ = (
         "body",
@@ -62,7 +62,7 @@ class Call:
         self.query: Any = None
         self.body: Any = None
         self.raw = b""
-        # The transaction of a call with an Idempotency-Key: all that it does goes through it.
+        # The transaction of a call with an Idempotency-Key. All its commands run in it.
         self.connection: AnyConnection | None = None
 
     @property
@@ -91,7 +91,7 @@ class Call:
             yield connection
 
     async def act(self, command: Command[T], act: str, target: str | None, **details: Any) -> T:
-        """Run what an operator asks for, and note it, in one transaction."""
+        """Run the command of an operator and record it, in one transaction."""
         note = self.context.activity(self.principal, self.exchange, act, target, **details)
         async with self.transaction() as connection:
             done = await self.context.database.run(command, connection)
@@ -99,7 +99,7 @@ class Call:
         return done
 
     async def note(self, act: str, target: str | None, **details: Any) -> None:
-        """Note an act that was more than one command."""
+        """Record an action that consists of several commands."""
         await self.run(self.context.activity(self.principal, self.exchange, act, target, **details))
 
     def require(self, scope: Scope, queue: str) -> None:

@@ -21,7 +21,7 @@ _SECONDS: Final = "7200"
 
 
 class Cors:
-    """Without origins it is off, and false."""
+    """Without origins it is off, and false in a condition."""
 
     def __init__(self, origins: Collection[str]) -> None:
         self._origins = frozenset(origins)
@@ -34,7 +34,7 @@ class Cors:
         return origin if origin in self._origins else None
 
     def preflight(self, exchange: Exchange, methods: Iterable[str]) -> Reply | None:
-        """The answer to the question that a browser asks before a call; None if it asks nothing."""
+        """The answer to a preflight request of a browser, or None for other requests."""
         if b"access-control-request-method" not in exchange.headers or not self._origin(exchange):
             return None
         headers = {

@@ -182,7 +182,7 @@ def is_whole(scope: Any) -> bool:
 def take_small(scope: Any, most: int) -> bytes | None:
     """The body, if it has arrived completely. Otherwise None, and nothing is consumed.
 
-    Above 64 KiB uvicorn stops reading from the connection, and `receive` lets it go on.
+    Above 64 KiB uvicorn stops reading from the connection, and `receive` lets it continue.
     """
     body = look_at_small(scope, most)
     if body is not None:

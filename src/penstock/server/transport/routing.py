@@ -64,7 +64,7 @@ class Endpoint:
         hidden: bool = False,
         keeps_answer: bool = False,
     ) -> None:
-        """`keeps_answer`: the handler itself sees to calls with an Idempotency-Key."""
+        """`keeps_answer`: the handler itself implements the Idempotency-Key."""
         self.method = method
         self.path = path
         self.handler = handler
@@ -297,7 +297,8 @@ _UTF_8: Final = ("utf-8", "utf8", "us-ascii")
 
 
 async def _refuse_body(context: Context, scope: AsgiScope, receive: Receive) -> None:
-    """Parameters of a call without a body are in its path and query. An empty object is nothing."""
+    """Parameters of a call without a body are in its path and query. An empty object counts as
+    absent."""
     headers = scope["exchange"].headers
     if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
         return
@@ -346,6 +347,6 @@ def _query(kind: Any, text: bytes) -> Any:
     except msgspec.ValidationError as error:
         raise invalid(error, "query", kind) from None
     for name in found:
-        if getattr(query, name) is None:  # msgspec takes the word null for nothing
+        if getattr(query, name) is None:  # msgspec decodes the word null as None
             raise HttpError(400, "MalformedQuery", f"{name} is {found[name]!r:.100}", field=name)
     return query

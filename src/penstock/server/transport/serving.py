@@ -1,6 +1,6 @@
 """Serves the application: the socket, its limits, and the shutdown.
 
-On SIGTERM the server closes the socket, ends the long polls, lets requests go on for
+On SIGTERM the server closes the socket, ends the long polls, lets requests continue for
 `drain_seconds`, and closes the database. A second signal ends it at once.
 """
 

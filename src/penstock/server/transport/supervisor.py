@@ -86,7 +86,7 @@ def _await_ready(member: Member) -> None:
             return
     raise PenstockError(
         "a server process did not start",
-        hint="The lines above have the reason. Try it with one process.",
+        hint="The lines above have the reason. Try again with one process.",
     )
 
 

@@ -83,7 +83,7 @@ class Deed:
 
 
 class Act(ABC):
-    """One of them."""
+    """One option of a choice."""
 
     path: ClassVar[str]
 

@@ -45,7 +45,7 @@ def size(value: float | None) -> str:
 
 
 def setting(found: Mapping[str, Any]) -> str:
-    """A setting of PostgreSQL, with its unit; memory in units that people use."""
+    """A setting of PostgreSQL with its unit. Memory is in the usual units."""
     value, unit = found["setting"], found["unit"]
     bytes_each = {"8kB": 8192, "kB": 1024, "MB": 2**20}.get(unit or "")
     if bytes_each is not None and str(value).isdigit():
@@ -54,7 +54,7 @@ def setting(found: Mapping[str, Any]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """The two largest units that it has: 3 d 4 h, 12 min 5 s, 0.25 s."""
+    """The two largest units of a duration: 3 d 4 h, 12 min 5 s, 0.25 s."""
     if seconds is None:
         return "-"
     if seconds < 1:
@@ -82,7 +82,7 @@ def zoned(at: datetime, layout: str) -> str:
 
 
 def zone_of(name: str) -> tzinfo | None:
-    """The time zone with an IANA name; None if there is none."""
+    """The time zone with an IANA name, or None if there is none."""
     if not _ZONE_NAME.fullmatch(name):
         return None
     try:

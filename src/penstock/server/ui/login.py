@@ -67,7 +67,7 @@ async def log_in(request: Request) -> Response:
 
 
 async def start_sign_on(request: Request) -> Response:
-    """Off to the identity provider."""
+    """Redirect to the identity provider."""
     try:
         return await start(request, _target(request.query_params.get("next")))
     except SignInError as error:
@@ -75,7 +75,7 @@ async def start_sign_on(request: Request) -> Response:
 
 
 async def finish_sign_on(request: Request) -> Response:
-    """Back from the identity provider: in, or to the form with the reason."""
+    """The return from the identity provider: sign in, or show the form with the reason."""
     try:
         return await finish(request)
     except SignInError as error:
@@ -101,7 +101,7 @@ async def choose_theme(request: Request) -> Response:
 
 
 async def choose_zone(request: Request) -> Response:
-    """UTC, or the visitor's own time zone. A name that is not known changes nothing."""
+    """Store UTC or the visitor's own time zone. An unknown name changes nothing."""
     fields = await _fields(request)
     zone = fields.get("zone", ["UTC"])[0]
     response = RedirectResponse(_target(fields.get("next", [None])[0]), 303)

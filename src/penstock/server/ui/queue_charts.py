@@ -11,13 +11,13 @@ from penstock.commands import read
 from penstock.model.monitoring import QUANTILES, ChartPoint
 from penstock.server.ui.visits import Visit
 
-# Minutes are recorded once a minute, so pages may share what they have read for a while.
+# Minutes are recorded once a minute, so pages may share a result for a while.
 KEPT_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """How far a chart goes back, the length of its steps, and whether it is made of hours."""
+    """The range of a chart, the length of its steps, and whether it consists of hours."""
 
     length: timedelta
     step: timedelta
@@ -55,7 +55,7 @@ async def read_charts(visit: Visit, queue: str | None, now: Mapping[str, Any]) -
 
 
 def step_of(at: datetime, step: timedelta) -> datetime:
-    """The beginning of the step that a time is in, as the database has it."""
+    """The start of the step that contains a time, as the database computes it."""
     origin = datetime(2000, 1, 1, tzinfo=UTC)
     return origin + (at - origin) // step * step
 
@@ -63,7 +63,7 @@ def step_of(at: datetime, step: timedelta) -> datetime:
 def fill(
     points: list[ChartPoint], since: datetime, until: datetime, step: timedelta
 ) -> list[ChartPoint]:
-    """Every step from the first that was recorded to the last that is over."""
+    """Every step from the first recorded one to the last complete one."""
     found = {point.at: point for point in points}
     first = max(since, min(found, default=until))
     count = max((until - first) // step, 0)
@@ -72,7 +72,7 @@ def fill(
 
 
 def series(points: list[ChartPoint], step: timedelta) -> dict[str, Any]:
-    """The lines of the charts. Rates are averages of a step, for each minute."""
+    """The lines of the charts. Rates are averages over a step, per minute."""
     minutes = step / timedelta(minutes=1)
 
     def line(value: Callable[[ChartPoint], Any]) -> list[Any]:
@@ -102,7 +102,7 @@ def series(points: list[ChartPoint], step: timedelta) -> dict[str, Any]:
 
 
 def add_present(made: dict[str, Any], at: datetime, now: Mapping[str, Any]) -> None:
-    """The present depths as the last point. It has no rates, because its minute is not over."""
+    """The present depths as the last point. It has no rates, because its minute is not complete."""
     made["at"].append(at)
     for name in ("ready", "leased", "scheduled", "dead"):
         made[name].append(now[name])

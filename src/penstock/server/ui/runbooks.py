@@ -11,10 +11,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """A kind of finding: its name for one and for many, what it means, and what to do."""
+    """A kind of finding: its singular and plural name, its meaning, and what to do."""
 
     title: str
-    many: str  # of several findings; {} is their number
+    many: str  # for several findings; {} is their number
     advice: str  # the first step, in one line
     meaning: str
     steps: tuple[str, ...]

@@ -68,7 +68,7 @@ def require_same_origin(request: Request) -> None:
 async def signed_in(
     request: Request, who: Principal | User, target: str, response: Response | None = None
 ) -> Response:
-    """Off to the target, with a session; or the given response, with a session."""
+    """Redirect to the target, or send the given response, with a session."""
     context = context_of(request)
     response = response or RedirectResponse(target, 303)
     subject, roles = (who.subject, who.roles) if isinstance(who, User) else (who.key_id, ())

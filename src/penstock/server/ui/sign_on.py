@@ -29,7 +29,7 @@ def _sign_on(request: Request) -> OpenIdConnect:
 
 
 async def start(request: Request, target: str) -> Response:
-    """Off to the identity provider. The browser keeps what the answer is compared with."""
+    """Redirect to the identity provider. The browser keeps what the answer must match."""
     flow, address = await _sign_on(request).start(target)
     context = context_of(request)
     response = RedirectResponse(address, 303)
@@ -38,7 +38,8 @@ async def start(request: Request, target: str) -> Response:
         await context.auth.sign("sso", json.dumps(flow), FLOW_SECONDS),
         max_age=FLOW_SECONDS,
         httponly=True,
-        # The answer comes from the site of the provider, which a strict cookie would not go with.
+        # The answer comes from the site of the provider, so browsers would not send a strict
+        # cookie.
         samesite="lax",
         secure=context.settings.cookies_are_secure,
     )
@@ -46,11 +47,11 @@ async def start(request: Request, target: str) -> Response:
 
 
 async def finish(request: Request) -> Response:
-    """A session for the user whom the identity provider has sent back."""
+    """A session for the user whom the identity provider returned."""
     sign_on, context = _sign_on(request), context_of(request)
     kept = await context.auth.read_token("sso", request.cookies.get(COOKIE, ""))
     if kept is None:
-        raise SignInError("The sign-in took too long, or was begun in another browser.")
+        raise SignInError("The sign-in took too long, or was started in another browser.")
     flow = Flow(*json.loads(kept.subject))
     user = await sign_on.finish(flow, request.query_params)
     # A page, not a redirect: browsers leave out the strict cookie of a session as long as they

@@ -1,4 +1,4 @@
-"""The story of a message: its events in order, with durations."""
+"""The history of a message: its events in order, with durations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Event:
 
 
 def timeline(message: Message, now: datetime, acts: Sequence[Activity] = ()) -> list[Event]:
-    """From its enqueue to its end, or to now, with what operators did in between."""
+    """From the enqueue to the end or to now, with the actions of operators."""
     events = [Event("enqueued", "Enqueued", message.enqueued_at, _entry(message))]
     for attempt in message.attempts:
         took = (attempt.ended_at - attempt.started_at).total_seconds() if attempt.ended_at else None
@@ -42,7 +42,7 @@ def timeline(message: Message, now: datetime, acts: Sequence[Activity] = ()) -> 
         )
     events.append(_now(message, now))
     events += [Event("user", describe(act), act.at, f"by {act.actor}") for act in acts]
-    # Python keeps the order of equal times. What has no time yet comes last.
+    # Python keeps the order of equal times. Events without a time come last.
     events.sort(key=lambda event: event.at or now)
     return [_since(event, before) for event, before in zip(events, [None, *events], strict=False)]
 

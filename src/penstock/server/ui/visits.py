@@ -253,7 +253,7 @@ async def respond(visit: Visit, view: View, as_json: bool = False) -> Response:
 
 
 def zone_name(request: Request) -> str:
-    """The time zone that the visitor chose; UTC unless there is one."""
+    """The time zone that the visitor chose. The default is UTC."""
     chosen = request.cookies.get(ZONE_COOKIE, "UTC")
     return chosen if zone_of(chosen) else "UTC"
 

@@ -720,7 +720,7 @@ begin
 end $$;
 
 -- Raises PS015 if the batch does not exist, and PS016 if it is sealed. Its row stays locked, shared, until commit:
--- seal_batch waits for those who add members. Uses batch_pkey.
+-- seal_batch waits for the transactions that add members. Uses batch_pkey.
 -- from functions/batches/add_to_batch.sql:30
 create or replace function penstock._check_open(batch_id bigint) returns void language plpgsql as $$
 declare
@@ -798,7 +798,7 @@ begin
 end $$;
 
 -- Checks the messages of a batch when it is created. They are enqueued later, by any caller, and then it would be too
--- late to tell the caller who made the mistake. Internal queues are refused to all roles for the same reason. Locks:
+-- late to report it to the caller. Internal queues are refused to all roles for the same reason. Locks:
 -- none. Uses queue_name_key.
 -- from functions/batches/create_batch.sql:26
 create or replace function penstock._check_batch_messages(field text, messages jsonb) returns void language plpgsql
@@ -841,8 +841,8 @@ language sql stable as $$
     max_attempts integer, on_conflict text, unique_while text)
 $$;
 
--- Members of batches end. Called wherever messages of a queue with has_members end, in the same transaction; ids that
--- are not members cost one look at an index. A member counts once, for any number of calls.
+-- Members of batches end. Every function that ends messages of a queue with has_members calls this in the same
+-- transaction. An id that is not a member costs one look at an index. A member counts once, for any number of calls.
 -- Locks: the rows of the members. Uses batch_member_pkey.
 -- from functions/batches/end_members.sql:4
 create or replace function penstock._end_members(ids bigint[], state text) returns void language plpgsql
@@ -996,7 +996,7 @@ begin
   perform penstock._finish_batch(batch_id);
 end $$;
 
--- Deletes batches that finished seven days ago, and what is left of their members. Returns how many.
+-- Deletes batches that finished seven days ago, and the rest of their members. Returns how many.
 -- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
 -- from functions/batches/finish_batches.sql:98
 create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
@@ -4244,7 +4244,7 @@ end $$;
 --
 -- _in_block: is this statement one of several in a transaction, so that the commit may be far away? PostgreSQL does not
 -- tell a function, but a block began with an earlier message of the client. A prepared statement in autocommit begins
--- its transaction 2 to 10 microseconds before it runs. A block that was begun through a local socket is at least 24
+-- its transaction 2 to 10 microseconds before it runs. A block that was started through a local socket is at least 24
 -- microseconds old. A wrong guess only costs time, because every message is found either way.
 -- from functions/common/transaction.sql:7
 create or replace function penstock._in_block() returns boolean language sql stable as $$
@@ -6890,7 +6890,7 @@ begin
   return value #>> '{}';
 end $$;
 
--- The size of a JSON value as text, which is what limits count and what readers get. The stored size says little about
+-- The size of a JSON value as text. Limits count it, because readers get the text. The stored size says little about
 -- it, because a number such as 1e131000 is stored in 12 bytes and printed with 131,001 digits. Printing takes 0.1 us
 -- for 30 bytes and 1.7 us for 600. PostgreSQL prints at most 1 GB. A larger value counts as 1 GB, which is above every
 -- limit. A value that is stored in up to 64 kB never reaches that size.
@@ -8405,7 +8405,7 @@ create or replace function penstock._reservation(queue_id integer, n bigint) ret
   select ((28773::bigint << 48) | ((queue_id & 16777215)::bigint << 24) | least(n, 16777215))
 $$;
 
--- Adds to the reservation of this transaction, and takes the lock that says so. Above 16 the number is rounded up to
+-- Adds to the reservation of this transaction, and takes the lock that shows it. Above 16 the number is rounded up to
 -- two leading bits, so that a transaction takes about 50 locks for ten thousand messages. A setting remembers the
 -- number. A producer who changes the setting may exceed max_depth by the messages of that transaction.
 -- from functions/enqueue/reservation.sql:10
@@ -9432,7 +9432,7 @@ begin
   delete from penstock.notifier n where n.holder = release_notifications.holder;
 end $$;
 
--- announcements returns the findings that a destination was told about and that are not over. Locks: ACCESS SHARE. Uses
+-- announcements returns the findings that were sent to a destination and are not over. Locks: ACCESS SHARE. Uses
 -- announcement_pkey.
 -- from functions/monitoring/notifications.sql:23
 create or replace function penstock.announcements(destination text)
@@ -11300,6 +11300,40 @@ begin
   return null;
 end $$;
 
+-- Pauses a queue: claims return nothing. The variant `resume` delivers its messages again. Locks and indexes: as
+-- set_queue.
+-- from functions/operate/pause.sql:6
+create or replace function penstock.pause(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.set_queue(name, '{"paused": true}');
+end $$;
+-- Pauses a queue: claims return nothing. The variant `resume` delivers its messages again. Locks and indexes: as
+-- set_queue.
+-- from functions/operate/pause.sql:6
+create or replace function penstock.resume(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.set_queue(name, '{"paused": false}');
+end $$;
+
+-- Pauses a schedule. The variant `resume_schedule` fires it again; fires that were due during the pause are skipped.
+-- Locks and indexes: as set_schedule.
+-- from functions/operate/pause_schedule.sql:6
+create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.set_schedule(name, '{"paused": true}');
+end $$;
+-- Pauses a schedule. The variant `resume_schedule` fires it again; fires that were due during the pause are skipped.
+-- Locks and indexes: as set_schedule.
+-- from functions/operate/pause_schedule.sql:6
+create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.set_schedule(name, '{"paused": false}');
+end $$;
+
 -- Deletes the waiting messages of a queue (with include_leased the leased ones too) or its dead letters
 -- ('<queue>.dlq'), at most max_count of them. History records them as cancelled. They are kept for an hour: see
 -- undo_purge. Returns their number.
@@ -11913,24 +11947,8 @@ begin
   return found;
 end $$;
 
--- Pauses a schedule. Locks and indexes: as set_schedule.
--- from functions/operate/schedule.sql:158
-create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_schedule(name, '{"paused": true}');
-end $$;
-
--- Resumes a schedule. Fires that were due during the pause are skipped. Locks and indexes: as set_schedule.
--- from functions/operate/schedule.sql:165
-create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_schedule(name, '{"paused": false}');
-end $$;
-
 -- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
--- from functions/operate/schedule.sql:172
+-- from functions/operate/schedule.sql:158
 create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -12036,22 +12054,6 @@ begin
   perform penstock._number_in('backoff.max_seconds', rule -> 'max_seconds', 0, 604800);
   perform penstock._number_in('backoff.jitter', rule -> 'jitter', 0, 1);
   return rule;
-end $$;
-
--- Pauses a queue: claims return nothing. Locks and indexes: as set_queue.
--- from functions/operate/set_queue.sql:97
-create or replace function penstock.pause(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_queue(name, '{"paused": true}');
-end $$;
-
--- Resumes a queue. Locks and indexes: as set_queue.
--- from functions/operate/set_queue.sql:104
-create or replace function penstock.resume(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_queue(name, '{"paused": false}');
 end $$;
 
 -- Subscriptions: create, change, drop, and note what was delivered. Servers listen to penstock_subscriptions, and send
@@ -13912,69 +13914,9 @@ language sql stable security definer set search_path = pg_catalog, pg_temp set j
   group by q.id order by q.name
 $$;
 
--- Bodies. A payload of more than 1,000 bytes is written once, to body_N, and only the small row moves from state to
--- state. _store_body writes it. Locks: ROW EXCLUSIVE on the current segment, until commit. Uses body_N_id.
--- from functions/storage/body.sql:3
-create or replace function penstock._store_body(m penstock.envelope) returns penstock.envelope language plpgsql as $$
-declare
-  slot integer;
-begin
-  m.body_slot := null;
-  if greatest(pg_column_size(m.payload), octet_length(m.payload_bytes)) > 1000 then
-    m.body_slot := penstock._hold_current();
-    slot := m.body_slot;
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/storage/body.sql:12, segment 0
-    insert into penstock.body_0 values (m.id, m.payload, m.payload_bytes);
-else
--- from functions/storage/body.sql:12, segment 1
-    insert into penstock.body_1 values (m.id, m.payload, m.payload_bytes);
-end if;
-else
-if slot <= 2 then
--- from functions/storage/body.sql:12, segment 2
-    insert into penstock.body_2 values (m.id, m.payload, m.payload_bytes);
-else
--- from functions/storage/body.sql:12, segment 3
-    insert into penstock.body_3 values (m.id, m.payload, m.payload_bytes);
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/storage/body.sql:12, segment 4
-    insert into penstock.body_4 values (m.id, m.payload, m.payload_bytes);
-else
--- from functions/storage/body.sql:12, segment 5
-    insert into penstock.body_5 values (m.id, m.payload, m.payload_bytes);
-end if;
-else
-if slot <= 6 then
--- from functions/storage/body.sql:12, segment 6
-    insert into penstock.body_6 values (m.id, m.payload, m.payload_bytes);
-else
-if slot <= 7 then
--- from functions/storage/body.sql:12, segment 7
-    insert into penstock.body_7 values (m.id, m.payload, m.payload_bytes);
-else
--- from functions/storage/body.sql:12, segment 8
-    insert into penstock.body_8 values (m.id, m.payload, m.payload_bytes);
-end if;
-end if;
-end if;
-end if;
--- from functions/storage/body.sql:14
-    m.payload := null;
-    m.payload_bytes := null;
-  end if;
-  return m;
-end $$;
-
--- Return the JSON payload, or the bytes, of a message whose body is in a segment, or in the overflow segment if the
--- segment was cleared. Views call them with the rights of the owner. Locks: ACCESS SHARE. Uses body_N_id.
--- from functions/storage/body.sql:22
+-- Returns the JSON payload (or, as _body_bytes, the bytes) of a message whose body is in a segment, or in the overflow
+-- segment if the segment was cleared. Views call both with the owner's rights. Locks: ACCESS SHARE. Uses body_N_id.
+-- from functions/storage/read_body.sql:8
 create or replace function penstock._body_json(slot smallint, id bigint) returns jsonb language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -13984,54 +13926,54 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/storage/body.sql:29, segment 0
+-- from functions/storage/read_body.sql:15, segment 0
   select b.payload into value from penstock.body_0 b where b.id = _body_json.id;
 else
--- from functions/storage/body.sql:29, segment 1
+-- from functions/storage/read_body.sql:15, segment 1
   select b.payload into value from penstock.body_1 b where b.id = _body_json.id;
 end if;
 else
 if slot <= 2 then
--- from functions/storage/body.sql:29, segment 2
+-- from functions/storage/read_body.sql:15, segment 2
   select b.payload into value from penstock.body_2 b where b.id = _body_json.id;
 else
--- from functions/storage/body.sql:29, segment 3
+-- from functions/storage/read_body.sql:15, segment 3
   select b.payload into value from penstock.body_3 b where b.id = _body_json.id;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/storage/body.sql:29, segment 4
+-- from functions/storage/read_body.sql:15, segment 4
   select b.payload into value from penstock.body_4 b where b.id = _body_json.id;
 else
--- from functions/storage/body.sql:29, segment 5
+-- from functions/storage/read_body.sql:15, segment 5
   select b.payload into value from penstock.body_5 b where b.id = _body_json.id;
 end if;
 else
 if slot <= 6 then
--- from functions/storage/body.sql:29, segment 6
+-- from functions/storage/read_body.sql:15, segment 6
   select b.payload into value from penstock.body_6 b where b.id = _body_json.id;
 else
 if slot <= 7 then
--- from functions/storage/body.sql:29, segment 7
+-- from functions/storage/read_body.sql:15, segment 7
   select b.payload into value from penstock.body_7 b where b.id = _body_json.id;
 else
--- from functions/storage/body.sql:29, segment 8
+-- from functions/storage/read_body.sql:15, segment 8
   select b.payload into value from penstock.body_8 b where b.id = _body_json.id;
 end if;
 end if;
 end if;
 end if;
--- from functions/storage/body.sql:31
+-- from functions/storage/read_body.sql:17
   if not found then
     select b.payload into value from penstock.body_0 b where b.id = _body_json.id;
   end if;
   return value;
 end $$;
-
--- The same for bytes. Locks: ACCESS SHARE. Uses body_N_id.
--- from functions/storage/body.sql:38
+-- Returns the JSON payload (or, as _body_bytes, the bytes) of a message whose body is in a segment, or in the overflow
+-- segment if the segment was cleared. Views call both with the owner's rights. Locks: ACCESS SHARE. Uses body_N_id.
+-- from functions/storage/read_body.sql:8
 create or replace function penstock._body_bytes(slot smallint, id bigint) returns bytea language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -14041,178 +13983,50 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/storage/body.sql:45, segment 0
+-- from functions/storage/read_body.sql:15, segment 0
   select b.payload_bytes into value from penstock.body_0 b where b.id = _body_bytes.id;
 else
--- from functions/storage/body.sql:45, segment 1
+-- from functions/storage/read_body.sql:15, segment 1
   select b.payload_bytes into value from penstock.body_1 b where b.id = _body_bytes.id;
 end if;
 else
 if slot <= 2 then
--- from functions/storage/body.sql:45, segment 2
+-- from functions/storage/read_body.sql:15, segment 2
   select b.payload_bytes into value from penstock.body_2 b where b.id = _body_bytes.id;
 else
--- from functions/storage/body.sql:45, segment 3
+-- from functions/storage/read_body.sql:15, segment 3
   select b.payload_bytes into value from penstock.body_3 b where b.id = _body_bytes.id;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/storage/body.sql:45, segment 4
+-- from functions/storage/read_body.sql:15, segment 4
   select b.payload_bytes into value from penstock.body_4 b where b.id = _body_bytes.id;
 else
--- from functions/storage/body.sql:45, segment 5
+-- from functions/storage/read_body.sql:15, segment 5
   select b.payload_bytes into value from penstock.body_5 b where b.id = _body_bytes.id;
 end if;
 else
 if slot <= 6 then
--- from functions/storage/body.sql:45, segment 6
+-- from functions/storage/read_body.sql:15, segment 6
   select b.payload_bytes into value from penstock.body_6 b where b.id = _body_bytes.id;
 else
 if slot <= 7 then
--- from functions/storage/body.sql:45, segment 7
+-- from functions/storage/read_body.sql:15, segment 7
   select b.payload_bytes into value from penstock.body_7 b where b.id = _body_bytes.id;
 else
--- from functions/storage/body.sql:45, segment 8
+-- from functions/storage/read_body.sql:15, segment 8
   select b.payload_bytes into value from penstock.body_8 b where b.id = _body_bytes.id;
 end if;
 end if;
 end if;
 end if;
--- from functions/storage/body.sql:47
+-- from functions/storage/read_body.sql:17
   if not found then
     select b.payload_bytes into value from penstock.body_0 b where b.id = _body_bytes.id;
   end if;
   return value;
-end $$;
-
--- The size of a body in bytes. Locks: ACCESS SHARE. Uses body_N_id.
--- from functions/storage/body.sql:54
-create or replace function penstock._body_size(slot smallint, id bigint) returns bigint language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off as $$
-#variable_conflict use_column
-declare
-  size bigint;
-begin
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/storage/body.sql:61, segment 0
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_0 b
-    where b.id = _body_size.id;
-else
--- from functions/storage/body.sql:61, segment 1
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_1 b
-    where b.id = _body_size.id;
-end if;
-else
-if slot <= 2 then
--- from functions/storage/body.sql:61, segment 2
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_2 b
-    where b.id = _body_size.id;
-else
--- from functions/storage/body.sql:61, segment 3
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_3 b
-    where b.id = _body_size.id;
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/storage/body.sql:61, segment 4
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_4 b
-    where b.id = _body_size.id;
-else
--- from functions/storage/body.sql:61, segment 5
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_5 b
-    where b.id = _body_size.id;
-end if;
-else
-if slot <= 6 then
--- from functions/storage/body.sql:61, segment 6
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_6 b
-    where b.id = _body_size.id;
-else
-if slot <= 7 then
--- from functions/storage/body.sql:61, segment 7
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_7 b
-    where b.id = _body_size.id;
-else
--- from functions/storage/body.sql:61, segment 8
-  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_8 b
-    where b.id = _body_size.id;
-end if;
-end if;
-end if;
-end if;
--- from functions/storage/body.sql:64
-  return size;
-end $$;
-
--- Deletes a body. Locks: the row. Uses body_N_id.
--- from functions/storage/body.sql:68
-create or replace function penstock._drop_body(slot smallint, id bigint) returns void language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off as $$
-#variable_conflict use_column
-begin
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/storage/body.sql:73, segment 0
-  delete from penstock.body_0 b where b.id = _drop_body.id;
-else
--- from functions/storage/body.sql:73, segment 1
-  delete from penstock.body_1 b where b.id = _drop_body.id;
-end if;
-else
-if slot <= 2 then
--- from functions/storage/body.sql:73, segment 2
-  delete from penstock.body_2 b where b.id = _drop_body.id;
-else
--- from functions/storage/body.sql:73, segment 3
-  delete from penstock.body_3 b where b.id = _drop_body.id;
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/storage/body.sql:73, segment 4
-  delete from penstock.body_4 b where b.id = _drop_body.id;
-else
--- from functions/storage/body.sql:73, segment 5
-  delete from penstock.body_5 b where b.id = _drop_body.id;
-end if;
-else
-if slot <= 6 then
--- from functions/storage/body.sql:73, segment 6
-  delete from penstock.body_6 b where b.id = _drop_body.id;
-else
-if slot <= 7 then
--- from functions/storage/body.sql:73, segment 7
-  delete from penstock.body_7 b where b.id = _drop_body.id;
-else
--- from functions/storage/body.sql:73, segment 8
-  delete from penstock.body_8 b where b.id = _drop_body.id;
-end if;
-end if;
-end if;
-end if;
--- from functions/storage/body.sql:75
-  if not found then
-    delete from penstock.body_0 b where b.id = _drop_body.id;
-  end if;
-end $$;
-
--- Deletes the old body of a message and stores the new one.
--- from functions/storage/body.sql:81
-create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
-language plpgsql as $$
-begin
-  if old_body is not null then
-    perform penstock._drop_body(old_body, m.id);
-  end if;
-  return penstock._store_body(m);
 end $$;
 
 -- find_message returns one message by its id, as the view penstock.messages shows it, or nothing if it does not exist
@@ -15296,7 +15110,7 @@ begin
 end $$;
 
 -- Records the result of a check. A report about an address that has been changed since counts for nothing. If the
--- service was reached, its waiting tasks go on, in the order of the requests. If not, all its tasks wait, and those
+-- service was reached, its waiting tasks continue, in the order of the requests. If not, all its tasks wait, and those
 -- that have waited for `wait_seconds` fail together. Null is no limit. Returns the number of tasks that were delivered
 -- again or failed. Locks: the row of the service, and those of the tasks. Uses
 -- service_task_queue and service_task_waiting.
@@ -15705,7 +15519,7 @@ begin
   end if;
 end $$;
 
--- Whether a queue of a service has been created there: by a task that is not known any more, or by one that completed.
+-- Whether a queue of a service has been created there: by a task that was deleted since, or by one that completed.
 -- Locks: none. Uses service_task_queue.
 -- from functions/server/tasks.sql:201
 create or replace function penstock._was_created(queue_id uuid) returns boolean language sql stable as $$
@@ -15715,7 +15529,7 @@ create or replace function penstock._was_created(queue_id uuid) returns boolean 
       and t.status = 'completed');
 $$;
 
--- Cancels a task that has not begun. Locks: the row of the task. Uses service_task_pkey.
+-- Cancels a task that has not started. Locks: the row of the task. Uses service_task_pkey.
 -- from functions/server/tasks.sql:209
 create or replace function penstock.cancel_service_task(service text, task uuid, cancelled_by text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -15818,7 +15632,7 @@ begin
   where o.id = _service_task.task and q.service_id = s.id for update of o;
   if not found then
     perform penstock._fail('PS025', format('task %L does not exist on service %L', _service_task.task, s.name),
-      jsonb_build_object('task', _service_task.task), 'Tasks are forgotten a week after they are finished.');
+      jsonb_build_object('task', _service_task.task), 'Tasks are deleted a week after they have finished.');
   end if;
   return t;
 end $$;
@@ -17564,7 +17378,7 @@ begin
   end loop;
 end $$;
 
--- Deletes and returns the row of a lease that is still held, wherever it is. Returns nothing if the lease is lost.
+-- Deletes and returns the row of a valid lease, in any table. Returns nothing if the lease is lost.
 -- Locks: the row. Uses the place in the token, or leased_N_token.
 -- from functions/settle/pull.sql:3
 create or replace function penstock._pull(id bigint, token bigint) returns penstock.leased_0 language plpgsql
@@ -17705,7 +17519,7 @@ end if;
   return l;
 end $$;
 
--- reject gives up on a message at once: it is dead, whatever attempts it had left. Locks: the row. Uses leased_N_token.
+-- reject gives up on a message at once: it is dead, even if it had attempts left. Locks: the row. Uses leased_N_token.
 -- from functions/settle/reject.sql:2
 create or replace function penstock.reject(id bigint, token bigint, reason text default null) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -18110,7 +17924,7 @@ end if;
   end loop;
 end $$;
 
--- The sink of clients up to version 3, which enqueued each partition by itself. Unused since version 4: see
+-- The sink of clients up to version 3, which enqueued each partition separately. Unused since version 4: see
 -- stage.sql and publish.sql. A task copies the messages of its partition into the temporary table penstock_incoming
 -- (see sql/queries/spark/incoming.sql) and calls spark_enqueue in the same transaction.
 --
@@ -19680,6 +19494,194 @@ begin
   return false;
 end $$;
 
+-- Bodies. A payload of more than 1,000 bytes is written once, to body_N, and only the small row moves from state to
+-- state. _store_body writes it. Locks: ROW EXCLUSIVE on the current segment, until commit. Uses body_N_id.
+-- from functions/storage/body.sql:3
+create or replace function penstock._store_body(m penstock.envelope) returns penstock.envelope language plpgsql as $$
+declare
+  slot integer;
+begin
+  m.body_slot := null;
+  if greatest(pg_column_size(m.payload), octet_length(m.payload_bytes)) > 1000 then
+    m.body_slot := penstock._hold_current();
+    slot := m.body_slot;
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/storage/body.sql:12, segment 0
+    insert into penstock.body_0 values (m.id, m.payload, m.payload_bytes);
+else
+-- from functions/storage/body.sql:12, segment 1
+    insert into penstock.body_1 values (m.id, m.payload, m.payload_bytes);
+end if;
+else
+if slot <= 2 then
+-- from functions/storage/body.sql:12, segment 2
+    insert into penstock.body_2 values (m.id, m.payload, m.payload_bytes);
+else
+-- from functions/storage/body.sql:12, segment 3
+    insert into penstock.body_3 values (m.id, m.payload, m.payload_bytes);
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/storage/body.sql:12, segment 4
+    insert into penstock.body_4 values (m.id, m.payload, m.payload_bytes);
+else
+-- from functions/storage/body.sql:12, segment 5
+    insert into penstock.body_5 values (m.id, m.payload, m.payload_bytes);
+end if;
+else
+if slot <= 6 then
+-- from functions/storage/body.sql:12, segment 6
+    insert into penstock.body_6 values (m.id, m.payload, m.payload_bytes);
+else
+if slot <= 7 then
+-- from functions/storage/body.sql:12, segment 7
+    insert into penstock.body_7 values (m.id, m.payload, m.payload_bytes);
+else
+-- from functions/storage/body.sql:12, segment 8
+    insert into penstock.body_8 values (m.id, m.payload, m.payload_bytes);
+end if;
+end if;
+end if;
+end if;
+-- from functions/storage/body.sql:14
+    m.payload := null;
+    m.payload_bytes := null;
+  end if;
+  return m;
+end $$;
+
+-- The size of a body in bytes. Locks: ACCESS SHARE. Uses body_N_id.
+-- from functions/storage/body.sql:21
+create or replace function penstock._body_size(slot smallint, id bigint) returns bigint language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  size bigint;
+begin
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/storage/body.sql:28, segment 0
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_0 b
+    where b.id = _body_size.id;
+else
+-- from functions/storage/body.sql:28, segment 1
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_1 b
+    where b.id = _body_size.id;
+end if;
+else
+if slot <= 2 then
+-- from functions/storage/body.sql:28, segment 2
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_2 b
+    where b.id = _body_size.id;
+else
+-- from functions/storage/body.sql:28, segment 3
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_3 b
+    where b.id = _body_size.id;
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/storage/body.sql:28, segment 4
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_4 b
+    where b.id = _body_size.id;
+else
+-- from functions/storage/body.sql:28, segment 5
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_5 b
+    where b.id = _body_size.id;
+end if;
+else
+if slot <= 6 then
+-- from functions/storage/body.sql:28, segment 6
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_6 b
+    where b.id = _body_size.id;
+else
+if slot <= 7 then
+-- from functions/storage/body.sql:28, segment 7
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_7 b
+    where b.id = _body_size.id;
+else
+-- from functions/storage/body.sql:28, segment 8
+  select coalesce(pg_column_size(b.payload), octet_length(b.payload_bytes)) into size from penstock.body_8 b
+    where b.id = _body_size.id;
+end if;
+end if;
+end if;
+end if;
+-- from functions/storage/body.sql:31
+  return size;
+end $$;
+
+-- Deletes a body. Locks: the row. Uses body_N_id.
+-- from functions/storage/body.sql:35
+create or replace function penstock._drop_body(slot smallint, id bigint) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+begin
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/storage/body.sql:40, segment 0
+  delete from penstock.body_0 b where b.id = _drop_body.id;
+else
+-- from functions/storage/body.sql:40, segment 1
+  delete from penstock.body_1 b where b.id = _drop_body.id;
+end if;
+else
+if slot <= 2 then
+-- from functions/storage/body.sql:40, segment 2
+  delete from penstock.body_2 b where b.id = _drop_body.id;
+else
+-- from functions/storage/body.sql:40, segment 3
+  delete from penstock.body_3 b where b.id = _drop_body.id;
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/storage/body.sql:40, segment 4
+  delete from penstock.body_4 b where b.id = _drop_body.id;
+else
+-- from functions/storage/body.sql:40, segment 5
+  delete from penstock.body_5 b where b.id = _drop_body.id;
+end if;
+else
+if slot <= 6 then
+-- from functions/storage/body.sql:40, segment 6
+  delete from penstock.body_6 b where b.id = _drop_body.id;
+else
+if slot <= 7 then
+-- from functions/storage/body.sql:40, segment 7
+  delete from penstock.body_7 b where b.id = _drop_body.id;
+else
+-- from functions/storage/body.sql:40, segment 8
+  delete from penstock.body_8 b where b.id = _drop_body.id;
+end if;
+end if;
+end if;
+end if;
+-- from functions/storage/body.sql:42
+  if not found then
+    delete from penstock.body_0 b where b.id = _drop_body.id;
+  end if;
+end $$;
+
+-- Deletes the old body of a message and stores the new one.
+-- from functions/storage/body.sql:48
+create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
+language plpgsql as $$
+begin
+  if old_body is not null then
+    perform penstock._drop_body(old_body, m.id);
+  end if;
+  return penstock._store_body(m);
+end $$;
+
 -- Moves up to 1,000 messages that are left in a segment to the overflow segment. A row moves there at most once, and
 -- only from a segment that is nearly empty: a backlog stays where it is. Locks: the rows it moves; it skips locked
 -- rows. No index.
@@ -20101,7 +20103,7 @@ begin
     return 0;
   end if;
   select * into newest from penstock.history_slot order by begun_at desc limit 1;
-  -- A slot can be dropped if the next one was begun long enough ago: then all its rows are older.
+  -- A slot can be dropped if the next one was started long enough ago, because all its rows are older.
   for h in select slot, ended_at from (select slot, lead(begun_at) over (order by begun_at) ended_at
     from penstock.history_slot) s
            where ended_at < clock_timestamp() - keep loop
@@ -20592,7 +20594,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   where d.id = any (ids) and (not q.name ^@ 'penstock.' or penstock._is_admin())
 $$;
 
--- get_outcome returns what became of a message, wherever it is: its state, its result if one is kept, and its error if
+-- get_outcome returns the end of a message in any state: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
 -- Locks: none. Uses result_pkey, history_log_id, and the indexes of find_message.
 -- from functions/tasks/results.sql:19

@@ -51,7 +51,7 @@ alter table penstock.history_log_{slot} replica identity full;
 alter table penstock.attempt_log_{slot} replica identity full;
 --: end
 
--- When each time slot was begun. The newest is the one that is written to. A row changes about once a day.
+-- When each time slot was started. The newest is the one that is written to. A row changes about once a day.
 create table penstock.history_slot (
   slot       smallint primary key,
   begun_at   timestamptz not null

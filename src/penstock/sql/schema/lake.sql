@@ -32,11 +32,8 @@ create table penstock.lake_replay (
   primary key (job, message_id, enqueued_at)
 );
 
--- Gold, as the lake published it last: by minute, by quarter of an hour and by day. A chart of a day is drawn from
--- quarters: by minute, a day of 200 queues is 288,000 rows, which take a fifth of a second to add up.
-create table penstock.queue_minute (
-  queue                   text not null,
-  minute                  timestamptz not null,
+-- What queue_minute and queue_day say of a queue.
+--: define gold.measures as
   finished                bigint not null,
   done                    bigint not null,
   dead                    bigint not null,
@@ -57,7 +54,15 @@ create table penstock.queue_minute (
   backlog_age_seconds     double precision,
   work_seconds            double precision,
   payload_bytes           bigint not null,
-  payload_bytes_max       bigint,
+  payload_bytes_max       bigint
+--: end
+
+-- Gold, as the lake published it last: by minute, by quarter of an hour and by day. A chart of a day is drawn from
+-- quarters: by minute, a day of 200 queues is 288,000 rows, which take a fifth of a second to add up.
+create table penstock.queue_minute (
+  queue                   text not null,
+  minute                  timestamptz not null,
+  {gold.measures},
   primary key (queue, minute)
 );
 create index queue_minute_minute on penstock.queue_minute (minute);
@@ -85,27 +90,7 @@ create index queue_quarter_quarter on penstock.queue_quarter (quarter);
 create table penstock.queue_day (
   queue                   text not null,
   day                     date not null,
-  finished                bigint not null,
-  done                    bigint not null,
-  dead                    bigint not null,
-  expired                 bigint not null,
-  cancelled               bigint not null,
-  superseded              bigint not null,
-  retried                 bigint not null,
-  failed_attempts         bigint not null,
-  wait_seconds_p50        double precision,
-  wait_seconds_p95        double precision,
-  wait_seconds_p99        double precision,
-  work_seconds_p50        double precision,
-  work_seconds_p95        double precision,
-  work_seconds_p99        double precision,
-  end_to_end_seconds_p50  double precision,
-  end_to_end_seconds_p95  double precision,
-  end_to_end_seconds_p99  double precision,
-  backlog_age_seconds     double precision,
-  work_seconds            double precision,
-  payload_bytes           bigint not null,
-  payload_bytes_max       bigint,
+  {gold.measures},
   primary key (queue, day)
 );
 create index queue_day_day on penstock.queue_day (day);

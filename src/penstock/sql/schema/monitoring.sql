@@ -24,7 +24,7 @@ create table penstock.notifier (
   only_row    boolean primary key default true check (only_row)
 ) with (fillfactor = 50);
 
--- The findings that a destination of notifications was told about, and that are not over.
+-- The findings that were sent to a destination of notifications and are not over.
 create table penstock.announcement (
   destination   text not null,
   finding       text not null,

@@ -31,7 +31,7 @@ logger = logging.getLogger("penstock.worker")
 class Command(BaseCommand):
     help = (
         "Runs the tasks and handlers of the project until SIGTERM or Ctrl-C. Both drain: nothing "
-        "more is claimed, handlers finish, and messages that were not begun are given back. A "
+        "more is claimed, handlers finish, and messages that were not started are given back. A "
         "second signal does not wait."
     )
 

@@ -41,7 +41,7 @@ async def list_acts(visit: Visit) -> View:
 
 
 class Bulk(Act):
-    """What a list of messages shows is the filter. A server carries the act out."""
+    """An action on all messages of a list. A server carries it out."""
 
     path = "/messages/bulk"
 
@@ -138,7 +138,7 @@ class Bulk(Act):
         return verb
 
     async def _queues(self, visit: Visit) -> list[str] | None:
-        """The queues of the filter; without one, all that the visitor may operate."""
+        """The queues of the filter, or all that the visitor may operate."""
         queue = visit.asked("queue")
         if queue is not None:
             name = queue.removesuffix(".dlq")

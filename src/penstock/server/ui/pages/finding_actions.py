@@ -25,7 +25,7 @@ MOST: Final = 1000
 
 
 class FindingAct(Act):
-    """One about all findings of a kind, or about those whose subjects the form names."""
+    """An action on all findings of a kind, or on those whose subjects the form names."""
 
     button: ClassVar[str]
 
@@ -36,7 +36,7 @@ class FindingAct(Act):
         return kind
 
     async def subjects(self, visit: Visit, *, noted: bool) -> list[str]:
-        """Which findings are meant. The visitor may operate the queue of each."""
+        """The findings of the action. The visitor must be allowed to operate the queue of each."""
         kind = self.kind(visit)
         named = visit.asked_all("subject")
         if not named:
@@ -48,7 +48,7 @@ class FindingAct(Act):
                 and (finding.note is not None) == noted
             ]
         if not 1 <= len(named) <= MOST:
-            raise HttpError(409, "NothingThere", "there is no such finding any more")
+            raise HttpError(409, "NothingThere", "this finding no longer exists")
         for subject in named:
             if kind in QUEUE_KINDS:
                 visit.principal.require("operate", subject)
@@ -77,7 +77,7 @@ class FindingAct(Act):
 
 
 class Note(FindingAct):
-    """Acknowledges or mutes, with a reason and an end."""
+    """Acknowledge or mute, with a reason and an end."""
 
     state: ClassVar[NoteState]
     text: ClassVar[str]

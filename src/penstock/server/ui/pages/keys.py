@@ -1,4 +1,4 @@
-"""API keys: what they may do and when they were last used; to make and to revoke them."""
+"""API keys: their scopes and last uses. Keys are created and revoked here."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _by_length(option: tuple[str, str]) -> float:
 
 
 def _scopes(visit: Visit) -> list[str]:
-    """Separated by spaces or commas."""
+    """Names separated by spaces or commas."""
     return (visit.asked("scopes") or "").replace(",", " ").split()
 
 

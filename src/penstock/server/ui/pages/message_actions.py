@@ -170,7 +170,7 @@ class Copy(MessageAct):
             group=visit.asked("group"),
             priority=_priority(visit),
             headers=headers,
-            # A copy must not replace a message that waits with the key.
+            # A copy must not replace a waiting message with the same key.
             on_conflict="error",
         )
         return self.deed(found, command, queue, answer_is="copy")

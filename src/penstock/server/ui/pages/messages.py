@@ -89,7 +89,7 @@ async def readable(visit: Visit, queue: str | None) -> list[str] | None:
 
 
 def message_filter(visit: Visit) -> MessageFilter:
-    """What the address or the form asks for."""
+    """The filter in the address or the form."""
     now = datetime.now(UTC)
     return MessageFilter(
         key=visit.asked("key"),
@@ -146,14 +146,14 @@ async def _neighbours(visit: Visit, id: int) -> dict[str, Any] | None:
 
 
 def trace_url(visit: Visit, message: Message) -> str | None:
-    """Where the trace is shown in which the message was enqueued."""
+    """The link to the trace in which the message was enqueued."""
     found = TRACEPARENT.fullmatch(str(message.headers.get("traceparent", "")))
     template = visit.context.settings.trace_url
     return template.replace("{trace_id}", found[1]) if found and template else None
 
 
 def can_copy(visit: Visit, message: Message) -> bool:
-    """Whether the visitor may enqueue an edited copy: there is JSON to edit, and it may be seen."""
+    """Whether the visitor may enqueue an edited copy: the payload is JSON and visible."""
     queue = message.original_queue or message.queue
     allowed = visit.may("operate", queue) and visit.may("enqueue", queue)
     return allowed and not visit.redacts and not isinstance(message.payload, bytes)

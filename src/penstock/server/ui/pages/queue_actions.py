@@ -34,7 +34,9 @@ class Pause(QueueAct):
             title=f"Pause {name}",
             button="Pause",
             back=queue_path(name),
-            text=["Its messages are not delivered until it is resumed. Enqueues go on."],
+            text=[
+                "Its messages are not delivered until it is resumed. Enqueues are still accepted."
+            ],
             count=stats.ready,
             unit="messages are ready and would wait",
             facts={"Leased, not affected": count(stats.leased)},

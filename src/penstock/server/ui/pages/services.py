@@ -225,7 +225,7 @@ class _OnTask(_OnService):
         if not found:
             raise TaskNotFoundError(
                 f"task {task!r:.200} does not exist on service {service!r:.200}",
-                hint="Tasks are forgotten a week after they are finished.",
+                hint="Tasks are deleted a week after they have finished.",
             )
         return found[0].id
 
@@ -233,7 +233,7 @@ class _OnTask(_OnService):
 class CancelTask(_OnTask):
     path = "/services/{service}/tasks/{task}/cancel"
     title, button, act = "Cancel task", "Cancel the task", "cancel task"
-    text = "A task that has begun cannot be cancelled."
+    text = "A task that has started cannot be cancelled."
 
     def _command(self, visit: Visit, service: Service) -> Command[Any]:
         task, by = read.task_id(visit.path["task"]), visit.principal.name

@@ -1,4 +1,4 @@
-"""What operators tell workers: to be quiet, to work again, to stop."""
+"""Commands of operators to workers: quiet, resume and stop."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class WorkerAct(Act):
 
     @abstractmethod
     def effect(self) -> str:
-        """What the worker does then."""
+        """The effect of the command."""
 
     async def _worker(self, visit: Visit) -> Heartbeat:
         name = visit.asked("worker")

@@ -29,7 +29,7 @@ async def workers(visit: Visit) -> View:
             _worker(visit, beat, served[beat.worker], held) for beat in snapshot.heartbeats
         ],
         "work": [row for beat in snapshot.heartbeats for row in _work(beat, snapshot.at)],
-        # Other languages, psql, or a worker that is gone: they hold leases and do not report.
+        # Other languages, psql, or a worker that has ended: they hold leases and do not report.
         "others": [lease for lease in snapshot.leases if lease.worker not in reporting],
         "alive": sum(beat.alive for beat in snapshot.heartbeats),
     }
@@ -51,8 +51,8 @@ def _worker(
 
 
 def _work(beat: Heartbeat, at: datetime) -> Iterator[dict[str, Any]]:
-    """A row for each queue of a worker that is alive."""
-    # Runs go on after the report that tells of them.
+    """A row for each queue of a running worker."""
+    # The runs continue after the worker's report.
     since = max(0.0, (at - beat.seen_at).total_seconds())
     for queue, work in beat.queues.items() if beat.alive else ():
         runs = [replace(run, seconds=run.seconds + since) for run in work.runs]

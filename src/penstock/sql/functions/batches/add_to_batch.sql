@@ -26,7 +26,7 @@ begin
 end $$;
 
 -- Raises PS015 if the batch does not exist, and PS016 if it is sealed. Its row stays locked, shared, until commit:
--- seal_batch waits for those who add members. Uses batch_pkey.
+-- seal_batch waits for the transactions that add members. Uses batch_pkey.
 create or replace function penstock._check_open(batch_id bigint) returns void language plpgsql as $$
 declare
   b penstock.batch;

@@ -21,7 +21,7 @@ begin
 end $$;
 
 -- Checks the messages of a batch when it is created. They are enqueued later, by any caller, and then it would be too
--- late to tell the caller who made the mistake. Internal queues are refused to all roles for the same reason. Locks:
+-- late to report it to the caller. Internal queues are refused to all roles for the same reason. Locks:
 -- none. Uses queue_name_key.
 create or replace function penstock._check_batch_messages(field text, messages jsonb) returns void language plpgsql
   as $$

@@ -1,5 +1,5 @@
--- Members of batches end. Called wherever messages of a queue with has_members end, in the same transaction; ids that
--- are not members cost one look at an index. A member counts once, for any number of calls.
+-- Members of batches end. Every function that ends messages of a queue with has_members calls this in the same
+-- transaction. An id that is not a member costs one look at an index. A member counts once, for any number of calls.
 -- Locks: the rows of the members. Uses batch_member_pkey.
 create or replace function penstock._end_members(ids bigint[], state text) returns void language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$

@@ -93,7 +93,7 @@ begin
   perform penstock._finish_batch(batch_id);
 end $$;
 
--- Deletes batches that finished seven days ago, and what is left of their members. Returns how many.
+-- Deletes batches that finished seven days ago, and the rest of their members. Returns how many.
 -- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
 create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
 declare

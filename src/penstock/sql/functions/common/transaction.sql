@@ -2,7 +2,7 @@
 --
 -- _in_block: is this statement one of several in a transaction, so that the commit may be far away? PostgreSQL does not
 -- tell a function, but a block began with an earlier message of the client. A prepared statement in autocommit begins
--- its transaction 2 to 10 microseconds before it runs. A block that was begun through a local socket is at least 24
+-- its transaction 2 to 10 microseconds before it runs. A block that was started through a local socket is at least 24
 -- microseconds old. A wrong guess only costs time, because every message is found either way.
 create or replace function penstock._in_block() returns boolean language sql stable as $$
   select statement_timestamp() > transaction_timestamp() + interval '30 microseconds'

@@ -4,7 +4,7 @@ create or replace function penstock._reservation(queue_id integer, n bigint) ret
   select {reservation.of(queue_id, n)}
 $$;
 
--- Adds to the reservation of this transaction, and takes the lock that says so. Above 16 the number is rounded up to
+-- Adds to the reservation of this transaction, and takes the lock that shows it. Above 16 the number is rounded up to
 -- two leading bits, so that a transaction takes about 50 locks for ten thousand messages. A setting remembers the
 -- number. A producer who changes the setting may exceed max_depth by the messages of that transaction.
 create or replace function penstock._note_reservation(queue_id integer, n integer) returns void language plpgsql as $$

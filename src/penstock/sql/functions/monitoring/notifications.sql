@@ -18,7 +18,7 @@ begin
   delete from penstock.notifier n where n.holder = release_notifications.holder;
 end $$;
 
--- announcements returns the findings that a destination was told about and that are not over. Locks: ACCESS SHARE. Uses
+-- announcements returns the findings that were sent to a destination and are not over. Locks: ACCESS SHARE. Uses
 -- announcement_pkey.
 create or replace function penstock.announcements(destination text)
 returns table (finding text, kind text, severity text, title text, since timestamptz, missing_since timestamptz)

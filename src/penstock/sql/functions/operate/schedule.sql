@@ -154,20 +154,6 @@ begin
   return found;
 end $$;
 
--- Pauses a schedule. Locks and indexes: as set_schedule.
-create or replace function penstock.pause_schedule(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_schedule(name, '{"paused": true}');
-end $$;
-
--- Resumes a schedule. Fires that were due during the pause are skipped. Locks and indexes: as set_schedule.
-create or replace function penstock.resume_schedule(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_schedule(name, '{"paused": false}');
-end $$;
-
 -- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
 create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$

@@ -92,17 +92,3 @@ begin
   perform penstock._number_in('backoff.jitter', rule -> 'jitter', 0, 1);
   return rule;
 end $$;
-
--- Pauses a queue: claims return nothing. Locks and indexes: as set_queue.
-create or replace function penstock.pause(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_queue(name, '{"paused": true}');
-end $$;
-
--- Resumes a queue. Locks and indexes: as set_queue.
-create or replace function penstock.resume(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.set_queue(name, '{"paused": false}');
-end $$;

@@ -16,7 +16,7 @@ begin
 end $$;
 
 -- Records the result of a check. A report about an address that has been changed since counts for nothing. If the
--- service was reached, its waiting tasks go on, in the order of the requests. If not, all its tasks wait, and those
+-- service was reached, its waiting tasks continue, in the order of the requests. If not, all its tasks wait, and those
 -- that have waited for `wait_seconds` fail together. Null is no limit. Returns the number of tasks that were delivered
 -- again or failed. Locks: the row of the service, and those of the tasks. Uses
 -- service_task_queue and service_task_waiting.

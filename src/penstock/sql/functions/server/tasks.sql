@@ -196,7 +196,7 @@ begin
   end if;
 end $$;
 
--- Whether a queue of a service has been created there: by a task that is not known any more, or by one that completed.
+-- Whether a queue of a service has been created there: by a task that was deleted since, or by one that completed.
 -- Locks: none. Uses service_task_queue.
 create or replace function penstock._was_created(queue_id uuid) returns boolean language sql stable as $$
   select not exists (select from penstock.service_task t where t.queue_id = _was_created.queue_id
@@ -205,7 +205,7 @@ create or replace function penstock._was_created(queue_id uuid) returns boolean 
       and t.status = 'completed');
 $$;
 
--- Cancels a task that has not begun. Locks: the row of the task. Uses service_task_pkey.
+-- Cancels a task that has not started. Locks: the row of the task. Uses service_task_pkey.
 create or replace function penstock.cancel_service_task(service text, task uuid, cancelled_by text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -303,7 +303,7 @@ begin
   where o.id = _service_task.task and q.service_id = s.id for update of o;
   if not found then
     perform penstock._fail('PS025', format('task %L does not exist on service %L', _service_task.task, s.name),
-      jsonb_build_object('task', _service_task.task), 'Tasks are forgotten a week after they are finished.');
+      jsonb_build_object('task', _service_task.task), 'Tasks are deleted a week after they have finished.');
   end if;
   return t;
 end $$;

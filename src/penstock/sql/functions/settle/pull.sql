@@ -1,4 +1,4 @@
--- Deletes and returns the row of a lease that is still held, wherever it is. Returns nothing if the lease is lost.
+-- Deletes and returns the row of a valid lease, in any table. Returns nothing if the lease is lost.
 -- Locks: the row. Uses the place in the token, or leased_N_token.
 create or replace function penstock._pull(id bigint, token bigint) returns penstock.leased_0 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$

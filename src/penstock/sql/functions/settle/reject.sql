@@ -1,4 +1,4 @@
--- reject gives up on a message at once: it is dead, whatever attempts it had left. Locks: the row. Uses leased_N_token.
+-- reject gives up on a message at once: it is dead, even if it had attempts left. Locks: the row. Uses leased_N_token.
 create or replace function penstock.reject(id bigint, token bigint, reason text default null) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

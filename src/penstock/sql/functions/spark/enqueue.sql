@@ -1,4 +1,4 @@
--- The sink of clients up to version 3, which enqueued each partition by itself. Unused since version 4: see
+-- The sink of clients up to version 3, which enqueued each partition separately. Unused since version 4: see
 -- stage.sql and publish.sql. A task copies the messages of its partition into the temporary table penstock_incoming
 -- (see sql/queries/spark/incoming.sql) and calls spark_enqueue in the same transaction.
 --

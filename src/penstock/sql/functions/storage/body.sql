@@ -17,39 +17,6 @@ begin
   return m;
 end $$;
 
--- Return the JSON payload, or the bytes, of a message whose body is in a segment, or in the overflow segment if the
--- segment was cleared. Views call them with the rights of the owner. Locks: ACCESS SHARE. Uses body_N_id.
-create or replace function penstock._body_json(slot smallint, id bigint) returns jsonb language plpgsql stable
-security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
-#variable_conflict use_column
-declare
-  value jsonb;
-begin
-  --: branch on slot
-  select b.payload into value from penstock.body_{slot} b where b.id = _body_json.id;
-  --: end
-  if not found then
-    select b.payload into value from penstock.body_0 b where b.id = _body_json.id;
-  end if;
-  return value;
-end $$;
-
--- The same for bytes. Locks: ACCESS SHARE. Uses body_N_id.
-create or replace function penstock._body_bytes(slot smallint, id bigint) returns bytea language plpgsql stable
-security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
-#variable_conflict use_column
-declare
-  value bytea;
-begin
-  --: branch on slot
-  select b.payload_bytes into value from penstock.body_{slot} b where b.id = _body_bytes.id;
-  --: end
-  if not found then
-    select b.payload_bytes into value from penstock.body_0 b where b.id = _body_bytes.id;
-  end if;
-  return value;
-end $$;
-
 -- The size of a body in bytes. Locks: ACCESS SHARE. Uses body_N_id.
 create or replace function penstock._body_size(slot smallint, id bigint) returns bigint language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$

@@ -16,7 +16,7 @@ begin
     return 0;
   end if;
   select * into newest from penstock.history_slot order by begun_at desc limit 1;
-  -- A slot can be dropped if the next one was begun long enough ago: then all its rows are older.
+  -- A slot can be dropped if the next one was started long enough ago, because all its rows are older.
   for h in select slot, ended_at from (select slot, lead(begun_at) over (order by begun_at) ended_at
     from penstock.history_slot) s
            where ended_at < clock_timestamp() - keep loop

@@ -13,7 +13,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   where d.id = any (ids) and (not q.name ^@ 'penstock.' or penstock._is_admin())
 $$;
 
--- get_outcome returns what became of a message, wherever it is: its state, its result if one is kept, and its error if
+-- get_outcome returns the end of a message in any state: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
 -- Locks: none. Uses result_pkey, history_log_id, and the indexes of find_message.
 create or replace function penstock.get_outcome(id bigint)
