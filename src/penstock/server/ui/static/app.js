@@ -101,7 +101,7 @@ function showPoint(svg, number) {
   const { names, points } = JSON.parse(svg.dataset.points);
   const point = points[Math.max(0, Math.min(points.length - 1, number))];
   svg.dataset.at = String(points.indexOf(point));
-  svg.querySelector(".cursor").setAttribute("d", `M${point[0]},8 V158`);
+  svg.querySelector(".cursor").setAttribute("d", `M${point[0]},8 V${svg.viewBox.baseVal.height - 22}`);
   const values = svg.parentElement.querySelector(".values");
   values.textContent = `${point[1]}: ${names.map((name, n) => `${name} ${point[n + 2]}`).join(", ")}`;
   values.hidden = false;
@@ -114,7 +114,7 @@ document.addEventListener("pointermove", (event) => {
   const svg = chartOf(event);
   if (!svg) return;
   const box = svg.getBoundingClientRect();
-  const x = ((event.clientX - box.left) / box.width) * 640;
+  const x = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
   const places = JSON.parse(svg.dataset.points).points.map((point) => Math.abs(point[0] - x));
   showPoint(svg, places.indexOf(Math.min(...places)));
 });
