@@ -161,13 +161,13 @@ def test_redrive_and_cancel_those_that_are_chosen(sick: Site, visit: Visit, queu
     page = visit(sick, f"/messages?state=dead&queue={queue}", "operator")
     for box in page.get_by_role("checkbox").all()[:2]:
         box.check()
-    page.get_by_role("button", name="Redrive the chosen").click()
+    page.get_by_role("button", name="Redrive the selected").click()
     confirm(page, "Redrive", "2")
     told(page, f"Redrove 2 dead letters of {queue}")
     page.goto(f"/messages?state=ready&queue={queue}")
     for box in page.get_by_role("checkbox").all()[:3]:
         box.check()
-    page.get_by_role("button", name="Cancel the chosen").click()
+    page.get_by_role("button", name="Cancel the selected").click()
     confirm(page, "Cancel them", "3")
     told(page, "Cancelled 3 messages")
     stats = sick.client.stats(queue)

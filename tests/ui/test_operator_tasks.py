@@ -247,7 +247,7 @@ def test_change_a_limit(sick: Site, visit: Visit, queue: str) -> None:
     with at_most(page, 3):
         page.get_by_role("link", name="Edit", exact=True).click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Most leased at once").fill("3")
+        dialog.get_by_label("Maximum leased at once").fill("3")
         dialog.get_by_role("button").first.click()
         expect(page.get_by_role("status").first).to_contain_text(queue)
     assert len(sick.client.claim(queue, 10)) == 3

@@ -28,6 +28,13 @@ PAGES = [
     "/system",
     "/activity",
     "/runbooks",
+    "/bulk-acts",
+    "/batches",
+    "/subscriptions",
+    "/services",
+    "/services/local",
+    "/keys",
+    "/find?q=invoice",
 ]
 
 

@@ -12,14 +12,14 @@ from typing import Final
 from penstock.server.ui.formats import duration, short, zoned
 
 # Near the size at which charts are shown, so that their text has the size of other text.
-WIDTH: Final = 400
-HEIGHT: Final = 150
-LEFT: Final = 52
+WIDTH: Final = 360
+HEIGHT: Final = 140
+LEFT: Final = 58
 RIGHT: Final = 8
 BOTTOM: Final = 22
 TOP: Final = 8
 # Times on the axis are at least this far apart, because they would overlap otherwise.
-APART: Final = 82
+APART: Final = 78
 # Round durations whose halves are round too. Beyond the last, a multiple of it.
 ROUND_SECONDS: Final = (60, 120, 240, 600, 1200, 3600, 7200, 14400, 43200, 86400)
 # Below this duration the labels show seconds, because minutes would repeat.
