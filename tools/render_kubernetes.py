@@ -64,7 +64,9 @@ def main() -> int:
     if not options.check:
         CHART_RULES.write_text(rules, "utf-8")
     elif CHART_RULES.read_text("utf-8") != rules:
-        print(f"out of date: {CHART_RULES.name} of the chart; run: python tools/render_kubernetes.py")
+        print(
+            f"out of date: {CHART_RULES.name} of the chart; run: python tools/render_kubernetes.py"
+        )
         return 1
     wanted = split(render(options.helm))
     found = {file.name: file.read_text("utf-8") for file in target.glob("*.yaml")}

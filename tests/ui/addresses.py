@@ -25,5 +25,10 @@ def all_addresses(site: Site) -> list[str]:
         forms.append(example.path + query)
     states = [f"/messages?state={state}" for state in STATES]
     stories = [f"/messages/{id}" for id in (scene.ready, scene.lease[0], scene.done)]
-    others = ["/find?q=invoice", "/queues/reports/", "/services/local?status=failed", "/queues/none/"]
+    others = [
+        "/find?q=invoice",
+        "/queues/reports/",
+        "/services/local?status=failed",
+        "/queues/none/",
+    ]
     return [*pages, *forms, *states, *stories, *others, "/login"]
