@@ -1,6 +1,6 @@
 """Render deploy/kubernetes from the Helm chart; `--check` fails if it is outdated.
 
-The chart gets a copy of the alerts of deploy/prometheus first, because Helm reads no file outside of it.
+The chart gets a copy of the alerts first, because Helm reads no file outside of the chart.
 The manifests are for clusters without Helm. Objects that need KEDA or the Prometheus operator are
 in files of their names.
 """
