@@ -56,7 +56,10 @@ class Bulk(Act):
             title=f"{NAMES[verb]} all messages that match",
             button=NAMES[verb].split()[0],
             back="/messages",
-            text=[EFFECTS[verb], "A server does this in steps. The page Bulk acts shows the progress."],
+            text=[
+                EFFECTS[verb],
+                "A server does this in steps. The page Bulk acts shows the progress.",
+            ],
             count=len(found.rows),
             unit=f"messages in state {state} match" + (", or more" if found.next else ""),
             facts={"State": state, **{name: value for name, value in facts.items() if value}},
