@@ -70,8 +70,9 @@ def main(dsn: str, folder: Path | None) -> None:
 
 def for_the_readme(dsn: str, browser: Browser) -> None:
     IMAGES.mkdir(exist_ok=True)
-    with database(dsn, "penstock_screens") as made, site(made, sick) as (url, key, client, db):
+    with database(dsn, "penstock_screens") as made, site(made, busy) as (url, key, client, db):
         traffic(client)
+        stages.charts(db)  # up to this minute
         stages.beat_again(db)
         (dead,) = db.execute("select min(id) from penstock.dead").fetchone() or (0,)
         tall = {"width": 1440, "height": 1180}
@@ -109,6 +110,11 @@ def healthy(client: Client, db: Database) -> None:
     stages.healthy(client, db)
     stages.gold(db)
     stages.charts(db)
+
+
+def busy(client: Client, db: Database) -> None:
+    stages.sick(client, db)
+    stages.gold(db)
 
 
 def sick(client: Client, db: Database) -> None:
