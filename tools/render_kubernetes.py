@@ -1,5 +1,6 @@
 """Render deploy/kubernetes from the Helm chart; `--check` fails if it is outdated.
 
+The chart gets a copy of the alerts first, because Helm reads no file outside of the chart.
 The manifests are for clusters without Helm. Objects that need KEDA or the Prometheus operator are
 in files of their names.
 """
@@ -30,6 +31,10 @@ _HELM: Final = re.compile(
 )
 
 
+RULES: Final = DEPLOY / "prometheus" / "penstock-rules.yml"
+CHART_RULES: Final = DEPLOY / "helm" / "penstock" / RULES.name
+
+
 def render(helm: str) -> str:
     chart, values = DEPLOY / "helm" / "penstock", DEPLOY / "helm" / "example-values.yaml"
     command = [helm, "template", "penstock", str(chart), "--values", str(values)]
@@ -55,6 +60,14 @@ def main() -> int:
     parser.add_argument("--helm", default="helm", help="the program")
     options = parser.parse_args()
     target = DEPLOY / "kubernetes"
+    rules = RULES.read_text("utf-8")
+    if not options.check:
+        CHART_RULES.write_text(rules, "utf-8")
+    elif CHART_RULES.read_text("utf-8") != rules:
+        print(
+            f"out of date: {CHART_RULES.name} of the chart; run: python tools/render_kubernetes.py"
+        )
+        return 1
     wanted = split(render(options.helm))
     found = {file.name: file.read_text("utf-8") for file in target.glob("*.yaml")}
     stale = sorted(name for name in wanted | found if wanted.get(name) != found.get(name))

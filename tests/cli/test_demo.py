@@ -90,6 +90,11 @@ def test_the_demo_is_alive_stops_starts_again_and_is_removed_without_a_trace(
         for _ in range(2):
             client.enqueue("demo-mine", {"of": "the user"})
         client.ack(client.claim("demo-mine")[0])
+        # The minute would be waited for. The worker looks at the schedules every ten seconds.
+        with psycopg.connect(found["dsn"]) as connection:
+            connection.execute(
+                "update penstock.schedule set next_fire_at = now() where name = %s", [EVERY_MINUTE]
+            )
         until(lambda: client.stats("demo-payments").dead >= 3, process)
         until(lambda: client.stats("demo-emails").dead >= 1, process)
         until(lambda: client.schedule(EVERY_MINUTE).last_fire_at is not None, process)

@@ -47,6 +47,17 @@ def test_each_finding_has_a_runbook_and_an_alert_and_each_runbook_is_used() -> N
     assert set(RUNBOOKS) == FINDING_KINDS | alerts
 
 
+def test_the_chart_and_the_manifests_have_the_same_alerts() -> None:
+    deploy = PROMETHEUS.parent
+    text = (PROMETHEUS / "penstock-rules.yml").read_text("utf-8")
+    assert (deploy / "helm" / "penstock" / "penstock-rules.yml").read_text("utf-8") == text
+    manifests = (deploy / "kubernetes" / "prometheus-operator.yaml").read_text("utf-8")
+    specs = [each["spec"] for each in yaml.safe_load_all(manifests)]
+    assert [spec["groups"] for spec in specs if "groups" in spec] == [
+        yaml.safe_load(text)["groups"]
+    ]
+
+
 def test_the_guide_lists_each_alert_with_its_severity() -> None:
     text = MONITOR.read_text("utf-8")
     for rule in rules():

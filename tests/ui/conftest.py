@@ -117,6 +117,17 @@ def sick(make_site: MakeSite) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
+def full(make_site: MakeSite) -> Iterator[Site]:
+    """For tests that visit every address: they add queues of which other tests know nothing."""
+    with make_site() as made:
+        stages.sick(made.client, made.db)
+        stages.gold(made.db)
+        stages.charts(made.db)
+        made.fresh()
+        yield made
+
+
+@pytest.fixture(scope="session")
 def scripted(make_site: MakeSite) -> Iterator[tuple[Site, list[int]]]:
     """Scripts wherever a user can put text."""
     with make_site() as made:

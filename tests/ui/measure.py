@@ -1,6 +1,10 @@
 """How long pages take, and what they ask of the database, on much data.
 
-    python tests/ui/scale.py DSN && python tests/ui/measure.py DSN [--json FILE] [--times 15]
+    python tests/ui/measure.py [--json FILE] [--times 15] [--share 1.0]
+    python tests/ui/scale.py DSN && python tests/ui/measure.py DSN
+
+Without a DSN, it starts a PostgreSQL of its own and fills it first, which takes some minutes. It
+exits with status 1 if a page or a search exceeds its limit.
 
 Each page is fetched in turn, round after round, from a server in this process; every query of the
 server is timed. Prints the machine, its load, and for each page: the median and the best time of
@@ -19,25 +23,46 @@ import json
 import os
 import platform
 import statistics
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
 import psycopg
 import uvloop
 
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import Migrator
 from penstock.db.sync_connections import Connections
 from penstock.server.auth.api_keys import new_key
 from penstock.server.settings import ServerSettings
 from penstock.server.transport.serving import listen, make_server, url_of
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.ui import scale
+
+# The medians that the pages and the first results of a search may take.
+PAGE_MS, SEARCH_MS = 150, 500
+SEARCHES = (
+    "/find?q=500000&as=text",
+    "/find?q=order-300000",
+    "/find?q=worker-7",
+    "/find?q=KeyError",
+    "/find?q=nowhere+to+be+found",
+)
 PAGES = (
+    *SEARCHES,
     "/",
     "/queues",
     "/queues?sort=ready",
+    "/?range=90+d",
     "/queues/queue-007/",
+    "/queues/queue-007/?range=24+h",
     "/queues/mixed/",
     "/messages",
     "/messages?state=ready&queue=queue-150",
@@ -50,7 +75,8 @@ PAGES = (
     "/messages?error=boom",
     "/messages?key=order-3",
     "/messages?state=finished&error=nowhere",
-    "/messages/500000",
+    "/messages/{ready}",
+    "/messages/{done}",
     "/dead-letters",
     "/dead-letters?queue=mixed",
     "/workers",
@@ -62,6 +88,14 @@ PAGES = (
     "/analytics?range=24+h&queue=queue-007",
     "/system",
     "/activity",
+    "/bulk-acts",
+    "/batches",
+    "/subscriptions",
+    "/services",
+    "/services/local",
+    "/keys",
+    "/runbooks",
+    "/messages/bulk?act=cancel&state=ready&queue=queue-007",
     "/queues/mixed/redrive",
     "/queues/queue-007/purge",
     "/queues/queue-007/settings",
@@ -80,12 +114,13 @@ def measure(dsn: str, times: int) -> dict[str, Any]:
     ready.wait(60)
     context = server.context
     queries = _watch(context)
-    found: dict[str, dict[str, list[Round]]] = {page: {"first": [], "next": []} for page in PAGES}
+    pages = [page.format(**_ids(dsn)) for page in PAGES]
+    found: dict[str, dict[str, list[Round]]] = {page: {"first": [], "next": []} for page in pages}
     try:
         with httpx.Client(base_url=url_of(listening), timeout=120) as http:
             http.post("/login", data={"key": _key(dsn)})
             for round in range(times + 1):
-                for page, kind in itertools.product(PAGES, ("first", "next")):
+                for page, kind in itertools.product(pages, ("first", "next")):
                     if kind == "first":
                         context.snapshots.forget()
                         context.cache._answers.clear()
@@ -138,6 +173,17 @@ def _summary(first: list[Round], next: list[Round]) -> dict[str, Any]:
     }
 
 
+def _ids(dsn: str) -> dict[str, int]:
+    """A message in the middle of those that are ready, and one in the middle of history."""
+    with psycopg.connect(dsn) as db:
+        found = db.execute(
+            "select (select id from penstock.messages where queue = 'queue-100' and state = 'ready'"
+            " limit 1), (select min(id) + (max(id) - min(id)) / 2 from penstock.history_log)"
+        ).fetchone()
+    assert found is not None
+    return {"ready": found[0], "done": found[1]}
+
+
 def _key(dsn: str) -> str:
     made = new_key(f"measure-{os.getpid()}", ["admin"])
     connections = Connections(dsn, None, min_size=1, max_size=1, timeout=30, prepare_threshold=None)
@@ -166,22 +212,41 @@ def machine(dsn: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+@contextmanager
+def filled(share: float) -> Iterator[str]:
+    """A PostgreSQL with the database that is measured, for as long as a `with` lasts."""
+    with TemporaryDirectory() as home, EmbeddedPostgres.start(Path(home)) as server:
+        with psycopg.connect(server.dsn, autocommit=True) as db:
+            Migrator(db).up()
+        scale.build(server.dsn, share, print)
+        yield server.dsn
+
+
+def limit_of(page: str) -> int:
+    return SEARCH_MS if page in SEARCHES else PAGE_MS
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dsn")
+    parser.add_argument("dsn", nargs="?")
+    parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--times", type=int, default=15)
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    result = {"machine": machine(chosen.dsn), "pages": measure(chosen.dsn, chosen.times)}
+    with filled(chosen.share) if chosen.dsn is None else nullcontext(chosen.dsn) as dsn:
+        result = {"machine": machine(dsn), "pages": measure(dsn, chosen.times)}
     result["machine"]["load_after"] = os.getloadavg()[0]
     print(json.dumps(result["machine"], indent=2))
     heads = ("first_median_ms", "first_best_ms", "next_median_ms", "queries", "slowest_query_ms")
     print("".join(f"{head:>18}" for head in heads), " page")
     for page, row in result["pages"].items():
-        print("".join(f"{row[head]:18}" for head in heads), "", page)
+        over = "  over its limit" if row["first_median_ms"] > limit_of(page) else ""
+        print("".join(f"{row[head]:18}" for head in heads), "", page + over)
     if chosen.json:
         chosen.json.write_text(json.dumps(result, indent=2) + "\n")
+    pages = result["pages"]
+    return int(any(row["first_median_ms"] > limit_of(page) for page, row in pages.items()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

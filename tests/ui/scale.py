@@ -54,7 +54,7 @@ insert into penstock.chart_point (slot, queue_id, is_hour, at, ready, leased, sc
 select penstock._chart_slot(h, t.at), q.id, h, t.at, 60 + n %% 50, 4, 12, n %% 20, 400, n %% 9, 0,
     array[[30, 20], [31, 50], [36 + n %% 7, 40], [56, 1]], array[[22, 30], [25, 60], [38, 9]]
 from (select id from penstock.queue union all select 0) q, (values (false), (true)) k (h),
-    generate_series(1, case when h then 2160 else 1440 end * %(share)s) n,
+    generate_series(1, (case when h then 2160 else 1440 end * %(share)s)::integer) n,
     lateral (select date_trunc('hour', now()) - interval '1 h' * n where h union all
              select date_trunc('minute', now()) - interval '1 min' * n where not h) t (at)
 """

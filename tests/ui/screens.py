@@ -1,10 +1,10 @@
 """Takes pictures of the UI: the three of the README and docs, or of every page, to look at.
 
-    python tests/ui/screens.py DSN             # of an empty database: docs/images
+    python tests/ui/screens.py DSN             # docs/images
     python tests/ui/screens.py DSN FOLDER      # every page: empty, healthy and sick,
                                                # light and dark, on a desk and on a phone
 
-For every page it makes databases of its own on that server, and drops them again.
+It makes databases of its own on that server, and drops them again.
 """
 
 from __future__ import annotations
@@ -70,12 +70,14 @@ def main(dsn: str, folder: Path | None) -> None:
 
 def for_the_readme(dsn: str, browser: Browser) -> None:
     IMAGES.mkdir(exist_ok=True)
-    with site(dsn, sick) as (url, key, client, db):
+    with database(dsn, "penstock_screens") as made, site(made, busy) as (url, key, client, db):
         traffic(client)
+        stages.charts(db)  # up to this minute
+        stages.beat_again(db)
         (dead,) = db.execute("select min(id) from penstock.dead").fetchone() or (0,)
-        tall = {"width": 1180, "height": 1120}
+        tall = {"width": 1440, "height": 1180}
         take(browser, url, key, "/", "light", tall, IMAGES / "overview.png")
-        wide = {"width": 1180, "height": 820}
+        wide = {"width": 1440, "height": 1000}
         take(browser, url, key, f"/messages/{dead}", "dark", wide, IMAGES / "message.png")
         take(browser, url, key, "/queues/emails/", "light", wide, IMAGES / "queue.png")
 
@@ -108,6 +110,11 @@ def healthy(client: Client, db: Database) -> None:
     stages.healthy(client, db)
     stages.gold(db)
     stages.charts(db)
+
+
+def busy(client: Client, db: Database) -> None:
+    stages.sick(client, db)
+    stages.gold(db)
 
 
 def sick(client: Client, db: Database) -> None:

@@ -46,7 +46,7 @@ def token(http: httpx.Client, path: str) -> str:
 def test_a_reader_sees_no_buttons(sick: Site, visit: Visit) -> None:
     page = visit(sick, role="reader")
     for path in PAGES:
-        if path == "/activity":
+        if path in ("/activity", "/bulk-acts", "/keys"):  # these need another scope
             continue
         page.goto(path)
         expect(page.get_by_role("heading", level=1)).to_be_attached()

@@ -161,13 +161,14 @@ def test_redrive_and_cancel_those_that_are_chosen(sick: Site, visit: Visit, queu
     page = visit(sick, f"/messages?state=dead&queue={queue}", "operator")
     for box in page.get_by_role("checkbox").all()[:2]:
         box.check()
-    page.get_by_role("button", name="Redrive the chosen").click()
+    page.get_by_role("button", name="Redrive the selected").click()
     confirm(page, "Redrive", "2")
     told(page, f"Redrove 2 dead letters of {queue}")
     page.goto(f"/messages?state=ready&queue={queue}")
     for box in page.get_by_role("checkbox").all()[:3]:
         box.check()
-    page.get_by_role("button", name="Cancel the chosen").click()
+    page.locator("#chosen").get_by_text("More", exact=True).click()
+    page.get_by_role("button", name="Cancel the selected").click()
     confirm(page, "Cancel them", "3")
     told(page, "Cancelled 3 messages")
     stats = sick.client.stats(queue)
@@ -219,9 +220,9 @@ def test_settings_are_edited_and_a_wrong_one_is_kept_to_correct(
 ) -> None:
     page = visit(sick, f"/queues/{queue}/", "operator")
     page.get_by_role("link", name="Edit").click()
-    confirm(page, "Save", **{"Lease, seconds": "99999999"}, Attempts="7")
+    confirm(page, "Save", **{"Lease, seconds": "99999999"}, Maximum_attempts="7")
     expect(page.get_by_role("alert")).to_contain_text("“Lease, seconds” is '99999999'")
-    expect(page.get_by_label("Attempts")).to_have_value("7")
+    expect(page.get_by_label("Maximum attempts")).to_have_value("7")
     page.get_by_label("Lease, seconds").fill("60")
     page.get_by_label("Keep dead letters").uncheck()
     page.get_by_role("button", name="Save").click()

@@ -15,19 +15,19 @@ from tests.ui.conftest import ROLES, Site, Visit
 
 from penstock import Client
 
-BANNER = "The database does not answer. What is shown is what it last said."
+BANNER = "The database does not answer. This page shows the last known state."
 # A page that waits for the database without a limit shows nothing for longer than this.
 PATIENCE_MS = 15_000
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def database(pg_bin: Path) -> Iterator[Stoppable]:
     with stoppable(pg_bin) as made:
         yield made
 
 
-@pytest.fixture
-def site(database: Stoppable, serve: Callable[..., Any]) -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def shared(database: Stoppable, serve: Callable[..., Any]) -> Iterator[Site]:
     running = serve(database.dsn, upkeep="off")
     try:
         keys = {role: running.make_key(role, *scopes) for role, scopes in ROLES.items()}
@@ -38,10 +38,14 @@ def site(database: Stoppable, serve: Callable[..., Any]) -> Iterator[Site]:
             client.create_queue("emails")
             client.enqueue("emails", {"to": "ada@example.com"})
             yield Site(running, database.dsn, keys, client, db)
-            database.go_on()
     finally:
-        database.go_on()
         running.stop()
+
+
+@pytest.fixture
+def site(shared: Site, database: Stoppable) -> Iterator[Site]:
+    yield shared
+    database.go_on()
 
 
 @pytest.mark.parametrize(
@@ -69,8 +73,11 @@ def test_an_open_page_says_so_keeps_what_it_shows_and_goes_on_afterwards(
     expect(banner).to_have_text(BANNER, timeout=PATIENCE_MS)
     expect(banner).to_be_visible()
     expect(row).to_be_visible()
+    live = page.get_by_role("button", name="Live", exact=True)
+    expect(live).to_have_count(0)
     database.go_on()
     expect(banner).to_be_hidden()
+    expect(live).to_have_count(path.count("/queues"))
     expect(row).to_be_visible()
 
 

@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.ui.addresses import all_addresses
 from tests.ui.conftest import Site, Visit
 from tests.ui.test_pages import PAGES
 from tests.ui.test_quality import FORMS
 
-# The narrowest, and one in the middle. The others run in `make test-long`.
-WIDTHS = (390, 1024, *(pytest.param(width, marks=pytest.mark.slow) for width in (768, 1440, 1920)))
+# `make test-long` visits every address at every width. The short form visits the pages at two.
+WIDTHS = (390, 768, 1024, 1440, 1920)
 # Elements beyond the window, and containers whose content is wider than they are. The strip of
 # pages and code may be scrolled.
 STICKING_OUT = """() => {
@@ -26,17 +27,38 @@ STICKING_OUT = """() => {
   });
   const cut = all.filter((e) =>
     e.matches(boxes) && e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0);
-  return [...outside, ...cut].slice(0, 5).map(name);
+  // The texts of a chart are inside of it, apart from each other, and large enough to be read.
+  const charts = [...document.querySelectorAll(".chart > svg")].flatMap((svg) => {
+    const box = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll("text")].map((e) => [e, e.getBoundingClientRect()]);
+    return texts.filter(([e, r], n) =>
+      r.left < box.left - 1 || r.right > box.right + 1 || r.height < 10 ||
+      texts.slice(n + 1).some(([, o]) =>
+        r.left < o.right && o.left < r.right && r.top < o.bottom - 2 && o.top < r.bottom - 2)
+    ).map(([e]) => e);
+  });
+  return [...outside, ...cut, ...charts].slice(0, 5).map(name);
 }"""
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [390, 1024])
 def test_nothing_sticks_out_of_its_container(sick: Site, visit: Visit, width: int) -> None:
-    page = visit(sick, viewport={"width": width, "height": 900}, color_scheme="dark")
     (dead,) = sick.db.execute("select min(id) from penstock.dead").fetchone() or (0,)
+    check_layout(sick, visit, width, [*PAGES, *FORMS, f"/messages/{dead}"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_sticks_out_on_any_page_or_form(full: Site, visit: Visit, width: int) -> None:
+    check_layout(full, visit, width, all_addresses(full))
+
+
+def check_layout(site: Site, visit: Visit, width: int, paths: list[str]) -> None:
+    """With PENSTOCK_TEST_PICTURES, it stores a picture of every page in that folder."""
+    page = visit(site, viewport={"width": width, "height": 900}, color_scheme="dark")
     pictures = os.environ.get("PENSTOCK_TEST_PICTURES")
     found = {}
-    for number, path in enumerate([*PAGES, *FORMS, f"/messages/{dead}", "/find?q=invoice"]):
+    for number, path in enumerate(paths):
         page.goto(path)
         if wrong := page.evaluate(STICKING_OUT):
             found[path] = wrong

@@ -247,7 +247,7 @@ def test_change_a_limit(sick: Site, visit: Visit, queue: str) -> None:
     with at_most(page, 3):
         page.get_by_role("link", name="Edit", exact=True).click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Most leased at once").fill("3")
+        dialog.get_by_label("Maximum leased at once").fill("3")
         dialog.get_by_role("button").first.click()
         expect(page.get_by_role("status").first).to_contain_text(queue)
     assert len(sick.client.claim(queue, 10)) == 3
@@ -331,6 +331,7 @@ def test_move_all_that_a_list_shows_to_another_queue(sick: Site, visit: Visit, q
 
 def test_follow_a_slow_bulk_act_and_stop_it(sick: Site, visit: Visit, queue: str) -> None:
     page = visit(sick, f"/messages?state=ready&queue={queue}", "operator")
+    page.locator(".bulk").get_by_text("More", exact=True).click()
     page.get_by_role("link", name="Cancel all").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Messages per second").fill("0.01")

@@ -28,6 +28,13 @@ PAGES = [
     "/system",
     "/activity",
     "/runbooks",
+    "/bulk-acts",
+    "/batches",
+    "/subscriptions",
+    "/services",
+    "/services/local",
+    "/keys",
+    "/find?q=invoice",
 ]
 
 
@@ -75,7 +82,7 @@ def test_findings_of_a_kind_are_grouped_and_hide_no_other(
         expect(first).to_contain_text("11 queues have no worker")
         expect(first).to_contain_text("and 6 more, with 11 messages")
         expect(page.locator(".finding").last).to_contain_text("imports is full")
-        first.get_by_role("link", name="Start a worker for it.").click()
+        first.get_by_role("link", name="Start a worker for the queue.").click()
         expect(page.get_by_role("heading", name="A queue has no worker")).to_be_in_viewport()
         page.close()
 
@@ -261,6 +268,18 @@ def test_the_box_at_the_top_finds(sick: Site, visit: Visit, typed: str, leads_to
     page.keyboard.type(typed)
     page.keyboard.press("Enter")
     page.wait_for_url(f"**{leads_to}*")
+
+
+def test_a_number_is_found_as_an_id_and_as_a_text(sick: Site, visit: Visit) -> None:
+    id = sick.client.enqueue("emails", {"to": "ada@example.com"}, delay=3600)
+    other = sick.client.enqueue("emails", {"answers": id}, key=str(id), delay=3600)
+    page = visit(sick)
+    page.get_by_role("searchbox").fill(str(id))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(f"Message {id}")
+    follow(page, page.get_by_role("link", name=f"Search for {id}"))
+    expect(page.get_by_role("searchbox")).to_have_value(str(id))
+    expect(page.get_by_role("link", name=str(other), exact=True).first).to_be_visible()
 
 
 @pytest.mark.parametrize("state", ["ready", "scheduled", "grouped", "leased", "dead", "done"])

@@ -11,11 +11,17 @@ from typing import Final
 
 from penstock.server.ui.formats import duration, short, zoned
 
-WIDTH: Final = 640
-HEIGHT: Final = 180
-LEFT: Final = 52
+# Near the size at which charts are shown, so that their text has the size of other text.
+WIDTH: Final = 360
+HEIGHT: Final = 140
+LEFT: Final = 58
+RIGHT: Final = 8
 BOTTOM: Final = 22
 TOP: Final = 8
+# Times on the axis are at least this far apart, because they would overlap otherwise.
+APART: Final = 78
+# Round durations whose halves are round too. Beyond the last, a multiple of it.
+ROUND_SECONDS: Final = (60, 120, 240, 600, 1200, 3600, 7200, 14400, 43200, 86400)
 # Below this duration the labels show seconds, because minutes would repeat.
 SHORT: Final = timedelta(minutes=5)
 # Lines differ by their dashes, not by their colour alone.
@@ -28,6 +34,7 @@ class ChartLine:
 
     name: str
     path: str
+    dots: str
     dash: str
     number: int
     last: float | None
@@ -42,19 +49,40 @@ class Chart:
     ticks_x: list[tuple[float, datetime]]
     top: float
     empty: bool
-    clock: str = "%H:%M"  # the format of its times
-    times: Sequence[datetime] = ()
-    values: Sequence[Sequence[float | None]] = ()
+    is_seconds: bool
+    clock: str  # the format of its times
+    times: Sequence[datetime]
+    xs: Sequence[float]
+    values: Sequence[Sequence[float | None]]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+
+    def show(self, value: float | None) -> str:
+        """A value with its unit."""
+        return duration(value) if self.is_seconds else short(value)
+
+    def label(self, value: float) -> str:
+        """A value of the axis, which is round."""
+        if not self.is_seconds or value == 0:
+            return short(value)
+        if value < 1:
+            return f"{value * 1000:g} ms"
+        return f"{value:g} s" if value < ROUND_SECONDS[0] else duration(value)
 
 
-def chart(times: Sequence[datetime], series: dict[str, Sequence[float | None]]) -> Chart:
+def chart(
+    times: Sequence[datetime], series: dict[str, Sequence[float | None]], is_seconds: bool = False
+) -> Chart:
     """A chart of one or more lines. None makes a gap."""
     values = [v for line in series.values() for v in line if v is not None]
-    top = nice(max(values, default=0))
+    top = (nice_seconds if is_seconds else nice)(max(values, default=0))
+    xs = _xs(times)
     lines = [
         ChartLine(
             name,
-            _path([_x(n, len(times)) for n in range(len(times))], [_y(v, top) for v in line]),
+            *_path(xs, [_y(v, top) for v in line]),
             DASHES[number % len(DASHES)],
             number,
             next((v for v in reversed(line) if v is not None), None),
@@ -62,22 +90,21 @@ def chart(times: Sequence[datetime], series: dict[str, Sequence[float | None]]) 
         for number, (name, line) in enumerate(series.items())
     ]
     ticks_y = [(_at(share * top, top), share * top) for share in (0, 0.5, 1)]
-    steps = sorted({0, len(times) // 3, 2 * len(times) // 3, len(times) - 1}) if times else []
-    ticks_x = [(_x(n, len(times)), times[n]) for n in steps]
-    short = bool(times) and times[-1] - times[0] < SHORT
-    clock = "%H:%M:%S" if short else "%H:%M"
-    return Chart(lines, ticks_y, ticks_x, top, not values, clock, times, list(series.values()))
+    ticks_x = [(xs[n], times[n]) for n in _ticks(xs)]
+    is_short = bool(times) and times[-1] - times[0] < SHORT
+    clock = "%H:%M:%S" if is_short else "%H:%M"
+    found = list(series.values())
+    return Chart(lines, ticks_y, ticks_x, top, not values, is_seconds, clock, times, xs, found)
 
 
-def hover(drawn: Chart, seconds: bool, days: bool) -> str:
+def hover(drawn: Chart, days: bool) -> str:
     """The values of a chart as JSON, for the script that shows those under the pointer."""
-    show = duration if seconds else short
     clock = "%b %d %H:%M" if days else drawn.clock
     points = [
         [
-            round(_x(n, len(drawn.times)), 1),
+            round(drawn.xs[n], 1),
             zoned(at, clock),
-            *("-" if line[n] is None else show(line[n]) for line in drawn.values),
+            *(drawn.show(line[n]) for line in drawn.values),
         ]
         for n, at in enumerate(drawn.times)
     ]
@@ -105,8 +132,35 @@ def nice(value: float) -> float:
     return next(float(step * power) for step in (1, 2, 5, 10) if step * power >= value)
 
 
-def _x(number: int, of: int) -> float:
-    return LEFT + (WIDTH - LEFT - 6) * (number / (of - 1) if of > 1 else 0.5)
+def nice_seconds(value: float) -> float:
+    """The next round duration."""
+    if value <= 30:
+        return nice(value)
+    unit = ROUND_SECONDS[-1]
+    return next((float(s) for s in ROUND_SECONDS if s >= value), unit * nice(value / unit))
+
+
+def _xs(times: Sequence[datetime]) -> list[float]:
+    """Where each time is. The last step may be shorter than the others."""
+    width = WIDTH - LEFT - RIGHT
+    if len(times) < 2:
+        return [LEFT + width / 2 for _ in times]
+    length = times[-1] - times[0]
+    return [LEFT + width * ((at - times[0]) / length) for at in times]
+
+
+def _ticks(xs: Sequence[float]) -> list[int]:
+    """The first and the last place, and those near the thirds that have room."""
+    if len(xs) < 2:
+        return list(range(len(xs)))
+    last = len(xs) - 1
+    found = [0]
+    for share in (1 / 3, 2 / 3):
+        goal = xs[0] + share * (xs[last] - xs[0])
+        near = min(range(len(xs)), key=lambda n: abs(xs[n] - goal))
+        if xs[near] - xs[found[-1]] >= APART and xs[last] - xs[near] >= APART:
+            found.append(near)
+    return [*found, last]
 
 
 def _at(value: float, top: float) -> float:
@@ -117,14 +171,17 @@ def _y(value: float | None, top: float) -> float | None:
     return None if value is None else _at(value, top)
 
 
-def _path(xs: Sequence[float], ys: Sequence[float | None]) -> str:
-    words, down = [], False
+def _path(xs: Sequence[float], ys: Sequence[float | None]) -> tuple[str, str]:
+    """The line, and the values without a neighbour, which are drawn as dots."""
+    words, dots, down = [], [], False
     for n, (x, y) in enumerate(zip(xs, ys, strict=True)):
         if y is None:
             down = False
             continue
-        words.append(f"{'L' if down else 'M'}{x:.1f},{y:.1f}")
+        place = f"{x:.1f},{y:.1f}"
         if not down and (n + 1 == len(ys) or ys[n + 1] is None):
-            words.append("h1")  # a single value is drawn as a dot
+            dots.append(f"M{place} h0")
+            continue
+        words.append(f"{'L' if down else 'M'}{place}")
         down = True
-    return " ".join(words)
+    return " ".join(words), " ".join(dots)

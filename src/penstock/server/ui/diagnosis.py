@@ -124,7 +124,7 @@ def _group(members: list[Finding]) -> Finding:
     first, impact = members[0], sum(member.impact for member in members)
     names = [member.queue or member.title for member in members]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    messages = f", with {count(impact)} messages" if impact else ""
+    messages = f", with {count(impact)} message{'' if impact == 1 else 's'}" if impact else ""
     return Finding(
         kind=first.kind,
         subject="",
@@ -183,7 +183,7 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
                 impact=stats.ready,
                 severity="warning" if oldest >= LATE_SECONDS else "note",
                 title=f"{name} is paused",
-                text=f"{count(stats.ready)} messages wait, the oldest for {duration(oldest)}.",
+                text=f"{_ready(stats.ready)}, the oldest for {duration(oldest)}.",
                 href=queue_path(name),
                 queue=name,
                 act="Resume",
@@ -196,8 +196,8 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
             impact=stats.ready,
             severity="critical",
             title=f"{name} has no worker",
-            text=f"{count(stats.ready)} messages are ready, the oldest for {duration(oldest)}; "
-            "no worker holds one, and none was finished in the last minutes.",
+            text=f"{_ready(stats.ready)}, the oldest for {duration(oldest)}. "
+            "No consumer holds a lease, and no message was done in the last minutes.",
             href=queue_path(name),
             queue=name,
         )
@@ -208,7 +208,7 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
             impact=stats.ready,
             severity="warning",
             title=f"{name} is falling behind",
-            text=f"{count(stats.ready)} messages are ready, the oldest for {duration(oldest)}.",
+            text=f"{_ready(stats.ready)}, the oldest for {duration(oldest)}.",
             href=queue_path(name),
             queue=name,
         )
@@ -226,6 +226,10 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
             href=queue_path(name, "settings"),
             queue=name,
         )
+
+
+def _ready(number: int) -> str:
+    return "1 message is ready" if number == 1 else f"{count(number)} messages are ready"
 
 
 def _failing(name: str, failed: int, done: int) -> Iterator[Finding]:
@@ -286,7 +290,7 @@ def _schedules(snapshot: Snapshot) -> Iterator[Finding]:
         if schedule.last_error:
             text = f"It could not enqueue: {schedule.last_error}"
         elif late >= 2 * LATE_SECONDS:
-            text = f"It has been due for {duration(late)}, and was not fired."
+            text = f"It has been due for {duration(late)}, but did not fire."
         else:
             continue
         yield Finding(

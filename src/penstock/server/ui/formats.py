@@ -76,6 +76,11 @@ def moment(at: datetime | None) -> str:
     return "-" if at is None else f"{at.astimezone(ZONE.get()):%Y-%m-%d %H:%M:%S %Z}"
 
 
+def instant(text: str | None) -> datetime | None:
+    """A time in a JSON document of PostgreSQL."""
+    return datetime.fromisoformat(text) if text else None
+
+
 def zoned(at: datetime, layout: str) -> str:
     """A time in the visitor's zone."""
     return f"{at.astimezone(ZONE.get()):{layout}}"

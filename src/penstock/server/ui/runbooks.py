@@ -24,11 +24,11 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
     "no-worker": Runbook(
         "A queue has no worker",
         "{} queues have no worker",
-        "Start a worker for it.",
+        "Start a worker for the queue.",
         "Messages have been ready for more than a minute, no consumer holds a lease on the queue, "
         "and no message was finished in the last five minutes.",
         (
-            "Look at Workers: is the process that handles this queue there, and not silent?",
+            "Open Workers. Is the process that handles this queue listed, and not silent?",
             "Start or restart it. Its log says why it stopped.",
             "If no process should handle the queue, purge it and stop its producers.",
         ),
@@ -51,9 +51,9 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "Start more workers.",
         "Workers finish messages, but the oldest one has been ready for more than ten minutes.",
         (
-            "Compare the times of work with those of yesterday under Analytics.",
+            "Compare the run times on the page of the queue with those of yesterday.",
             "Start more workers, or raise their concurrency.",
-            "Check that max_in_flight and throughput_limit are not what holds them back.",
+            "Check whether max_in_flight or throughput_limit of the queue is too low.",
         ),
     ),
     "failing": Runbook(
@@ -71,7 +71,7 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "A queue is paused and messages wait",
         "{} queues are paused and messages wait",
         "Resume it when the reason is gone.",
-        "An operator paused the queue. Messages are enqueued but not handed out.",
+        "An operator paused the queue. Messages are enqueued, but cannot be claimed.",
         (
             "Activity says who paused it, and when.",
             "Resume it when the reason for the pause is gone.",
@@ -92,8 +92,8 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "A worker is silent",
         "{} workers are silent",
         "Look for the process on its host.",
-        "A worker has not reported for 30 seconds, and did not sign off. Its messages are handed "
-        "out again when their leases expire.",
+        "A worker has not reported for 30 seconds, and did not sign off. Its messages are "
+        "delivered again when their leases expire.",
         (
             "Look for the process on the host that Workers names. Was it killed, or is it stuck?",
             "Restart it. It disappears from the list after a day if it is gone for good.",
@@ -106,7 +106,7 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "A schedule could not enqueue its message, or is due for more than two minutes.",
         (
             "If it has an error, remove the cause: a full queue, or a payload that is too large.",
-            "If it is only late, no worker, server or claim is there to fire it. Start one.",
+            "If it is only late, no worker or server is running to fire it. Start one.",
             "Fire it by hand if its message is needed now.",
         ),
     ),
@@ -165,7 +165,7 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "Leases expire on {} queues",
         "Find out which handlers take too long.",
         "More than ten leases expired in 15 minutes. Workers were killed, or lost the database "
-        "for longer than the lease. Their messages are handed out again.",
+        "for longer than the lease. Their messages are delivered again.",
         (
             "Look for workers that were killed: out of memory, or by a stop that was too short.",
             "Look for handlers that block the event loop: the worker cannot extend leases then.",
@@ -177,7 +177,7 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "{} rings have no free segment",
         "Look for very old leases.",
         "Tables of finished messages are emptied and used again in turn. A lease that is held for "
-        "long keeps its table in use. Penstock stays correct, but the current table grows.",
+        "a long time keeps its table in use. Penstock stays correct, but the current table grows.",
         (
             "Workers shows the oldest leases. Let them end, or stop the worker that holds them.",
             "Check that the horizon is not pinned: see the runbook on it.",

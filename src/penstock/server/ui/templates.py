@@ -36,6 +36,7 @@ def environment() -> Environment:
         spark=charts.spark,
         hover=charts.hover,
         zoned=formats.zoned,
+        instant=formats.instant,
         tree=json_tree,
         sentence=describe,
     )

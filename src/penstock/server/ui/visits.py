@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -247,6 +247,7 @@ async def respond(visit: Visit, view: View, as_json: bool = False) -> Response:
         title=view.title,
         done=await visit.done(),
         theme=theme_of(visit.request),
+        rendered_at=datetime.now(UTC),
         **view.data,
     )
     return Response(html, view.status, HEADERS, "text/html; charset=utf-8")
@@ -279,6 +280,7 @@ def failure(request: Request, visit: Visit | None, error: Exception, as_json: bo
         done=None,
         theme=theme_of(request),
         zone=zone_name(request),
+        rendered_at=datetime.now(UTC),
     )
     headers.pop("WWW-Authenticate", None)
     return Response(html, reply.status, headers, "text/html; charset=utf-8")

@@ -56,7 +56,10 @@ class Bulk(Act):
             title=f"{NAMES[verb]} all messages that match",
             button=NAMES[verb].split()[0],
             back="/messages",
-            text=[EFFECTS[verb], "A server does it in steps. Bulk acts shows the progress."],
+            text=[
+                EFFECTS[verb],
+                "A server does this in steps. The page Bulk acts shows the progress.",
+            ],
             count=len(found.rows),
             unit=f"messages in state {state} match" + (", or more" if found.next else ""),
             facts={"State": state, **{name: value for name, value in facts.items() if value}},
@@ -160,10 +163,10 @@ class StopBulk(Act):
             title=f"Stop: {NAMES[act.act].lower()} messages",
             button="Stop",
             back="/bulk-acts",
-            text=["It stops before its next step. What it has changed stays changed."],
+            text=["It stops before its next step. Messages that it has changed stay changed."],
             count=act.changed,
             unit="messages are changed so far",
-            facts={"Looked at": count(act.looked), "Matched": count(act.matched)},
+            facts={"Examined": count(act.looked), "Matched": count(act.matched)},
         )
 
     async def do(self, visit: Visit) -> Deed:

@@ -26,9 +26,9 @@ async def find(visit: Visit) -> View | Response:
     names = [queue.name for queue in snapshot.queues]
     if not wanted:
         return RedirectResponse("/queues", 303)
-    if place is None:
+    if place is None and visit.asked("as") != "text":
         if await _is_message(visit, wanted):
-            return RedirectResponse(f"/messages/{wanted}", 303)
+            return RedirectResponse(f"/messages/{wanted}?found=id", 303)
         if wanted in names:
             return RedirectResponse(queue_path(wanted), 303)
     queues = await readable(visit, None)

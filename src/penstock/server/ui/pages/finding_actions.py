@@ -147,7 +147,7 @@ class Mute(Note):
     path = "/findings/mute"
     button = "Mute"
     state = "muted"
-    text = "It is hidden from the list and from the marks of its queue. A link shows what is muted."
+    text = "The list hides the finding, and its queue is not marked. A link shows muted findings."
 
 
 class Clear(FindingAct):

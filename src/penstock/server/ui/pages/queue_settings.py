@@ -15,17 +15,17 @@ from penstock.server.ui.visits import Visit
 # Label and allowed values. The database checks them.
 WHOLE: Final = {
     "lease_seconds": ("Lease, seconds", "1 to 43,200"),
-    "max_attempts": ("Attempts", "1 to 100"),
+    "max_attempts": ("Maximum attempts", "1 to 100"),
     "message_ttl_seconds": ("Time to live, seconds", "1 to 315,360,000; empty: none"),
-    "max_depth": ("Most messages waiting and leased", "1 to 1,000,000,000; empty: no limit"),
-    "throughput_limit": ("Most claims a second", "1 to 1,000,000; empty: no limit"),
-    "max_in_flight": ("Most leased at once", "1 to 1,000,000; empty: no limit"),
-    "max_payload_bytes": ("Largest payload, bytes", "1 to 104,857,600"),
+    "max_depth": ("Maximum depth", "1 to 1,000,000,000; empty: no limit"),
+    "throughput_limit": ("Maximum claims per second", "1 to 1,000,000; empty: no limit"),
+    "max_in_flight": ("Maximum leased at once", "1 to 1,000,000; empty: no limit"),
+    "max_payload_bytes": ("Maximum payload, bytes", "1 to 104,857,600"),
     "keep_history": ("Days of history", "0 to 3,650; 0: none"),
 }
 BACKOFF: Final = {
-    "base_seconds": ("Backoff, first seconds", ""),
-    "max_seconds": ("Backoff, most seconds", ""),
+    "base_seconds": ("Backoff, first delay in seconds", ""),
+    "max_seconds": ("Backoff, maximum delay in seconds", ""),
     "jitter": ("Backoff, jitter", "0 to 1"),
 }
 KINDS: Final = ("exponential", "linear", "constant")
@@ -41,7 +41,7 @@ class Settings(QueueAct):
             title=f"Settings of {name}",
             button="Save",
             back=queue_path(name),
-            text=["A change takes effect with the next call, on every instance."],
+            text=["Changes apply to the next call of every server and worker."],
             fields=settings_fields(visit, found.settings),
         )
 

@@ -12,6 +12,7 @@ const live = {
   source: null,
   button: $("#live"),
   follows: $("[data-live]") !== null,
+  isStale: false,
   wanted: $("[data-live]") === null || localStorage.getItem("penstock-live") !== "off",
 
   start() {
@@ -24,12 +25,12 @@ const live = {
     });
     this.source.addEventListener("open", () => stale(null));
     this.source.addEventListener("back", () => stale(null));
-    this.source.addEventListener("away", () => stale("The database does not answer. What is shown is what it last said."));
+    this.source.addEventListener("away", () => stale("The database does not answer. This page shows the last known state."));
     this.source.addEventListener("over", () => location.reload());
     this.source.onerror = () => this.failed();
   },
   failed() {
-    stale("The server does not answer. What is shown is what it last said.");
+    stale("The server does not answer. This page shows the last known state.");
     // A browser connects again by itself, but not after an answer such as 503.
     if (this.source?.readyState !== EventSource.CLOSED) return;
     this.stop();
@@ -42,8 +43,9 @@ const live = {
   show() {
     this.button.hidden = false;
     this.button.setAttribute("aria-pressed", String(this.wanted));
-    this.button.querySelector(".label").textContent = this.wanted ? "Live" : "Held";
-    this.button.title = this.wanted ? "Hold the page as it is" : "Let the page follow what happens";
+    const text = this.isStale ? "Not live" : "Live";
+    this.button.querySelector(".label").textContent = this.wanted ? text : "Held";
+    this.button.title = this.wanted ? "Stop refreshing this page" : "Refresh this page when something changes";
   },
   toggle() {
     this.wanted = !this.wanted;
@@ -56,6 +58,9 @@ const live = {
 function stale(text) {
   const banner = $("#stale");
   banner.hidden = text === null;
+  live.isStale = text !== null;
+  document.body.classList.toggle("stale", live.isStale);
+  if (live.follows && live.button && !live.button.hidden) live.show();
   if (text !== null) banner.textContent = text;
 }
 
@@ -101,7 +106,7 @@ function showPoint(svg, number) {
   const { names, points } = JSON.parse(svg.dataset.points);
   const point = points[Math.max(0, Math.min(points.length - 1, number))];
   svg.dataset.at = String(points.indexOf(point));
-  svg.querySelector(".cursor").setAttribute("d", `M${point[0]},8 V158`);
+  svg.querySelector(".cursor").setAttribute("d", `M${point[0]},8 V${svg.viewBox.baseVal.height - 22}`);
   const values = svg.parentElement.querySelector(".values");
   values.textContent = `${point[1]}: ${names.map((name, n) => `${name} ${point[n + 2]}`).join(", ")}`;
   values.hidden = false;
@@ -114,7 +119,7 @@ document.addEventListener("pointermove", (event) => {
   const svg = chartOf(event);
   if (!svg) return;
   const box = svg.getBoundingClientRect();
-  const x = ((event.clientX - box.left) / box.width) * 640;
+  const x = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
   const places = JSON.parse(svg.dataset.points).points.map((point) => Math.abs(point[0] - x));
   showPoint(svg, places.indexOf(Math.min(...places)));
 });
@@ -137,7 +142,7 @@ document.body.addEventListener("htmx:responseError", (event) => {
     dialog.replaceChildren(part ?? document.createTextNode("The server did not answer."));
     dialog.showModal();
   } else {
-    stale("The server could not refresh this page. What is shown is what it last said.");
+    stale("The server could not refresh this page. It shows the last known state.");
   }
 });
 document.body.addEventListener("htmx:sendError", () => stale("The server does not answer."));
