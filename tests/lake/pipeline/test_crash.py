@@ -296,7 +296,14 @@ def check_consumer(stage: Stage) -> None:
 
 @pytest.mark.timeout(900)
 def test_the_lake_has_everything_once_after_everything_was_killed(place: Path) -> None:
-    conf = ["spark.master=local[1]"]
+    # On so few rows, compiling a plan takes longer than running it.
+    conf = [
+        "spark.master=local[1]",
+        "spark.sql.shuffle.partitions=1",
+        "spark.sql.adaptive.enabled=false",
+        "spark.sql.codegen.wholeStage=false",
+        "spark.sql.codegen.factoryMode=NO_CODEGEN",
+    ]
     crash(Stage(place, conf, batch=20, pause=0.1), ["everything"], messages=2_000)
 
 
