@@ -28,8 +28,8 @@ begin
 end $$;
 
 -- Deletes rows of deferred upkeep that name a group. Their work was done when their transactions committed, and they
--- would stay until their segment is truncated. A name of a group may be that of a customer. Scans deferred_N. Locks: the
--- rows.
+-- would stay until their segment is truncated. A name of a group may be that of a customer. Scans deferred_N.
+-- Locks: the rows.
 create or replace function penstock._erase_spent_groups() returns void language plpgsql as $$
 begin
   --: for each segment
