@@ -43,6 +43,8 @@ FAST = {
 TEMPLATE = "penstock_template"
 # Services of the tests are reached by sockets, and have passwords.
 os.environ["PENSTOCK_SERVICE_PATHS"] = f"/dev/shm:{tempfile.gettempdir()}"
+# A test's Spark ends before Java's second compiler pays off.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 os.environ["PENSTOCK_SECRET_KEY"] = "zkGa6wXeyM5sLZp2lY4lq3oB1n2Yt1cV1Z5VqJ0t0xM="
 
 # How long an example takes says something about the machine, not about what is tested.

@@ -18,7 +18,7 @@ from penstock_benchmarks.lake_copies import copy_files
 from penstock_benchmarks.lake_copies import size as lake_size
 from penstock_benchmarks.lake_history import in_pieces
 from penstock_benchmarks.options import Options
-from penstock_benchmarks.processor_time import processor_seconds
+from penstock_benchmarks.process_costs import bytes_read, processor_seconds
 from penstock_benchmarks.progress import Progress
 from penstock_benchmarks.report import Findings, Row, ratio_text
 from penstock_benchmarks.scratch import Scratch
@@ -27,17 +27,21 @@ NEW_MESSAGES = 10_000
 # Rounds until the compilers of Java have settled.
 WARM_UPS = 3
 NAMES = ("smallest", "middle", "largest")
-RATIOS = ("largest_over_smallest", "largest_over_smallest_processor")
+RATIOS = (
+    "largest_over_smallest",
+    "largest_over_smallest_processor",
+    "largest_over_smallest_bytes",
+)
 ROWS_AT_ONCE = 500_000
-HEADINGS = ("refresh", "processor", "land")
+HEADINGS = ("refresh", "processor", "read")
 _METHOD = (
     "Three lakes on a local disk, of a hundredth, a tenth and all of --messages, with a temporary "
     "PostgreSQL and Spark in this process. The smallest is landed from PostgreSQL. The others have "
     "copies of its files with other ids, in the same day and queue. In each round 10,000 messages "
     "finish; each lake lands them and refreshes silver and gold, in turns A B C, C B A. The "
     "figures are the medians of the seconds from the call of the refresh until its step is in the "
-    "ledger, and of the processor time that Python and Spark use for it. The first rounds do not "
-    "count."
+    "ledger, of the processor time that Python and Spark use for it, and of the bytes that they "
+    "read from files and pipes. The first rounds do not count."
 )
 
 
@@ -45,6 +49,7 @@ _METHOD = (
 class _Turns:
     refreshes: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
+    bytes_read: list[int] = field(default_factory=list)
     landings: list[float] = field(default_factory=list)
 
 
@@ -106,12 +111,13 @@ class _Bench:
     def _turn(self, lake: Lake, turns: _Turns) -> None:
         started = time.monotonic()
         self._land(lake)
-        landed, used = time.monotonic(), processor_seconds()
+        landed, used, read = time.monotonic(), processor_seconds(), bytes_read()
         if refresh(lake) is None:
             raise AssertionError("there was nothing to refresh")
         turns.landings.append(landed - started)
         turns.refreshes.append(time.monotonic() - landed)
         turns.processor.append((processor_seconds() or 0) - (used or 0))
+        turns.bytes_read.append((bytes_read() or 0) - (read or 0))
 
     def _finish(self, rows: int) -> None:
         """Drops the history that all lakes have, because the next messages need the disk."""
@@ -127,26 +133,25 @@ class _Bench:
 def _findings(found: dict[int, _Turns]) -> Findings:
     seconds = [median(turns.refreshes) for turns in found.values()]
     processor = [median(turns.processor) for turns in found.values()]
+    read = [median(turns.bytes_read) for turns in found.values()]
     figures: dict[str, float | None] = {}
-    for name, refreshed, used in zip(NAMES, seconds, processor, strict=True):
-        figures[f"{name}_refresh_seconds"] = refreshed
-        figures[f"{name}_processor_seconds"] = used
-    figures["largest_over_smallest"] = seconds[-1] / seconds[0]
-    # Zero where there is no /proc.
-    figures["largest_over_smallest_processor"] = (
-        processor[-1] / processor[0] if all(processor) else None
-    )
+    for name, *costs in zip(NAMES, seconds, processor, read, strict=True):
+        figures[f"{name}_refresh_seconds"] = costs[0]
+        figures[f"{name}_processor_seconds"] = costs[1]
+        figures[f"{name}_bytes_read"] = costs[2]
+    for name, costs in zip(RATIOS, (seconds, processor, read), strict=True):
+        # Zero where there is no /proc.
+        figures[name] = costs[-1] / costs[0] if all(costs) else None
     rows = [
         Row(
             f"{NEW_MESSAGES:,} new over {size:,}",
             f"{median(turns.refreshes):.2f} s",
             f"{median(turns.processor):.2f} s",
-            f"{median(turns.landings):.2f} s",
+            f"{median(turns.bytes_read) / 1e6:.1f} MB",
         )
         for size, turns in found.items()
     ]
-    time_ratio, processor_ratio = (ratio_text(figures[name]) for name in RATIOS)
-    rows.append(Row("largest / smallest", time_ratio, processor_ratio))
+    rows.append(Row("largest / smallest", *(ratio_text(figures[name]) for name in RATIOS)))
     samples: dict[str, Any] = {str(size): asdict(turns) for size, turns in found.items()}
     notes = [f"Spark ran on Java {find_java().version}"]
     return Findings(_METHOD, figures, rows, notes, samples, HEADINGS)

@@ -21,7 +21,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "penstock tests",
         {
             "spark.master": "local[2]",
-            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.shuffle.partitions": "1",
             "spark.sql.warehouse.dir": str(home / "warehouse"),
             "spark.driver.memory": "1g",
             "spark.local.dir": str(home),

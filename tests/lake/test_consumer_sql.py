@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -68,6 +69,21 @@ def test_a_slice_that_is_read_again_has_the_same_messages(db: Any) -> None:
     plan(db, second, 1, 99)
     assert claim(db, second, 1, 0) == one
     assert claim(db, second, 1, 1) == two
+
+
+@pytest.mark.parametrize("call", ["spark_ack('etl', %s, 1)", "spark_seen('etl', %s)"])
+def test_an_ack_and_a_sign_of_life_do_not_deadlock(db: Any, connect: Connect, call: str) -> None:
+    run, other, watch = attach(db), connect(), connect()
+    blocked = "select wait_event_type from pg_stat_activity where pid = %s"
+    with ThreadPoolExecutor(1) as pool:
+        with db.transaction():
+            # It has the row shared, as another ack had before it updated the row.
+            db.execute("select penstock._spark_check('etl', %s)", [run])
+            ack = pool.submit(other.execute, f"select penstock.{call}", [run])
+            while watch.execute(blocked, [other.info.backend_pid]).fetchone() != ("Lock",):
+                assert not ack.done()
+            db.execute("select penstock.spark_ack('etl', %s, 1)", [run])
+        ack.result()
 
 
 def test_a_run_that_was_taken_over_can_do_nothing(db: Any) -> None:

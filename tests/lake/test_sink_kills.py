@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,7 @@ from tests.lake.writing import Write, payloads
 from penstock.errors import InvalidValueError, PayloadNotStorableError, QueueFullError
 
 ROOT = Path(__file__).parents[2]
+DRIVER = Path(__file__).with_name("sink_driver.py")
 ALL = payloads(*range(150))
 STEPS = ["one partition staged", "all partitions staged", "publishing", "published"]
 
@@ -144,6 +147,44 @@ def test_a_batch_of_a_stream_is_published_once(db: Any, dsn: str) -> None:
     with pytest.raises(InvalidValueError, match="with other rows"):
         Write(dsn, query="77aa", epoch=0, job="mine").run(payloads(20))
     assert waiting(db) == [0, 1, 3, 10, 11]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_job_whose_driver_is_killed_is_exact_or_refused(db: Any, dsn: str) -> None:
+    """With a real Spark, killed while its tasks stage and while it publishes."""
+
+    def start(rows: int, partitions: int) -> subprocess.Popen[str]:
+        words = [sys.executable, str(DRIVER), dsn, "job", str(rows), str(partitions)]
+        return subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def end(rows: int, partitions: int) -> tuple[int, str]:
+        process = start(rows, partitions)
+        errors = process.communicate()[1]
+        return process.returncode, errors
+
+    def kill(process: subprocess.Popen[str]) -> None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+    process = start(200_000, 8)
+    while not db.execute("select 1 from penstock.spark_staged limit 1").fetchone():
+        assert process.poll() is None
+    kill(process)
+    assert waiting(db) == []
+    with db.transaction():
+        db.execute("lock table penstock.spark_write in share mode")
+        process = start(15_002, 3)
+        wait_until_blocked(db)
+        kill(process)
+    # PostgreSQL may still commit what the killed driver has sent.
+    assert end(15_002, 7)[0] == 0
+    assert sorted(waiting(db)) == [*range(15_002)]
+    code, errors = end(15_002, 2)
+    assert (code, "job 'job' was written before" in errors) == (0, True)
+    code, errors = end(15_001, 7)
+    assert (code, "with other rows: 15002" in errors) == (1, True)
+    assert sorted(waiting(db)) == [*range(15_002)]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,12 @@ def follow(spark: Any, dsn: str, queue: str, place: str, once: bool) -> None:
 
 if __name__ == "__main__":
     dsn, queue, place, *rest = sys.argv[1:]
-    settings = {"spark.master": "local[1]", "spark.driver.memory": "1g", "spark.log.level": "ERROR"}
+    settings = {
+        "spark.master": "local[1]",
+        "spark.driver.memory": "1g",
+        "spark.log.level": "ERROR",
+        "spark.sql.codegen.wholeStage": "false",
+    }
     spark = spark_session("crash", settings)
     follow(spark, dsn, queue, place, bool(rest))
     ids = [row.id for row in spark.read.parquet(f"{place}/claimed").select("id").collect()]

@@ -1,6 +1,7 @@
 """One worker of the crash test: enqueues, claims and settles until it or the server is killed.
 
-Run as `python crash_worker.py DSN JOURNAL SEED BATCH PAUSE`. Some of its transactions are slow to
+Run as `python crash_worker.py DSN JOURNAL SEED BATCH PAUSE`. While the file `enough` is beside the
+journal, it enqueues nothing. Some of its transactions are slow to
 commit, some roll back, some messages fail first. Every id whose enqueue was committed goes, as a
 line, to a file that no crash of the server touches.
 """
@@ -11,6 +12,7 @@ import os
 import random
 import sys
 import time
+from pathlib import Path
 
 import psycopg
 
@@ -25,12 +27,15 @@ QUEUES = ("one", "two", "three")
 SHARED = "three"
 
 
-def work(dsn: str, journal: int, chance: random.Random, batch: int, pause: float) -> None:
+def work(dsn: str, journal: Path, chance: random.Random, batch: int, pause: float) -> None:
+    enough = journal.with_name("enough")
+    file = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with psycopg.connect(dsn) as connection:
         while True:
             time.sleep(pause)
             queue = chance.choice(QUEUES)
-            rows = connection.execute(ENQUEUE, [queue, batch]).fetchall()
+            more = 0 if enough.exists() else batch
+            rows = connection.execute(ENQUEUE, [queue, more]).fetchall() if more else []
             # Of the queue that Spark consumes, some are left for it.
             wanted = batch // 2 if queue == SHARED else batch
             leases = connection.execute(CLAIM, [queue, wanted]).fetchall()
@@ -41,7 +46,7 @@ def work(dsn: str, journal: int, chance: random.Random, batch: int, pause: float
                 connection.rollback()
                 continue
             connection.commit()
-            os.write(journal, "".join(f"{row[0]}\n" for row in rows).encode())
+            os.write(file, "".join(f"{row[0]}\n" for row in rows).encode())
 
 
 def settle(connection: psycopg.Connection, leases: list[tuple[int, int]], chance: object) -> None:
@@ -55,9 +60,8 @@ def settle(connection: psycopg.Connection, leases: list[tuple[int, int]], chance
 
 
 if __name__ == "__main__":
-    file = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         chance = random.Random(int(sys.argv[3]))
-        work(sys.argv[1], file, chance, int(sys.argv[4]), float(sys.argv[5]))
+        work(sys.argv[1], Path(sys.argv[2]), chance, int(sys.argv[4]), float(sys.argv[5]))
     except psycopg.Error as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -44,7 +44,7 @@ def agrees(lake: Lake, registry: Any, dsn: str) -> bool:
 def test_small_files_are_joined_and_nothing_is_lost(
     traffic: Any, lake: Any, land: Any, gild: Any, registry: Any, dsn: str
 ) -> None:
-    for _ in range(3):
+    for _ in range(2):
         traffic.done("orders", 20)
         traffic.fails("mail", "boom")
         land(lake)

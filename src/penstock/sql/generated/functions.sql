@@ -8959,11 +8959,12 @@ begin
   return n + m;
 end $$;
 
--- Deletes finished messages from history, with their failed attempts, their results and their progress: those with
--- these ids that were enqueued at these times. Parallel arrays. Returns how many rows went. For `penstock lake forget`.
--- Locks: the rows. Uses the indexes of history_log and attempt_log on their ids, and the primary keys of result and
--- progress.
--- from functions/lake/erase_history.sql:5
+-- Deletes finished messages from history, with their failed attempts, their results, their progress and their rows in
+-- PGMQ's archive: those with these ids that were enqueued at these times. Parallel arrays. Returns how many rows of
+-- history, attempts and results went. For `penstock lake forget`.
+-- Locks: the rows. Uses the indexes of history_log and attempt_log on their ids, and the primary keys of result,
+-- progress and pgmq_archive.
+-- from functions/lake/erase_history.sql:6
 create or replace function penstock.erase_history(ids bigint[], enqueued_ats timestamptz[]) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -8982,7 +8983,37 @@ begin
   get diagnostics results = row_count;
   delete from penstock.progress p using unnest(ids, enqueued_ats) u (id, enqueued_at)
     where p.id = u.id and p.updated_at >= u.enqueued_at;
+  delete from penstock.pgmq_archive a using unnest(ids, enqueued_ats) u (id, enqueued_at), penstock.queue q
+    where a.queue_id = q.id and a.msg_id = u.id and a.enqueued_at = u.enqueued_at;
+  perform penstock._erase_spent_groups();
   return messages + attempts + results;
+end $$;
+
+-- Deletes rows of deferred upkeep that name a group. Their work was done when their transactions committed, and they
+-- would stay until their segment is truncated. A name of a group may be that of a customer. Scans deferred_N.
+-- Locks: the rows.
+-- from functions/lake/erase_history.sql:33
+create or replace function penstock._erase_spent_groups() returns void language plpgsql as $$
+begin
+-- from functions/lake/erase_history.sql:36, segment 0
+  delete from penstock.deferred_0 d where d.group_key is not null;
+-- from functions/lake/erase_history.sql:36, segment 1
+  delete from penstock.deferred_1 d where d.group_key is not null;
+-- from functions/lake/erase_history.sql:36, segment 2
+  delete from penstock.deferred_2 d where d.group_key is not null;
+-- from functions/lake/erase_history.sql:36, segment 3
+  delete from penstock.deferred_3 d where d.group_key is not null;
+-- from functions/lake/erase_history.sql:36, segment 4
+  delete from penstock.deferred_4 d where d.group_key is not null;
+-- from functions/lake/erase_history.sql:36, segment 5
+  delete from penstock.deferred_5 d where d.group_key is not null;
+-- from functions/lake/erase_history.sql:36, segment 6
+  delete from penstock.deferred_6 d where d.group_key is not null;
+-- from functions/lake/erase_history.sql:36, segment 7
+  delete from penstock.deferred_7 d where d.group_key is not null;
+-- from functions/lake/erase_history.sql:36, segment 8
+  delete from penstock.deferred_8 d where d.group_key is not null;
+-- from functions/lake/erase_history.sql:38
 end $$;
 
 -- Notes how new the data in each layer of a lake is: the time at which the newest message or attempt in it ended.
@@ -17654,8 +17685,11 @@ end $$;
 create or replace function penstock.spark_seen(consumer text, generation bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform penstock._spark_check(consumer, generation);
-  update penstock.spark_consumer c set seen_at = clock_timestamp() where c.name = consumer;
+  update penstock.spark_consumer c set seen_at = clock_timestamp()
+  where c.name = consumer and c.generation = spark_seen.generation;
+  if not found then
+    perform penstock._spark_check(consumer, generation);
+  end if;
 end $$;
 
 -- Claims the messages of a slice, or returns the same messages again. Locks: the row of the slice, the row of the
@@ -18855,22 +18889,25 @@ end if;
 end $$;
 
 -- spark_ack records that the batches up to tick are in the sink. spark_settle then settles the messages slice by slice,
--- even if a process dies in between. Locks: the row of the consumer. Uses spark_consumer_pkey.
--- from functions/spark/settle.sql:3
+-- even if a process dies in between. Two sessions of a run call it or spark_seen at the same time, so neither locks the
+-- row shared first: both would wait for each other. Locks: the row of the consumer. Uses spark_consumer_pkey.
+-- from functions/spark/settle.sql:4
 create or replace function penstock.spark_ack(consumer text, generation bigint, tick bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
-  perform penstock._spark_check(consumer, generation);
-  update penstock.spark_consumer c set acked_tick = spark_ack.tick, seen_at = clock_timestamp() where c.name = consumer
-    and c.acked_tick < spark_ack.tick;
+  update penstock.spark_consumer c set acked_tick = greatest(c.acked_tick, spark_ack.tick), seen_at = clock_timestamp()
+  where c.name = consumer and c.generation = spark_ack.generation;
+  if not found then
+    perform penstock._spark_check(consumer, generation);
+  end if;
   -- Some slices are kept for a checkpoint that has lost its record of the last batches.
   delete from penstock.spark_slice s where s.consumer = spark_ack.consumer and s.tick < spark_ack.tick - 3
     and s.settled_xid is not null;
 end $$;
 
 -- Returns the slices of acked batches that are not settled yet. Locks: none. Uses spark_slice_pkey.
--- from functions/spark/settle.sql:16
+-- from functions/spark/settle.sql:19
 create or replace function penstock.spark_unsettled(consumer text) returns table (tick bigint, slice integer)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select s.tick, s.slice from penstock.spark_slice s join penstock.spark_consumer c on c.name = s.consumer
@@ -18880,7 +18917,7 @@ $$;
 -- Settles the messages of a slice of an acked batch, and returns their number. Call it in a separate transaction,
 -- because the transaction id in history identifies the messages of the slice. Locks: the row of the slice, and the
 -- messages. Uses spark_slice_pkey and leased_N_token.
--- from functions/spark/settle.sql:25
+-- from functions/spark/settle.sql:28
 create or replace function penstock.spark_settle(consumer text, tick bigint, slice integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -18903,7 +18940,7 @@ end $$;
 -- Removes a stream. Messages of acked batches are settled, the others go back to their queue, and a running stream is
 -- fenced off. Returns the number of messages that went back. Locks: the row of the consumer, and the messages. Uses
 -- spark_consumer_pkey and spark_slice_pkey.
--- from functions/spark/settle.sql:47
+-- from functions/spark/settle.sql:50
 create or replace function penstock.spark_release(consumer text) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -18931,7 +18968,7 @@ end $$;
 
 -- Settles the messages under these tokens as done, and returns their number. Uses leased_N_token. Locks: the rows of
 -- the messages.
--- from functions/spark/settle.sql:74
+-- from functions/spark/settle.sql:77
 create or replace function penstock._spark_done(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -18950,7 +18987,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:90, segment 0
+-- from functions/spark/settle.sql:93, segment 0
     with gone as (
       delete from penstock.leased_0 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18971,7 +19008,7 @@ if slot <= 0 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:90, segment 1
+-- from functions/spark/settle.sql:93, segment 1
     with gone as (
       delete from penstock.leased_1 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -18994,7 +19031,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:90, segment 2
+-- from functions/spark/settle.sql:93, segment 2
     with gone as (
       delete from penstock.leased_2 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19015,7 +19052,7 @@ if slot <= 2 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:90, segment 3
+-- from functions/spark/settle.sql:93, segment 3
     with gone as (
       delete from penstock.leased_3 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19040,7 +19077,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:90, segment 4
+-- from functions/spark/settle.sql:93, segment 4
     with gone as (
       delete from penstock.leased_4 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19061,7 +19098,7 @@ if slot <= 4 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:90, segment 5
+-- from functions/spark/settle.sql:93, segment 5
     with gone as (
       delete from penstock.leased_5 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19084,7 +19121,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:90, segment 6
+-- from functions/spark/settle.sql:93, segment 6
     with gone as (
       delete from penstock.leased_6 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19106,7 +19143,7 @@ if slot <= 6 then
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:90, segment 7
+-- from functions/spark/settle.sql:93, segment 7
     with gone as (
       delete from penstock.leased_7 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19127,7 +19164,7 @@ if slot <= 7 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:90, segment 8
+-- from functions/spark/settle.sql:93, segment 8
     with gone as (
       delete from penstock.leased_8 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19151,14 +19188,14 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:103
+-- from functions/spark/settle.sql:106
   end loop;
   return settled;
 end $$;
 
 -- Gives back the messages under these tokens without counting the attempt, and returns their number. Uses
 -- leased_N_token. Locks: the rows of the messages.
--- from functions/spark/settle.sql:109
+-- from functions/spark/settle.sql:112
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -19172,13 +19209,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:120, segment 0
+-- from functions/spark/settle.sql:123, segment 0
     for l in delete from penstock.leased_0 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:120, segment 1
+-- from functions/spark/settle.sql:123, segment 1
     for l in delete from penstock.leased_1 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19186,13 +19223,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:120, segment 2
+-- from functions/spark/settle.sql:123, segment 2
     for l in delete from penstock.leased_2 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:120, segment 3
+-- from functions/spark/settle.sql:123, segment 3
     for l in delete from penstock.leased_3 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19202,13 +19239,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:120, segment 4
+-- from functions/spark/settle.sql:123, segment 4
     for l in delete from penstock.leased_4 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:120, segment 5
+-- from functions/spark/settle.sql:123, segment 5
     for l in delete from penstock.leased_5 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19216,20 +19253,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:120, segment 6
+-- from functions/spark/settle.sql:123, segment 6
     for l in delete from penstock.leased_6 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:120, segment 7
+-- from functions/spark/settle.sql:123, segment 7
     for l in delete from penstock.leased_7 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:120, segment 8
+-- from functions/spark/settle.sql:123, segment 8
     for l in delete from penstock.leased_8 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19238,7 +19275,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:125
+-- from functions/spark/settle.sql:128
   end loop;
   return returned;
 end $$;

@@ -1,7 +1,8 @@
--- Deletes finished messages from history, with their failed attempts, their results and their progress: those with
--- these ids that were enqueued at these times. Parallel arrays. Returns how many rows went. For `penstock lake forget`.
--- Locks: the rows. Uses the indexes of history_log and attempt_log on their ids, and the primary keys of result and
--- progress.
+-- Deletes finished messages from history, with their failed attempts, their results, their progress and their rows in
+-- PGMQ's archive: those with these ids that were enqueued at these times. Parallel arrays. Returns how many rows of
+-- history, attempts and results went. For `penstock lake forget`.
+-- Locks: the rows. Uses the indexes of history_log and attempt_log on their ids, and the primary keys of result,
+-- progress and pgmq_archive.
 create or replace function penstock.erase_history(ids bigint[], enqueued_ats timestamptz[]) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -20,5 +21,18 @@ begin
   get diagnostics results = row_count;
   delete from penstock.progress p using unnest(ids, enqueued_ats) u (id, enqueued_at)
     where p.id = u.id and p.updated_at >= u.enqueued_at;
+  delete from penstock.pgmq_archive a using unnest(ids, enqueued_ats) u (id, enqueued_at), penstock.queue q
+    where a.queue_id = q.id and a.msg_id = u.id and a.enqueued_at = u.enqueued_at;
+  perform penstock._erase_spent_groups();
   return messages + attempts + results;
+end $$;
+
+-- Deletes rows of deferred upkeep that name a group. Their work was done when their transactions committed, and they
+-- would stay until their segment is truncated. A name of a group may be that of a customer. Scans deferred_N.
+-- Locks: the rows.
+create or replace function penstock._erase_spent_groups() returns void language plpgsql as $$
+begin
+  --: for each segment
+  delete from penstock.deferred_{slot} d where d.group_key is not null;
+  --: end
 end $$;

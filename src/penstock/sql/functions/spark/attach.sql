@@ -37,6 +37,9 @@ end $$;
 create or replace function penstock.spark_seen(consumer text, generation bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform penstock._spark_check(consumer, generation);
-  update penstock.spark_consumer c set seen_at = clock_timestamp() where c.name = consumer;
+  update penstock.spark_consumer c set seen_at = clock_timestamp()
+  where c.name = consumer and c.generation = spark_seen.generation;
+  if not found then
+    perform penstock._spark_check(consumer, generation);
+  end if;
 end $$;

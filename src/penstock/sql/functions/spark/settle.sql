@@ -1,12 +1,15 @@
 -- spark_ack records that the batches up to tick are in the sink. spark_settle then settles the messages slice by slice,
--- even if a process dies in between. Locks: the row of the consumer. Uses spark_consumer_pkey.
+-- even if a process dies in between. Two sessions of a run call it or spark_seen at the same time, so neither locks the
+-- row shared first: both would wait for each other. Locks: the row of the consumer. Uses spark_consumer_pkey.
 create or replace function penstock.spark_ack(consumer text, generation bigint, tick bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
-  perform penstock._spark_check(consumer, generation);
-  update penstock.spark_consumer c set acked_tick = spark_ack.tick, seen_at = clock_timestamp() where c.name = consumer
-    and c.acked_tick < spark_ack.tick;
+  update penstock.spark_consumer c set acked_tick = greatest(c.acked_tick, spark_ack.tick), seen_at = clock_timestamp()
+  where c.name = consumer and c.generation = spark_ack.generation;
+  if not found then
+    perform penstock._spark_check(consumer, generation);
+  end if;
   -- Some slices are kept for a checkpoint that has lost its record of the last batches.
   delete from penstock.spark_slice s where s.consumer = spark_ack.consumer and s.tick < spark_ack.tick - 3
     and s.settled_xid is not null;
