@@ -44,7 +44,7 @@ _METHOD: Final = (
     "UUID, an int and a text; the same with the result kept, and awaited in the same process by "
     f"{_CONCURRENCY} callers, each of which waits for one result at a time. "
     "Compared is the CPU time of the process for a message, which other load on the machine hardly "
-    "changes. The ratios of the rates are given beside them, as `..._rate_over_plain`. "
+    "changes. The report has the ratios of the rates, too, as `..._rate_over_plain`. "
     "The latency is from the end of the task to the return of "
     "result(), one call at a time. A batch is compared by the rate: the time from its first "
     "enqueue until a task that follows it runs, with that of as many calls of the same task, "
