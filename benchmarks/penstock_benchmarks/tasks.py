@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
@@ -41,9 +41,11 @@ _METHOD: Final = (
     f"One process with a worker, {_CONCURRENCY} messages at once, handlers that do nothing, "
     "history and synchronous commit off. A round handles a backlog of as many messages of each "
     "kind, in turns: plain messages whose handler reads the payload; calls of a typed task with a "
-    "UUID, an int and a text; the same with the result kept, and awaited in the same process. "
+    "UUID, an int and a text; the same with the result kept, and awaited in the same process by "
+    f"{_CONCURRENCY} callers, each of which waits for one result at a time. "
     "Compared is the CPU time of the process for a message, which other load on the machine hardly "
-    "changes, and not the rate. The latency is from the end of the task to the return of "
+    "changes. The report has the ratios of the rates, too, as `..._rate_over_plain`. "
+    "The latency is from the end of the task to the return of "
     "result(), one call at a time. A batch is compared by the rate: the time from its first "
     "enqueue until a task that follows it runs, with that of as many calls of the same task, "
     "enqueued 1,000 at a time, until all of them are settled."
@@ -55,6 +57,8 @@ class Measured:
     """CPU microseconds for a message of each kind, round by round; latencies in milliseconds."""
 
     cpu: dict[str, list[float]] = field(default_factory=lambda: {PLAIN: [], TYPED: [], KEPT: []})
+    # Microseconds for a message by the clock.
+    time: dict[str, list[float]] = field(default_factory=lambda: {PLAIN: [], TYPED: [], KEPT: []})
     latency: list[float] = field(default_factory=list)
     # Microseconds for a call, enqueued and handled.
     alone: list[float] = field(default_factory=list)
@@ -114,16 +118,21 @@ class _Bench:
         enqueued = await self._client.enqueue_many(queue, messages)
         assert enqueued.first_id is not None
         assert enqueued.last_id is not None
-        worker = Worker(self.app, self._dsn, queues=[queue])
-        started = time.process_time()
-        async with worker:
+        async with Worker(self.app, self._dsn, queues=[queue]) as worker:
+            started, started_at = time.process_time(), time.perf_counter()
             if queue == KEPT:
-                ids = range(enqueued.first_id, enqueued.last_id + 1)
-                await asyncio.gather(*(self._kept.handle(id).result(120) for id in ids))
+                ids = iter(range(enqueued.first_id, enqueued.last_id + 1))
+                await asyncio.gather(*(self._await_results(ids) for _ in range(_CONCURRENCY)))
             while worker.settled < count:  # noqa: ASYNC110 - the worker has no event for it
                 await asyncio.sleep(0.005)
-            used = time.process_time() - started
+            used, took = time.process_time() - started, time.perf_counter() - started_at
+        self._found.time[queue].append(took * 1e6 / count)
         self._found.cpu[queue].append(used * 1e6 / count)
+
+    async def _await_results(self, ids: Iterator[int]) -> None:
+        """One of the callers: it waits for one result after the other."""
+        for id in ids:
+            await self._kept.handle(id).result(120)
 
     def _message(self, queue: str, number: int) -> Any:
         if queue == PLAIN:
@@ -188,8 +197,8 @@ async def kept(id: UUID, number: int, text: str) -> int:
 
 
 def _findings(found: Measured) -> Findings:
-    def over_plain(queue: str) -> float | None:
-        return Comparison(tuple(found.cpu[PLAIN]), tuple(found.cpu[queue])).ratio
+    def over_plain(queue: str, of: dict[str, list[float]] = found.cpu) -> float | None:
+        return Comparison(tuple(of[PLAIN]), tuple(of[queue])).ratio
 
     batched = Comparison(tuple(found.alone), tuple(found.members)).ratio
     p50, p99 = percentile(found.latency, 0.5), percentile(found.latency, 0.99)
@@ -206,12 +215,15 @@ def _findings(found: Measured) -> Findings:
     figures = {
         "typed_over_plain": over_plain(TYPED),
         "results_over_plain": over_plain(KEPT),
+        "typed_rate_over_plain": over_plain(TYPED, found.time),
+        "results_rate_over_plain": over_plain(KEPT, found.time),
         "result_latency_p50_ms": p50,
         "result_latency_p99_ms": p99,
         "batch_over_unbatched": batched,
     }
     samples = {
         "cpu_us": found.cpu,
+        "time_us": found.time,
         "latency_ms": found.latency,
         "us": {"alone": found.alone, "members": found.members},
     }

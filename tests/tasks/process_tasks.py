@@ -7,7 +7,9 @@ import signal
 import time
 from datetime import datetime
 
-from penstock import App, Reject, RetryPolicy
+import psycopg
+
+from penstock import App, Reject, RetryPolicy, current
 from penstock.worker import ProcessLimits
 
 app = App()
@@ -66,3 +68,40 @@ def eat(megabytes: int) -> int:
     while megabytes > 300:
         time.sleep(1)
     return len(eaten)
+
+
+@app.task(queue="work", process=True, retry=ONCE)
+def report(file: str) -> None:
+    for percent in range(101):
+        current().progress(percent / 200, f"page {percent} of 200")
+    current().log(f"message {current().id} in attempt {current().attempt}")
+    while not os.path.exists(file):
+        time.sleep(0.02)
+    current().log("the end")
+
+
+@app.task(queue="work", keep_result=True)
+async def note(text: str) -> str:
+    return text
+
+
+@app.task(queue="work", process=True, keep_result=True, retry=ONCE)
+def pass_on(key: str, fails: bool) -> str:
+    note.options(key=key).enqueue_with_ack(key)
+    if fails:
+        raise ValueError(key)
+    return current().queue
+
+
+@app.task(queue="work", process=True, keep_result=True, retry=ONCE)
+async def ask(text: str) -> str:
+    return await (await note.enqueue(text)).result(60)
+
+
+@app.task(queue="work", process=True, keep_result=True, retry=ONCE)
+def ack_alone(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("insert into effect values (%s)", [current().id])
+        note.options(key="acked").enqueue_with_ack("acked")
+        current().ack_with_sync(connection, result=7)
+    return 7

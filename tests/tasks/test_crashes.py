@@ -33,6 +33,7 @@ WORKERS = 2
 LIMIT = 7000.0
 # How often a worker is killed. Every third time the database is, too.
 KILLS = 4
+KILLS_IN_SHORT_FORM = 2
 KILLS_IN_LONG_FORM = 90
 LOOK_SECONDS = 0.1
 
@@ -196,7 +197,7 @@ def check_end(cluster: Server, found: BatchProgress, count: int) -> None:
 
 
 def test_a_few_chains_survive_crashes(cluster: Server, tmp_path: Path) -> None:
-    check_chains(cluster, tmp_path, 300, KILLS)
+    check_chains(cluster, tmp_path, 150, KILLS_IN_SHORT_FORM)
 
 
 @pytest.mark.slow

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from penstock import App, AsyncClient, Worker, chain
+from penstock.commands.write.progress import get_progress
 from penstock.errors import ConfigurationError, TaskFailedError
+from penstock.model.progress import Progress
 
+from .batches_in_sql import Connect
 from .conftest import until
 
 # Children import the tasks by the path of this process.
@@ -73,6 +76,49 @@ async def test_a_call_that_uses_too_much_memory_is_killed(worker: Worker) -> Non
     assert await (await tasks.eat.enqueue(1)).result(60) == 1024 * 1024
     with pytest.raises(TaskFailedError, match="used more than 300 MB"):
         await (await tasks.eat.enqueue(400)).result(60)
+
+
+async def test_what_a_task_in_a_process_reports_is_visible_while_it_runs(
+    client: AsyncClient, worker: Worker, tmp_path: Path
+) -> None:
+    file = tmp_path / "may end"
+    id = (await tasks.report.enqueue(str(file))).id
+
+    async def reported(line: str) -> Progress | None:
+        found = await client.run(get_progress(id))
+        return found if found is not None and line in found.log else None
+
+    first = f"message {id} in attempt 1"
+    found = await until(lambda: reported(first), "the report")
+    assert (found.fraction, found.note, found.log) == (0.5, "page 100 of 200", (first,))
+    file.touch()
+    assert (await until(lambda: reported("the end"), "the last line")).log == (first, "the end")
+
+
+async def test_what_a_process_enqueues_with_its_ack_comes_with_its_result(
+    connect: Connect, worker: Worker
+) -> None:
+    keys = """select key from penstock.messages where queue = 'work' and key is not null
+        union all select key from penstock.history_log where queue = 'work' and key is not null"""
+    assert await (await tasks.pass_on.enqueue("good", False)).result(60) == "work"
+    with pytest.raises(TaskFailedError):
+        await (await tasks.pass_on.enqueue("bad", True)).result(60)
+    assert connect().execute(keys).fetchall() == [("good",)]
+
+
+async def test_a_task_in_a_process_calls_other_tasks(worker: Worker) -> None:
+    assert [await (await tasks.ask.enqueue(text)).result(60) for text in ("a", "b")] == ["a", "b"]
+
+
+async def test_a_task_in_a_process_acks_in_its_own_transaction(
+    dsn: str, connect: Connect, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    connect().execute("create table effect (id bigint)")
+    handle = await tasks.ack_alone.enqueue(dsn)
+    assert await handle.result(60) == 7
+    assert connect().execute("select id from effect").fetchall() == [(handle.id,)]
+    await until(lambda: worker.unsettled == 0, "the end of the run")
+    assert "was lost" not in caplog.text
 
 
 def test_a_task_that_no_child_can_import_is_refused() -> None:

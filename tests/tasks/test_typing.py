@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CALLS = Path(__file__).parent / "typed_calls.py"
 ROOT = CALLS.parents[2]
 WRONG = {
@@ -24,6 +26,7 @@ def test_mypy_reports_the_wrong_calls_and_no_others() -> None:
     assert lines == WRONG, said
 
 
+@pytest.mark.slow
 def test_pyright_reports_the_wrong_calls_and_no_others() -> None:
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     said = subprocess.run(

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from penstock import Client
+from penstock.cli.program import run
 from penstock.commands import read
 
 HERE = Path(__file__).parent
@@ -175,6 +176,26 @@ def test_prometheus_finds_its_numbers_and_logs_are_json_lines(
     assert documents[0]["worker"] == "one"
 
 
+Penstock = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def penstock(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Penstock:
+    """Runs `penstock worker` in this process, for commands that end at once."""
+    monkeypatch.chdir(HERE)
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.setenv("PENSTOCK_DSN", dsn)
+    monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
+
+    def call(*words: str) -> tuple[int, str]:
+        exit_code = run(["worker", *words])
+        return exit_code, capsys.readouterr().err
+
+    return call
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -186,22 +207,18 @@ def test_prometheus_finds_its_numbers_and_logs_are_json_lines(
     ],
 )
 def test_a_wrong_command_line_is_told_what_is_right(
-    words: list[str], says: str, dsn: str, tmp_path: Path
+    words: list[str], says: str, penstock: Penstock
 ) -> None:
-    command = [sys.executable, "-m", "penstock.cli", "worker", *words]
-    environment = {**os.environ, "PENSTOCK_DSN": dsn, "RUNS": str(tmp_path / "runs")}
-    result = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True)
-    assert result.returncode == 2
-    assert says in result.stderr
-    assert "Traceback" not in result.stderr
+    exit_code, errors = penstock(*words)
+    assert exit_code == 2
+    assert says in errors
+    assert "Traceback" not in errors
 
 
-def test_a_queue_that_does_not_exist_is_an_error_at_the_start(dsn: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "penstock.cli", "worker", "app_under_test:app"]
-    environment = {**os.environ, "PENSTOCK_DSN": dsn, "RUNS": str(tmp_path / "runs")}
-    result = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True)
-    assert result.returncode == 3
-    assert "penstock queue create quick" in result.stderr
+def test_a_queue_that_does_not_exist_is_an_error_at_the_start(penstock: Penstock) -> None:
+    exit_code, errors = penstock("app_under_test:app")
+    assert exit_code == 3
+    assert "penstock queue create quick" in errors
 
 
 def test_the_view_shows_a_worker_while_it_runs(

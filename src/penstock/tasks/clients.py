@@ -91,6 +91,11 @@ class AppClients:
         delivery = current_delivery.get()
         if delivery is not None:
             return delivery.client  # type: ignore[no-any-return]
+        return self.own_async_client
+
+    @property
+    def own_async_client(self) -> AsyncClient:
+        """The client of the running loop, also inside a handler."""
         return self._of_loop().client
 
     @property
@@ -125,10 +130,14 @@ class AppClients:
 
     async def close(self) -> None:
         """Close the clients of the running loop, and what threads use."""
+        await self.close_loop()
+        await asyncio.to_thread(self.close_sync)
+
+    async def close_loop(self) -> None:
+        """Close the clients of the running loop."""
         mine = self._by_loop.pop(asyncio.get_running_loop(), None)
         if mine is not None:
             await mine.close()
-        await asyncio.to_thread(self.close_sync)
 
     def close_sync(self) -> None:
         """Close what threads use."""

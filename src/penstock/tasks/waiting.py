@@ -29,7 +29,8 @@ Waiting: TypeAlias = asyncio.Future[TaskOutcome | None]
 _BATCH: Final = 1000
 _LIVE: Final = frozenset({"scheduled", "ready", "leased"})
 # No notification is sent for a call that was cancelled or expired, or whose worker died.
-# Such an end is looked for after these times, by one statement each, so many of them in a row.
+# Calls are swept so often, and such an end is looked for from the second sweep on, by one statement
+# for each call, so many of them in a row.
 _FIRST_LOOK: Final = 1.0
 _LOOK_AT_MOST: Final = 15.0
 _LOOKS: Final = 50
@@ -49,6 +50,8 @@ class ResultWaiter:
 
     def __init__(self, run: Callable[[Command[Any]], Awaitable[Any]]) -> None:
         self._run = run
+        # Known from the first wait on: to ask for the running loop is a system call.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: dict[int, list[Waiting]] = {}
         self._looks: dict[int, _Look] = {}
         self._deadlines = Deadlines()
@@ -69,12 +72,15 @@ class ResultWaiter:
 
         TimeoutError if it has not ended at `ends_at`, by `time.monotonic`.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         future: Waiting = loop.create_future()
-        if id in self._calls:
-            self._calls[id].append(future)
-        else:
+        futures = self._calls.get(id)
+        if futures is None:
             self._calls[id] = [future]
+        else:
+            futures.append(future)
         if ends_at is not None:
             self._deadlines.add(future, ends_at)
         if self._channel is None:
@@ -190,8 +196,9 @@ class _Look:
     __slots__ = ("at", "pause")
 
     def __init__(self) -> None:
+        # Not at once: a sweep sees calls, too, that have only just begun to wait.
         self.pause = _FIRST_LOOK
-        self.at = monotonic()
+        self.at = monotonic() + _FIRST_LOOK / 2
 
     def later(self) -> None:
         self.pause = min(self.pause * 2, _LOOK_AT_MOST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import Task
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -21,6 +21,7 @@ from penstock.model.message import Lease
 from penstock.tasks.chain import BATCH_HEADER, CHAIN_HEADER
 
 if TYPE_CHECKING:
+    from penstock.tasks.task import Task
     from penstock.worker.app import Handler
     from penstock.worker.runner import Runner
 
@@ -51,6 +52,7 @@ class Delivery:
     last_error: str | None = _column("last_error")
     original_queue: str | None = _column("original_queue")
     _begun = 0.0  # the time of the call of its handler, by perf_counter
+    _task_in_child: Task[..., Any] | None = None  # the task that runs in this process, a child
 
     def __init__(self, runner: Runner, row: Sequence[Any], now: float) -> None:
         self._row = row
@@ -62,7 +64,7 @@ class Delivery:
         # By this machine's monotonic clock, because its wall clock may be an hour off.
         self._lease_seconds: float = row[c.REMAINING]
         self._held_until = now + row[c.REMAINING]
-        self._task: Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._handler: Handler | None = None  # set when its run begins
         self._enqueues: list[Mapping[str, Any]] = []  # with the ack
         self._ended: str | None = None
@@ -178,7 +180,7 @@ class Delivery:
         self._acked_elsewhere = True
 
     def _ack_command(self, result: Any) -> Command[None]:
-        task = None if self._handler is None else self._handler.task
+        task = self._task_in_child if self._handler is None else self._handler.task
         if task is None and not self._enqueues:
             return write.ack((self.id, self.token))
         # Imported here, because handlers import deliveries.

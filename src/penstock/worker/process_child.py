@@ -5,20 +5,32 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import math
 import pickle
 import resource
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from penstock.client.async_client import AsyncClient
+from penstock.commands.lease_row import PAYLOAD
+from penstock.commands.write.progress import Report
 from penstock.errors import PenstockError, TaskArgumentsError
+from penstock.tasks.context import current_delivery
 from penstock.tasks.task import Task
+from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Complete, Outcome, Reject
+from penstock.worker.progress import Reports
+
+T = TypeVar("T")
+
+REPORT_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +45,10 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A call for a child: the payload, and whether the worker needs the result in any case."""
+    """A call for a child: the row of the message, and whether the worker needs the result in any case."""
 
-    payload: str | None
+    queue: str
+    row: Sequence[Any]
     always_encode: bool = False
 
 
@@ -47,6 +60,56 @@ class Answer:
     error: BaseException | None = None
     traceback: str | None = None
     peak_bytes: int = 0
+    enqueues: Sequence[Mapping[str, Any]] = ()
+    acked_elsewhere: bool = False
+
+
+Said: TypeAlias = Answer | list[Report]
+"""What a child sends: what its task reports while it runs, and then how the run ended."""
+
+
+class Child:
+    """What the delivery of a task needs of its worker, in the child process."""
+
+    def __init__(self, connection: Connection, task: Task[..., Any]) -> None:
+        self.queue = ""
+        self.sync_client: Any = None
+        self.waiter: Any = None
+        self.reports = Reports(self._report_soon)
+        self._task = task
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    @property
+    def client(self) -> AsyncClient:
+        return self._task._clients.own_async_client
+
+    def delivery(self, run: Run) -> Delivery:
+        """The message as the worker has it. A run that loses its lease is killed."""
+        self.queue = run.queue
+        delivery = Delivery(cast(Any, self), run.row, math.inf)
+        delivery._task_in_child = self._task
+        return delivery
+
+    def send(self, answer: Answer) -> None:
+        """Send what was reported, and the answer."""
+        self._send_reports()
+        self._send(answer)
+
+    def _report_soon(self) -> None:
+        """A task may report at any pace: it is collected here for a moment, too."""
+        timer = threading.Timer(REPORT_SECONDS, self._send_reports)
+        timer.daemon = True
+        timer.start()
+
+    def _send_reports(self) -> None:
+        if reports := self.reports.take():
+            with suppress(OSError):  # the worker is gone
+                self._send(reports)
+
+    def _send(self, said: Said) -> None:
+        with self._sending:
+            self._connection.send(said)
 
 
 def serve(connection: Connection, place: TaskPlace) -> None:
@@ -57,8 +120,9 @@ def serve(connection: Connection, place: TaskPlace) -> None:
     try:
         around = find_around(place)
         task = find_task(place)
+        child = Child(connection, task)
         while True:
-            connection.send(run(task, connection.recv(), around))
+            child.send(run(task, connection.recv(), child, around))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
 
@@ -90,22 +154,38 @@ def find_task(place: TaskPlace) -> Task[..., Any]:
 def run(
     task: Task[..., Any],
     what: Run,
+    child: Child,
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Answer:
     """Call the task. The child continues after any exception."""
+    delivery = child.delivery(what)
+    current = current_delivery.set(delivery)
+    answer: dict[str, Any]
     try:
-        args, kwargs = task.arguments.decode(what.payload)
+        args, kwargs = task.arguments.decode(what.row[PAYLOAD])
         with around():
             value = task.function(*args, **kwargs)
             if inspect.iscoroutine(value):
-                value = asyncio.run(value)
+                value = asyncio.run(_then_close(value, task))
         outcome = completed(task, value, always=what.always_encode)
-        return Answer(outcome=outcome, peak_bytes=_peak_bytes())
+        answer = {"outcome": outcome, "enqueues": delivery._enqueues}
     except TaskArgumentsError as error:
-        return Answer(outcome=Reject(error))
+        answer = {"outcome": Reject(error)}
     except BaseException as error:
         text = "".join(traceback.format_exception(error))
-        return Answer(error=_sendable(error), traceback=text, peak_bytes=_peak_bytes())
+        answer = {"error": _sendable(error), "traceback": text}
+    finally:
+        current_delivery.reset(current)
+    acked = delivery._acked_elsewhere
+    return Answer(**answer, peak_bytes=_peak_bytes(), acked_elsewhere=acked)
+
+
+async def _then_close(call: Coroutine[Any, Any, T], task: Task[..., Any]) -> T:
+    """Each call has a loop: the clients that it opened end with it."""
+    try:
+        return await call
+    finally:
+        await task._clients.close_loop()
 
 
 def completed(task: Task[..., Any], value: Any, *, always: bool = False) -> Outcome | None:

@@ -19,7 +19,8 @@ from typing import Any, Final
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
 from penstock.tasks.task import Task
-from penstock.worker.process_child import Answer, Run, TaskPlace, serve
+from penstock.worker.process_child import Answer, Run, Said, TaskPlace, serve
+from penstock.worker.progress import Reports
 
 _CONTEXT: Final = multiprocessing.get_context("spawn")
 # How often the memory of a child is measured while it runs a task that has a limit.
@@ -75,13 +76,15 @@ class Processes:
         self._busy: set[_Child] = set()
         self._closed = False
 
-    async def call(self, task: Task[..., Any], run: Run, limits: ProcessLimits) -> Any:
-        """The outcome of a run in a child. If the run is cancelled, the child is killed."""
+    async def call(
+        self, task: Task[..., Any], run: Run, limits: ProcessLimits, reports: Reports | None = None
+    ) -> Answer:
+        """How a run in a child ended. If the run is cancelled, the child is killed."""
         idle = self._idle.setdefault(task.name, [])
         child = idle.pop() if idle else _Child(task_place(task))
         self._busy.add(child)
         try:
-            answer = await child.call(run, limits)
+            answer = await child.call(run, limits, reports)
         except BaseException:
             child.kill()
             raise
@@ -91,10 +94,7 @@ class Processes:
             child.close()
         else:
             idle.append(child)
-        if answer.error is not None:
-            answer.error.add_note(f"In the process of the task:\n{answer.traceback}")
-            raise answer.error
-        return answer.outcome
+        return answer
 
     def close(self) -> None:
         """End the children. Idle children exit, busy children are killed."""
@@ -119,21 +119,29 @@ class _Child:
         self._process.start()
         theirs.close()
 
-    async def call(self, run: Run, limits: ProcessLimits) -> Answer:
+    async def call(self, run: Run, limits: ProcessLimits, reports: Reports | None) -> Answer:
         self._runs += 1
+        with suppress(BrokenPipeError):  # it has ended: the answer says so
+            self._pipe.send(run)
+        while not isinstance(said := await self._next(limits), Answer):
+            if reports is not None:
+                for report in said:
+                    reports.add(report)
+        return said
+
+    async def _next(self, limits: ProcessLimits) -> Said:
+        """What the child says next: what its task reports, and at last its answer."""
         loop = asyncio.get_running_loop()
         readable = loop.create_future()
         number = self._pipe.fileno()
         loop.add_reader(number, _set, readable)
         try:
-            with suppress(BrokenPipeError):  # the child has ended; its answer reports that
-                self._pipe.send(run)
-            await self._answered(readable, limits)
+            await self._readable(readable, limits)
         finally:
             loop.remove_reader(number)
-        return self._answer(self._pipe)
+        return self._receive(self._pipe)
 
-    async def _answered(self, readable: asyncio.Future[None], limits: ProcessLimits) -> None:
+    async def _readable(self, readable: asyncio.Future[None], limits: ProcessLimits) -> None:
         limit = limits.max_bytes
         if limit is None:
             await readable
@@ -143,16 +151,15 @@ class _Child:
             if not readable.done() and _used_bytes(self._process.pid) > limit:
                 raise MemoryError(f"the task used more than {limits.max_memory_mb} MB")
 
-    def _answer(self, pipe: Connection) -> Answer:
+    def _receive(self, pipe: Connection) -> Said:
         try:
-            answer = pipe.recv()
+            said: Said = pipe.recv()
         except (EOFError, ConnectionResetError):
             self._process.join(1)
             code = self._process.exitcode
             how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}"
             raise ProcessDiedError(f"the process of the task ended {how}") from None
-        assert isinstance(answer, Answer)
-        return answer
+        return said
 
     def is_worn_out(self, limits: ProcessLimits, answer: Answer) -> bool:
         too_large = limits.max_bytes is not None and answer.peak_bytes > limits.max_bytes

@@ -54,6 +54,15 @@ class Reports:
                 report.lines.append(text)
                 del report.lines[:-MAX_LINES]
 
+    def add(self, report: Report) -> None:
+        """Add what a child process has collected."""
+        with self._lock:
+            known = self._report(report.id, report.attempt)
+            if known is not None:
+                known.fraction = known.fraction if report.fraction is None else report.fraction
+                known.note = known.note if report.note is None else report.note
+                known.lines = [*known.lines, *report.lines][-MAX_LINES:]
+
     def take(self) -> list[Report]:
         with self._lock:
             taken = list(self._waiting.values())

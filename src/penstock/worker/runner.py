@@ -167,7 +167,7 @@ class Runner:
         try:
             result = await run_in_own_context(delivery, self._call(delivery), self._first_wait)
             outcome = _returned(delivery, result)
-            if outcome is not None:
+            if outcome is not None and type(outcome) is not Complete:
                 self._log_end(delivery, outcome, outcome)
         except Outcome as raised:
             outcome = raised

