@@ -102,7 +102,7 @@ class Message(Struct, gc=False, kw_only=True):
     attempts: list[Attempt] | UnsetType = UNSET
 
 
-class Messages(Struct):
+class DequeuedMessages(Struct):
     """The claimed messages. The list may be empty."""
 
     messages: list[Message]

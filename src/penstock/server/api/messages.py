@@ -21,8 +21,9 @@ endpoint: Final = Endpoints("messages")
 
 @endpoint("GET", "/api/messages", query=d.Find, answers={200: d.Page})
 async def list_messages(call: Call) -> d.Page:
-    """List messages by id, of every status or of one. Finished messages are there while the topic
-    keeps its history.
+    """List messages by id, of every status or of one.
+
+    Finished messages are listed as long as the topic keeps its history.
     """
     query: d.Find = call.query
     queues = await _queues(call, query.topic)
