@@ -1,4 +1,4 @@
-"""The scenario with the client that openapi-python-client generates. It runs in its own environment."""
+"""The scenario with the client that openapi-python-client generates, in its own environment."""
 
 import sys
 from typing import TypeVar
@@ -15,8 +15,8 @@ from penstock_client.api.messages import (
 from penstock_client.api.topics import create_topic, redrive_topic, show_stats
 from penstock_client.models import (
     Dequeue,
-    EnqueueJson,
     Enqueued,
+    EnqueueJson,
     Extend,
     Held,
     Message,

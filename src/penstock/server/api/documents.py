@@ -124,7 +124,7 @@ class Find(Struct, forbid_unknown_fields=True, kw_only=True):
     error: f.Filter | None = None
     older_than_seconds: f.Age | None = None
     younger_than_seconds: f.Age | None = None
-    cursor: f.Id | None = None
+    cursor: f.Cursor | None = None
     limit: f.Limit = 100
 
 

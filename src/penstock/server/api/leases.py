@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.commands import read, write
 from penstock.db.async_connections import AnyConnection
-from penstock.errors import LeaseLostError, QueueNotFoundError
+from penstock.errors import InvalidValueError, LeaseLostError, QueueNotFoundError
 from penstock.model.message import SettledState
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Claim, Want
@@ -234,10 +234,14 @@ async def _held(call: Call, body: d.Held) -> tuple[int, int]:
 
 
 def message_id(call: Call) -> int:
-    """The id of a message. Text that is not a number is the id of no message."""
     text = call.path["id"]
-    known = text.isascii() and text.isdigit() and len(text) <= 18
-    return int(text) if known else 0
+    if text.isascii() and text.isdigit() and len(text) <= 18:
+        return int(text)
+    raise InvalidValueError(
+        f"{text!r:.100} is not an id",
+        hint="Ids are strings of up to 18 digits, as in the response that created the message.",
+        field="id",
+    )
 
 
 async def require_queues(

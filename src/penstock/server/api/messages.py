@@ -118,6 +118,16 @@ async def replay_message(call: Call) -> d.Enqueued:
     call.require_of(f"message {found.id}", "operate", found.queue)
     call.require("operate", body.topic or found.queue)
     check_new_topic(body.topic or found.queue)
+    if found.finished_at is None or found.original_queue is not None:
+        raise HttpError(
+            409,
+            "NotFinished",
+            f"message {found.id} is {found.state}, not finished",
+            hint="Only finished messages can be replayed. POST /api/messages/{id}/requeue puts a"
+            " dead letter back.",
+            id=found.id,
+            state=found.state,
+        )
     command = write.replay(found.id, body.topic)
     made = await call.act(command, "replay", body.topic or found.queue, id=str(found.id))
     return d.Enqueued(str(made))

@@ -339,7 +339,9 @@ def _query(kind: Any, text: bytes) -> Any:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict")
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise HttpError(400, "MalformedQuery", "a parameter is given more than once")
+            name = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
+            detail = f"the parameter {name!r:.100} is given more than once"
+            raise HttpError(400, "MalformedQuery", detail, field=name)
         query = msgspec.convert(found, kind, strict=False)
     except UnicodeDecodeError:
         raise HttpError(400, "MalformedQuery", "the query is not UTF-8, percent-encoded") from None

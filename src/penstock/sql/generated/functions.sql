@@ -20438,6 +20438,7 @@ begin
   perform penstock._check_pairs(ids, results, 'results');
   perform penstock._check_pairs(ids, keep_seconds, 'keep_seconds');
   perform penstock._check_keep(k) from unnest(keep_seconds) k;
+  perform penstock._check_result(r) from unnest(results) r;
   if enqueues is not null then
     perform penstock._check_may_enqueue();
     members := penstock._members_of(ids);
@@ -20460,7 +20461,7 @@ begin
 end $$;
 
 -- Results are kept for 1 second to 10 years.
--- from functions/tasks/complete_many.sql:43
+-- from functions/tasks/complete_many.sql:44
 create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$
 begin
   if keep_seconds not between 1 and 315360000 then
@@ -20468,8 +20469,19 @@ begin
   end if;
 end $$;
 
+-- A result has at most 1 MiB as text. PostgreSQL stores 1e131000 in 12 bytes, and prints it with 131,001 digits.
+-- from functions/tasks/complete_many.sql:52
+create or replace function penstock._check_result(result jsonb) returns void language plpgsql as $$
+declare
+  size bigint := penstock._text_bytes(result);
+begin
+  if size > 1048576 then
+    perform penstock._fail_value('results', format('%s bytes', size), 'at most 1048576 bytes of JSON text for each message');
+  end if;
+end $$;
+
 -- Consumers may ack, but only producers may enqueue, also with an ack. The caller is found as in _is_admin.
--- from functions/tasks/complete_many.sql:51
+-- from functions/tasks/complete_many.sql:62
 create or replace function penstock._check_may_enqueue() returns void language plpgsql as $$
 begin
   if not has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
@@ -20480,7 +20492,7 @@ begin
 end $$;
 
 -- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
--- from functions/tasks/complete_many.sql:61
+-- from functions/tasks/complete_many.sql:72
 create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
 begin
   perform pg_notify('penstock:results', string_agg(u.id::text, ','))
@@ -20489,7 +20501,7 @@ end $$;
 
 -- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
 -- message that was a member of one. Locks: the rows of the results, and as enqueue. Uses result_pkey.
--- from functions/tasks/complete_many.sql:69
+-- from functions/tasks/complete_many.sql:80
 create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
 language plpgsql as $$
 declare
@@ -20519,7 +20531,7 @@ end $$;
 
 -- The batches of those messages that are members of one, by the ids of the messages. Locks: none. Uses
 -- batch_member_pkey.
--- from functions/tasks/complete_many.sql:98
+-- from functions/tasks/complete_many.sql:109
 create or replace function penstock._members_of(ids bigint[]) returns jsonb language sql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
   select coalesce(jsonb_object_agg(m.id, m.batch_id) filter (where not m.is_dead), '{}')
