@@ -71,7 +71,9 @@ def test_a_result_with_large_exponents_does_not_pass_its_limit(db):
 def test_the_messages_of_a_batch_do_not_pass_the_limit(db):
     [(batch,)] = db.execute("select penstock.create_batch('nightly')")
     with pytest.raises(psycopg.Error) as caught:
-        db.execute("select penstock.add_to_batch(%s, 'orders', array[%s]::jsonb[])", (batch, NUMBERS))
+        db.execute(
+            "select penstock.add_to_batch(%s, 'orders', array[%s]::jsonb[])", (batch, NUMBERS)
+        )
     assert caught.value.sqlstate == "PS005"
 
 
