@@ -88,7 +88,8 @@ MANY = {
     "messages": f'{{"topic": "orders", "messages": [{OBJECTS}]}}',
     "messages, twice": f'{{"topic": "orders", "messages": [{OBJECTS}], "messages": []}}',
     "metadata": f'{{"topic": "orders", "json": 1, "metadata": {LISTS}}}',
-    "metadata of a message": f'{{"topic": "orders", "messages": [{{"json": 1, "metadata": {LISTS}}}]}}',
+    "metadata of a message": '{"topic": "orders", "messages": [{"json": 1, "metadata": '
+    f"{LISTS}}}]}}",
     "an unknown field": f'{{"topic": "orders", "json": 1, "more": {LISTS}}}',
 }
 
