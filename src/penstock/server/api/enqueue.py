@@ -132,7 +132,7 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
     if not is_silent(body):
         raise _refused(
             "messages",
-            "options beside `messages` must be inside of its messages, except topic, on_conflict"
+            "options next to `messages` must be inside of its messages, except topic, on_conflict"
             " and unique",
         )
     by_topic: dict[str, list[tuple[int, NewMessage]]] = {}
