@@ -37,10 +37,15 @@ DAGSTER_STAMP = $(DAGSTER)/dagster-$(call key,requirements/dagster.txt)
 DEPLOY       = $(VENV)/deploy
 DEPLOY_STAMP = $(DEPLOY)/deploy-$(call key,requirements/deploy.txt)
 HELM         = helm.sh/helm/v3/cmd/helm@v3.14.4
+# A generator of clients for Python, and one for TypeScript from Maven Central. Others come from npm.
+GENERATED_CLIENTS       = $(VENV)/generated-clients
+GENERATED_CLIENTS_STAMP = $(GENERATED_CLIENTS)/generated-clients-$(call key,requirements/generated-clients.txt)
+GENERATOR_JARS          = $(VENV)/generator-jars
+GENERATOR_JARS_STAMP    = $(GENERATOR_JARS)/jars-$(call key,tools/openapi_generator.xml)
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-typescript test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy mutants chaos bench lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-typescript test-generated-clients test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +119,11 @@ test-typescript: $(DEV_STAMP) ## build the client for TypeScript, and run it aga
 	cd clients/typescript && npm ci --silent --no-audit --no-fund && npm run --silent build
 	PENSTOCK_TEST_TYPESCRIPT=1 $(BIN)/pytest tests/clients $(ARGS)
 
+test-generated-clients: $(DEV_STAMP) $(GENERATED_CLIENTS_STAMP) $(GENERATOR_JARS_STAMP) ## generate four clients from the OpenAPI document, compile and run them (needs Node.js, npm, Java and Maven)
+	cd tests/clients/generated && npm ci --silent --no-audit --no-fund
+	PENSTOCK_TEST_GENERATED_CLIENTS=$(abspath $(GENERATED_CLIENTS)) PENSTOCK_TEST_GENERATOR_JARS=$(abspath $(GENERATOR_JARS)) \
+	  $(BIN)/pytest tests/clients/test_generated_clients.py $(ARGS)
+
 test-dagster: $(DEV_STAMP) $(DAGSTER_STAMP) ## the example for Dagster, in its own environment
 	PENSTOCK_TEST_DAGSTER=$(abspath $(DAGSTER)) $(BIN)/pytest tests/lake/test_dagster_example.py $(ARGS)
 
@@ -175,6 +185,7 @@ lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(RESOLVE) --group readers --output-file requirements/readers.txt
 	$(RESOLVE) --group dagster --output-file requirements/dagster.txt
 	$(RESOLVE) --group deploy --output-file requirements/deploy.txt
+	$(RESOLVE) --group generated-clients --output-file requirements/generated-clients.txt
 
 clean: ## remove what make made
 	rm -rf $(VENV) benchmarks/penstock_benchmarks/peers/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -247,6 +258,12 @@ $(DEPLOY_STAMP):
 	rm -f $(DEPLOY)/deploy-*
 	touch $@
 
+$(GENERATED_CLIENTS_STAMP):
+	$(PYTHON) -m venv $(GENERATED_CLIENTS)
+	$(GENERATED_CLIENTS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/generated-clients.txt
+	rm -f $(GENERATED_CLIENTS)/generated-clients-*
+	touch $@
+
 # The jars of a Maven project, into a directory.
 fetch_jars = mvn --quiet --batch-mode --file $(1) org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies \
 	  -DincludeScope=runtime -DoutputDirectory=$(abspath $(2))
@@ -254,6 +271,11 @@ fetch_jars = mvn --quiet --batch-mode --file $(1) org.apache.maven.plugins:maven
 $(JARS_STAMP):
 	rm -rf $(JARS)
 	$(call fetch_jars,tools/spark_jars.xml,$(JARS))
+	touch $@
+
+$(GENERATOR_JARS_STAMP):
+	rm -rf $(GENERATOR_JARS)
+	$(call fetch_jars,tools/openapi_generator.xml,$(GENERATOR_JARS))
 	touch $@
 
 $(READER_JARS_STAMP):

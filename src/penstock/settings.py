@@ -101,7 +101,9 @@ def normalise_dsn(dsn: str, source: str = "the DSN") -> str:
     if scheme and not _SCHEME.match(dsn):
         raise ConfigurationError(
             f"{source} names a {scheme[1]} database, not PostgreSQL",
-            hint=f"{ALLOWED_DSN}. PENSTOCK_DSN and --dsn take precedence over DATABASE_URL.",
+            hint=f"{ALLOWED_DSN}."
+            if source == "dsn"  # the address of a service
+            else f"{ALLOWED_DSN}. PENSTOCK_DSN and --dsn take precedence over DATABASE_URL.",
         )
     dsn = _SCHEME.sub("postgresql://", dsn, count=1) if scheme else dsn
     try:

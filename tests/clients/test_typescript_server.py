@@ -19,12 +19,26 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+# Deno comes from npm, too. It may reach the server and read the files, and nothing else.
+RUNTIMES = {
+    "node": ["node"],
+    "deno": [
+        "node_modules/.bin/deno",
+        "run",
+        "--no-check",
+        "--allow-net=127.0.0.1",
+        "--allow-read",
+    ],
+}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_client_and_its_worker_do_everything_in_the_scenario(
-    web: Any, make_key: Callable[..., str]
+    web: Any, make_key: Callable[..., str], runtime: str
 ) -> None:
     key = make_key("scenario", "admin")
     done = subprocess.run(
-        ["node", "test/scenario.mjs", web.url, key],
+        [*RUNTIMES[runtime], "test/scenario.mjs", web.url, key],
         cwd=PACKAGE,
         capture_output=True,
         text=True,

@@ -27,6 +27,10 @@ WAYS_IN = {
     "spark_stage with headers": f"{_STAGE}, headers => {_NO_HEADERS})",
     "spark_put": f"select penstock.spark_put('orders', {_LIST})",
     "create_schedule": "select penstock.create_schedule('s', 'orders', '@daily', :payload)",
+    "set_schedule": "select penstock.set_schedule('daily',"
+    " jsonb_build_object('payload', :payload::jsonb))",
+    "enqueue_all": "select penstock.enqueue_all(jsonb_build_array("
+    "jsonb_build_object('queue', 'orders', 'payload', :payload::jsonb)))",
     "mdb_queue": "insert into mdb_queue.messages (queue_name, payload) values ('orders', :payload)",
 }
 
@@ -35,6 +39,7 @@ WAYS_IN = {
 def db(connect):
     connection = connect(autocommit=True)
     connection.execute("select penstock.create_queue('orders')")
+    connection.execute("select penstock.create_schedule('daily', 'orders', '@daily', '1')")
     return connection
 
 
@@ -48,6 +53,28 @@ def test_numbers_with_large_exponents_do_not_pass_the_limit(db, payload):
         refusals[way] = caught.value.sqlstate
     assert refusals == dict.fromkeys(WAYS_IN, "PS005")
     assert db.execute("select count(*) from penstock.messages").fetchone() == (0,)
+
+
+def test_a_result_with_large_exponents_does_not_pass_its_limit(db):
+    db.execute("select penstock.enqueue('orders', '1')")
+    [(id, token)] = db.execute("select id, token from penstock.claim('orders')")
+    call = "select penstock.complete_many(%s, %s, array[%s::jsonb], array[60])"
+    for numbers in (9, 8200):
+        result = "[" + ",".join(["1e131000"] * numbers) + "]"
+        with pytest.raises(psycopg.Error, match="at most 1048576 bytes") as caught:
+            db.execute(call, ([id], [token], result))
+        assert caught.value.sqlstate == "PS004"
+    [settled] = db.execute(call, ([id], [token], "[1e131000]"))
+    assert settled == (id,)
+
+
+def test_the_messages_of_a_batch_do_not_pass_the_limit(db):
+    [(batch,)] = db.execute("select penstock.create_batch('nightly')")
+    with pytest.raises(psycopg.Error) as caught:
+        db.execute(
+            "select penstock.add_to_batch(%s, 'orders', array[%s]::jsonb[])", (batch, NUMBERS)
+        )
+    assert caught.value.sqlstate == "PS005"
 
 
 def test_headers_with_large_exponents_do_not_pass_their_limit(db):

@@ -128,10 +128,10 @@ class Process:
         self.popen.communicate()
         return self.popen.returncode
 
-    def memory_bytes(self) -> int:
-        """What it holds in memory now."""
+    def memory_bytes(self, which: str = "VmRSS") -> int:
+        """What it holds in memory now, or at most so far (`VmHWM`)."""
         with open(f"/proc/{self.popen.pid}/status", encoding="ascii") as status:
-            line = next(line for line in status if line.startswith("VmRSS"))
+            line = next(line for line in status if line.startswith(which))
         return int(line.split()[1]) * 1024
 
 

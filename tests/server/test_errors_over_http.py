@@ -40,6 +40,17 @@ FOREIGN = re.compile(r"select penstock|=>|got `|Expected|create_queue|lease_seco
         ("GET", "/api/topic-configs?limit=1", None, "MalformedQuery", "no parameter 'limit'"),
         ("POST", "/api/topics/orders/purge", {"max_count": 1}, "MalformedBody", "takes no body"),
         ("POST", "/api/messages/9/requeue", None, "MessageNotFoundError", "message 9"),
+        ("POST", "/api/messages/abc/ack", {"lease_token": "1"}, "InvalidValueError",
+         "'abc' is not an id"),
+        ("POST", "/api/messages/1/replay", None, "NotFinished", "message 1 is ready, not finished"),
+        ("POST", "/api/messages", None, "InvalidValueError", "the body lacks topic"),
+        ("POST", "/api/messages", {"topic": "orders"}, "InvalidValueError",
+         "the body has neither of `payload`"),
+        ("GET", "/api/messages?limit=1&limit=2", None, "MalformedQuery",
+         "the parameter 'limit' is given more than once"),
+        ("GET", "/managed-services/none", None, "ServiceNotFoundError", "service 'none' does not"),
+        ("POST", "/managed-services", {"name": "far", "dsn": "host=a user=b port=99999"},
+         "InvalidValueError", "the port is '99999'"),
     ],
 )  # fmt: skip
 def test_an_error_says_what_to_do_in_the_words_of_the_call(
@@ -50,6 +61,12 @@ def test_an_error_says_what_to_do_in_the_words_of_the_call(
     assert problem["code"] == code, problem
     assert says in problem["detail"], problem
     assert not FOREIGN.search(str(problem)), problem
+
+
+@pytest.mark.parametrize("field", ["headers", "queue", "delay", "max_attempts"])
+def test_an_unknown_field_is_named_as_the_caller_wrote_it(http: httpx.Client, field: str) -> None:
+    problem = http.post("/api/messages", json={"topic": "orders", "json": 1, field: 1}).json()
+    assert (problem["code"], problem["field"]) == ("MalformedBody", field)
 
 
 def test_the_title_of_an_error_is_english(http: httpx.Client) -> None:

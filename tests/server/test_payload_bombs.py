@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -79,3 +80,84 @@ def test_a_compressed_body_counts_with_its_size(http: httpx.Client, db: Db) -> N
     answer = http.post("/api/messages", content=body, headers={**JSON, "Content-Encoding": "gzip"})
     assert (answer.status_code, answer.json()["code"]) == (413, "BodyTooLarge")
     assert db.execute("select count(*) from penstock.messages").fetchone() == (0,)
+
+
+OBJECTS = ",".join(["{}"] * 300_000)
+LISTS = f'{{"a": [{",".join(["[]"] * 300_000)}]}}'
+MANY = {
+    "messages": f'{{"topic": "orders", "messages": [{OBJECTS}]}}',
+    "messages, twice": f'{{"topic": "orders", "messages": [{OBJECTS}], "messages": []}}',
+    "metadata": f'{{"topic": "orders", "json": 1, "metadata": {LISTS}}}',
+    "metadata of a message": '{"topic": "orders", "messages": [{"json": 1, "metadata": '
+    f"{LISTS}}}]}}",
+    "an unknown field": f'{{"topic": "orders", "json": 1, "more": {LISTS}}}',
+}
+
+
+@pytest.mark.parametrize("body", MANY)
+def test_many_small_parts_are_refused_before_they_are_read(http: httpx.Client, body: str) -> None:
+    answer = http.post("/api/messages", content=MANY[body], headers=JSON)
+    assert answer.status_code in (400, 422), answer.text
+    assert answer.json()["code"] in ("InvalidValueError", "MalformedBody")
+
+
+def test_too_many_messages_of_a_large_body_are_refused_by_name(http: httpx.Client) -> None:
+    messages = [{"json": "x" * 200}] * 1001
+    problem = http.post("/api/messages", json={"topic": "orders", "messages": messages}).json()
+    assert problem["detail"] == "messages must be an array of 1 to 1000 items"
+    assert problem["field"] == "messages"
+    answer = http.post("/api/messages", json={"topic": "orders", "messages": messages[1:]})
+    assert len(answer.json()["ids"]) == 1000
+
+
+BODY, BODIES_TOGETHER, ANSWER = 4 * 2**20, 8 * 2**20, 2 * 2**20
+# What the settings allow: the bodies twice, as received and as read, and the answers of the
+# connections to the database, each as rows, as documents, as text and as a response. The rest is
+# what Python and its allocator need for that.
+ALLOWED = 2 * BODIES_TOGETHER + 4 * 4 * ANSWER + 64 * 2**20
+
+
+def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
+    start_process: Callable[..., Any], make_key: Callable[..., str], db: Db
+) -> None:
+    process = start_process(
+        PENSTOCK_HTTP_MAX_BODY_BYTES=str(BODY),
+        PENSTOCK_HTTP_BODIES_BYTES=str(BODIES_TOGETHER),
+        PENSTOCK_HTTP_ANSWER_BYTES=str(ANSWER),
+        PENSTOCK_HTTP_POOL="4",
+    )
+    db.execute("select penstock.create_queue('large')")
+    db.execute(
+        "select count(*) from penstock.enqueue_many('large',"
+        " array_fill(to_jsonb(repeat('x', 250000)), array[200]))"
+    )
+    small = ",".join(['{"json":1}'] * 1000)
+    packed = gzip.compress(b'{"topic": "orders", "json": "' + b"x" * 40_000_000 + b'"}')
+    bombs: list[tuple[str, bytes, str]] = [
+        ("/api/messages", BODIES["one message"](numbers(1000)).encode(), "identity"),
+        ("/api/messages", BODIES["many messages"](numbers(100_000)).encode(), "identity"),
+        ("/api/messages", BODIES["one message"](deep(100_000)).encode(), "identity"),
+        ("/api/messages", BODIES["one message"](deep(1_500_000)).encode(), "identity"),
+        ("/api/messages", packed, "gzip"),
+        ("/api/messages", f'{{"topic": "orders", "messages": [{small}]}}'.encode(), "identity"),
+        ("/api/messages", b'{"topic": "orders", "messages": [' + b"{}," * 1_300_000, "identity"),
+        ("/api/messages/dequeue", b'{"topic": "large", "count": 1000}', "identity"),
+    ]
+    headers = {"Authorization": f"Bearer {make_key('bomber', 'admin')}"}
+    with httpx.Client(base_url=process.url, headers=headers, timeout=120) as client:
+        client.get("/api/stats").raise_for_status()
+        before = process.memory_bytes("VmHWM")
+
+        def send(number: int) -> int:
+            path, body, encoding = bombs[number % len(bombs)]
+            sent = {**JSON, "Content-Encoding": encoding}
+            status = client.post(path, content=body, headers=sent).status_code
+            client.get("/api/messages", params={"topic": "large", "limit": 1000})
+            return status
+
+        with ThreadPoolExecutor(16) as callers:
+            statuses = set(callers.map(send, range(8 * len(bombs))))
+        assert statuses <= {200, 201, 400, 413, 422, 503}
+        grown = process.memory_bytes("VmHWM") - before
+        print(f"the peak grew by {grown / 2**20:.0f} MiB, from {before / 2**20:.0f} MiB")
+        assert grown < ALLOWED

@@ -12,8 +12,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List messages by id, of every status or of one. Finished messages are there while the topic
-         * @description keeps its history.
+         * List messages by id, of every status or of one
+         * @description Finished messages are listed as long as the topic keeps its history.
          */
         get: operations["list_messages"];
         put?: never;
@@ -1244,10 +1244,10 @@ export interface components {
             ids: string[];
         };
         /**
-         * Messages
+         * DequeuedMessages
          * @description The claimed messages. The list may be empty.
          */
-        Messages: {
+        DequeuedMessages: {
             messages: components["schemas"]["Message"][];
         };
         /**
@@ -1330,7 +1330,7 @@ export interface components {
          * @description The token of a lease.
          */
         Held: {
-            /** @description the token of the lease, from dequeue */
+            /** @description the token of the lease from dequeue, a string */
             lease_token: string;
         };
         /**
@@ -1338,7 +1338,7 @@ export interface components {
          * @description The error, and the delay until the next attempt. The default is the topic's backoff.
          */
         Nack: {
-            /** @description the token of the lease, from dequeue */
+            /** @description the token of the lease from dequeue, a string */
             lease_token: string;
             error?: string | null;
             delay_seconds?: number | null;
@@ -1348,7 +1348,7 @@ export interface components {
          * @description The reason why further attempts would not help.
          */
         Reject: {
-            /** @description the token of the lease, from dequeue */
+            /** @description the token of the lease from dequeue, a string */
             lease_token: string;
             error?: string | null;
         };
@@ -1357,7 +1357,7 @@ export interface components {
          * @description The delay until the message is visible again. The attempt does not count.
          */
         Snooze: {
-            /** @description the token of the lease, from dequeue */
+            /** @description the token of the lease from dequeue, a string */
             lease_token: string;
             /** @description seconds until it is visible, such as 0.25 or 86400; the default is 0 */
             delay_seconds?: number;
@@ -1376,7 +1376,7 @@ export interface components {
          * @description The new duration of the lease, from now on. The default is that of the topic.
          */
         Extend: {
-            /** @description the token of the lease, from dequeue */
+            /** @description the token of the lease from dequeue, a string */
             lease_token: string;
             visibility_timeout_seconds?: number | null;
         };
@@ -1414,9 +1414,9 @@ export interface components {
          * @description The action for one lease.
          */
         Settlement: {
-            /** @description the message's id */
+            /** @description the message's id, a string */
             id: string;
-            /** @description the token of the lease, from dequeue */
+            /** @description the token of the lease from dequeue, a string */
             lease_token: string;
             /**
              * @description Default: "ack"
@@ -1426,17 +1426,6 @@ export interface components {
             error?: string | null;
             delay_seconds?: number | null;
             visibility_timeout_seconds?: number | null;
-        };
-        /**
-         * Event
-         * @description One event. The data is JSON: a message, a problem, or an empty object.
-         */
-        Event: {
-            /** @enum {string} */
-            event?: "end" | "error" | "message";
-            id?: string;
-            data?: string;
-            retry?: number;
         };
         /**
          * StreamOf
@@ -1787,7 +1776,7 @@ export interface components {
         /** Subscriptions */
         Subscriptions: {
             items: components["schemas"]["Subscription"][];
-            next: null;
+            next: string | null;
         };
         /**
          * Subscription
@@ -1827,7 +1816,7 @@ export interface components {
             name: string;
             /** @description 1 to 128 lowercase letters, digits, - _ .; `<topic>.dlq` has dead letters */
             topic: string;
-            /** @description https://... or http://... */
+            /** @description an address with the scheme https or http */
             url: string;
         };
         /**
@@ -1842,7 +1831,7 @@ export interface components {
             /** @description how long a request may take */
             timeout_seconds?: number;
             enabled?: boolean;
-            /** @description https://... or http://... */
+            /** @description an address with the scheme https or http */
             url?: string;
         };
         /**
@@ -2297,8 +2286,8 @@ export interface components {
             dead_messages: number;
             oldest_age_seconds: number;
         };
-        /** Services */
-        Services: {
+        /** ServiceList */
+        ServiceList: {
             services: components["schemas"]["Service"][];
         };
         /**
@@ -2818,7 +2807,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Messages"];
+                    "application/json": components["schemas"]["DequeuedMessages"];
                 };
             };
             /** @description Malformed */
@@ -3782,7 +3771,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["Event"];
+                    "text/event-stream": string;
                 };
             };
             /** @description Malformed */
@@ -10426,7 +10415,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Services"];
+                    "application/json": components["schemas"]["ServiceList"];
                 };
             };
             /** @description Malformed */

@@ -38,12 +38,17 @@ NewName: TypeAlias = Annotated[
         extra_json_schema={"x-pattern": r"^(?!.*\.dlq$)(?!penstock\.)[a-z0-9._-]{1,128}$"},
     ),
 ]
-Id: TypeAlias = Annotated[str, Meta(pattern="^[1-9][0-9]{0,17}$", description="the message's id")]
+Id: TypeAlias = Annotated[
+    str, Meta(pattern="^[1-9][0-9]{0,17}$", description="the message's id, a string")
+]
+Cursor: TypeAlias = Annotated[
+    str, Meta(pattern="^[1-9][0-9]{0,17}$", description="`next` of the page before")
+]
 LeaseToken: TypeAlias = Annotated[
     str,
     Meta(
-        pattern="^([0-9]{1,18}|[1-6][0-9]{18})$",  # all messages of a queue; fits into a bigint
-        description="the token of the lease, from dequeue",
+        pattern="^([0-9]{1,18}|[1-6][0-9]{18})$",  # fits into a bigint
+        description="the token of the lease from dequeue, a string",
     ),
 ]
 Key: TypeAlias = Annotated[str, _text(1, 1024, "at most one waiting message has it")]

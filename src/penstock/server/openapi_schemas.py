@@ -5,6 +5,9 @@
   has the default, so the description has it instead.
 - A field of a response is required if every response has it.
 - Objects with any fields say so, and enumerations have a type.
+- Objects that refuse unknown fields say so by `unevaluatedProperties`. In OpenAPI 3.1,
+  openapi-generator reads `additionalProperties: false` as any fields, and sends each field under
+  two names.
 """
 
 from __future__ import annotations
@@ -67,6 +70,8 @@ def finish(part: Any, name: str = "") -> Any:
         found["anyOf"] = described or [{}]
         if len(found["anyOf"]) == 1 and len(found) == 1:
             return found["anyOf"][0]
+    if found.get("additionalProperties") is False:
+        found["unevaluatedProperties"] = found.pop("additionalProperties")
     _add_types(found, name)
     _move_default(found)
     if isinstance(found.get("description"), str):

@@ -45,7 +45,7 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A call for a child: the row of the message, and whether the worker needs the result in any case."""
+    """A call for a child: the row of the message, and whether the result is always needed."""
 
     queue: str
     row: Sequence[Any]

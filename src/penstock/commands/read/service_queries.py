@@ -38,7 +38,7 @@ def service(name: str) -> Command[Service]:
         if not rows:
             raise ServiceNotFoundError(
                 f"service {name!r:.200} does not exist",
-                hint="Add it with `penstock service add`.",
+                hint="Add it with `penstock service add` or POST /managed-services.",
                 service=name,
             )
         return _services(rows)[0]
@@ -65,7 +65,7 @@ def service_queue(
         if not rows:
             raise QueueNotFoundError(
                 f"queue {name!r:.200} does not exist on service {service!r:.200}",
-                hint="Create it first.",
+                hint="Create it with POST /managed-services/{service}/queues.",
                 queue=name,
             )
         return _service_queues(rows)[0]

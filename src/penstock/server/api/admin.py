@@ -102,7 +102,7 @@ class Acts(Struct):
 class FindActs(Struct, forbid_unknown_fields=True, kw_only=True):
     actor: f.Filter | None = None
     target: f.Filter | None = None
-    cursor: f.Id | None = None
+    cursor: f.Cursor | None = None
     limit: f.Limit = 100
 
 

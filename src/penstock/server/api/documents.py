@@ -102,7 +102,7 @@ class Message(Struct, gc=False, kw_only=True):
     attempts: list[Attempt] | UnsetType = UNSET
 
 
-class Messages(Struct):
+class DequeuedMessages(Struct):
     """The claimed messages. The list may be empty."""
 
     messages: list[Message]
@@ -124,7 +124,7 @@ class Find(Struct, forbid_unknown_fields=True, kw_only=True):
     error: f.Filter | None = None
     older_than_seconds: f.Age | None = None
     younger_than_seconds: f.Age | None = None
-    cursor: f.Id | None = None
+    cursor: f.Cursor | None = None
     limit: f.Limit = 100
 
 

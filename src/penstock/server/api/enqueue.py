@@ -128,9 +128,13 @@ def _commands(call: Call, body: d.Enqueue) -> list[_Part]:
         check_new_topic(topic)
         return [_Part(topic, [0], _one(topic, _message(call, body, ""), body))]
     if (body.payload, body.json) != (UNSET, UNSET):
-        raise _refused("messages", "either `messages`, or one message with `payload` or `json`")
+        raise _refused("messages", "the body has both `messages` and a payload; send one of them")
     if not is_silent(body):
-        raise _refused("messages", "together with `messages`: topic, on_conflict, unique")
+        raise _refused(
+            "messages",
+            "options next to `messages` must be inside of its messages, except topic, on_conflict"
+            " and unique",
+        )
     by_topic: dict[str, list[tuple[int, NewMessage]]] = {}
     for number, each in enumerate(body.messages):
         message = _message(call, each, f"messages[{number}].")
@@ -187,12 +191,21 @@ def _topic(message: d.NewMessage, body: d.Enqueue, number: int) -> str:
         return message.topic
     if body.topic is not UNSET:
         return body.topic
-    raise _refused(f"messages[{number}].topic" if message is not body else "topic", "a topic")
+    if message is body:
+        raise _refused("topic", "the body lacks topic")
+    raise _refused(
+        f"messages[{number}].topic", f"neither the body nor messages[{number}] has a topic"
+    )
 
 
 def _message(call: Call, message: d.NewMessage, where: str) -> NewMessage:
     if (message.payload is UNSET) == (message.json is UNSET):
-        raise _refused(f"{where}payload", "one of `payload` (base64) and `json` (a JSON value)")
+        how_many = "neither" if message.json is UNSET else "both"
+        raise _refused(
+            f"{where}payload",
+            f"{where.rstrip('.') or 'the body'} has {how_many} of `payload` (base64) and `json`"
+            " (a JSON value); send one of them",
+        )
     check_headers(message.metadata, f"{where}metadata")
     return NewMessage(
         message.payload if message.json is UNSET else _text(call, message.json, where),
@@ -219,9 +232,5 @@ def _text(call: Call, json: Raw, where: str) -> JsonText:
     return text
 
 
-def _refused(field: str, allowed: str) -> InvalidValueError:
-    return InvalidValueError(
-        f"{field!r} must be given exactly once: {allowed}",
-        field=field,
-        allowed=allowed,
-    )
+def _refused(field: str, message: str) -> InvalidValueError:
+    return InvalidValueError(message, field=field)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.commands import read, write
 from penstock.db.async_connections import AnyConnection
-from penstock.errors import LeaseLostError, QueueNotFoundError
+from penstock.errors import InvalidValueError, LeaseLostError, QueueNotFoundError
 from penstock.model.message import SettledState
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Claim, Want
@@ -27,11 +27,11 @@ endpoint: Final = Endpoints("messages")
     "POST",
     "/api/messages/dequeue",
     body=d.Dequeue,
-    answers={200: d.Messages},
+    answers={200: d.DequeuedMessages},
     problems=(404,),
     keeps_answer=True,
 )
-def dequeue_messages(call: Call) -> Awaitable[d.Messages] | Pending:
+def dequeue_messages(call: Call) -> Awaitable[d.DequeuedMessages] | Pending:
     """Claim messages under a lease. With `wait_seconds`, wait until there is one.
 
     A topic that does not exist is empty, unless the call has `Prefer: handling=strict`.
@@ -50,12 +50,12 @@ def dequeue_messages(call: Call) -> Awaitable[d.Messages] | Pending:
     )
 
 
-def _delivered(call: Call, found: list[d.Message]) -> d.Messages:
+def _delivered(call: Call, found: list[d.Message]) -> d.DequeuedMessages:
     if call.is_gone:
         call.context.batches.give_back(found)
-        return d.Messages([])
+        return d.DequeuedMessages([])
     call.context.metrics.moved("delivered", len(found))
-    return d.Messages(found)
+    return d.DequeuedMessages(found)
 
 
 class _NothingFoundError(Exception):
@@ -76,11 +76,11 @@ async def _dequeue_once(call: Call, body: d.Dequeue, worker: str) -> Any:
         call.context.settings.answer_bytes,
     )
 
-    async def claim(connection: AnyConnection | None) -> d.Messages:
+    async def claim(connection: AnyConnection | None) -> d.DequeuedMessages:
         found = await call.context.database.run(command, connection)
         if not found:
             raise _NothingFoundError
-        return d.Messages(found)
+        return d.DequeuedMessages(found)
 
     try:
         return await once(call, 200, claim)
@@ -89,11 +89,11 @@ async def _dequeue_once(call: Call, body: d.Dequeue, worker: str) -> Any:
     except QueueNotFoundError as error:
         if not body.wait_seconds:
             return await _without_topic(call, error)
-    waited = await _wait(call, body, worker) if body.wait_seconds else d.Messages([])
+    waited = await _wait(call, body, worker) if body.wait_seconds else d.DequeuedMessages([])
     if not waited.messages:
         return waited
 
-    async def keep(connection: AnyConnection | None) -> d.Messages:
+    async def keep(connection: AnyConnection | None) -> d.DequeuedMessages:
         return waited
 
     reply: Reply = await once(call, 200, keep)
@@ -102,13 +102,13 @@ async def _dequeue_once(call: Call, body: d.Dequeue, worker: str) -> Any:
     return reply
 
 
-async def _without_topic(call: Call, error: QueueNotFoundError) -> d.Messages:
+async def _without_topic(call: Call, error: QueueNotFoundError) -> d.DequeuedMessages:
     if is_strict(call):
         raise error
-    return d.Messages([])
+    return d.DequeuedMessages([])
 
 
-async def _wait(call: Call, body: d.Dequeue, worker: str) -> d.Messages:
+async def _wait(call: Call, body: d.Dequeue, worker: str) -> d.DequeuedMessages:
     """Wait until there is a message, the time is over, or the caller has gone."""
     gone = asyncio.ensure_future(disconnected(call))
     began = perf_counter()
@@ -234,10 +234,14 @@ async def _held(call: Call, body: d.Held) -> tuple[int, int]:
 
 
 def message_id(call: Call) -> int:
-    """The id of a message. Text that is not a number is the id of no message."""
     text = call.path["id"]
-    known = text.isascii() and text.isdigit() and len(text) <= 18
-    return int(text) if known else 0
+    if text.isascii() and text.isdigit() and len(text) <= 18:
+        return int(text)
+    raise InvalidValueError(
+        f"{text!r:.100} is not an id",
+        hint="Ids are strings of up to 18 digits, as in the response that created the message.",
+        field="id",
+    )
 
 
 async def require_queues(

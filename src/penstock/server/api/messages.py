@@ -21,8 +21,9 @@ endpoint: Final = Endpoints("messages")
 
 @endpoint("GET", "/api/messages", query=d.Find, answers={200: d.Page})
 async def list_messages(call: Call) -> d.Page:
-    """List messages by id, of every status or of one. Finished messages are there while the topic
-    keeps its history.
+    """List messages by id, of every status or of one.
+
+    Finished messages are listed as long as the topic keeps its history.
     """
     query: d.Find = call.query
     queues = await _queues(call, query.topic)
@@ -117,6 +118,16 @@ async def replay_message(call: Call) -> d.Enqueued:
     call.require_of(f"message {found.id}", "operate", found.queue)
     call.require("operate", body.topic or found.queue)
     check_new_topic(body.topic or found.queue)
+    if found.finished_at is None or found.original_queue is not None:
+        raise HttpError(
+            409,
+            "NotFinished",
+            f"message {found.id} is {found.state}, not finished",
+            hint="Only finished messages can be replayed. POST /api/messages/{id}/requeue puts a"
+            " dead letter back.",
+            id=found.id,
+            state=found.state,
+        )
     command = write.replay(found.id, body.topic)
     made = await call.act(command, "replay", body.topic or found.queue, id=str(found.id))
     return d.Enqueued(str(made))

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from math import inf
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 import psycopg
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from penstock.commands import read
 from penstock.errors import PenstockError, QueueNotFoundError
@@ -50,20 +50,11 @@ class StreamOf(Struct, forbid_unknown_fields=True, kw_only=True):
     duration_seconds: Duration | None = None
 
 
-class Event(Struct, kw_only=True):
-    """One event. The data is JSON: a message, a problem, or an empty object."""
-
-    event: Literal["message", "error", "end"] | UnsetType = UNSET
-    id: str | UnsetType = UNSET
-    data: str | UnsetType = UNSET
-    retry: int | UnsetType = UNSET
-
-
 @endpoint(
     "GET",
     "/api/messages/stream",
     query=StreamOf,
-    answers={200: Event},
+    answers={200: str},
     problems=(404,),
     media_type="text/event-stream",
 )

@@ -75,7 +75,7 @@ class Subscription(Struct, kw_only=True):
 
 class Subscriptions(Struct):
     items: list[Subscription]
-    next: None = None
+    next: str | None = None
 
 
 class SigningSecret(Struct):

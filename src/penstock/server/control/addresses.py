@@ -136,6 +136,7 @@ class Addresses:
                 raise _refused("a host is empty", "the name or address of every host")
             if host.startswith(("/", "@")):
                 self._confined(host, "a socket")
+        _check_ports(parts.get("port", ""))
         root = parts.get("sslrootcert", "system")
         if root != "system":
             self._confined(root, "sslrootcert")
@@ -165,6 +166,12 @@ class Addresses:
             f"password_file {name!r:.200} cannot be read",
             f"the name of a file in a directory of {PATHS}",
         )
+
+
+def _check_ports(ports: str) -> None:
+    for port in filter(None, ports.split(",")):
+        if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+            raise _refused(f"the port is {port!r:.100}", "1 to 65535, for each host")
 
 
 def without_password(dsn: str) -> str:

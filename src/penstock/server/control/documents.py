@@ -93,7 +93,7 @@ class Service(Struct, kw_only=True):
     status: ServiceStatus
 
 
-class Services(Struct):
+class ServiceList(Struct):
     services: list[Service]
 
 

@@ -21,11 +21,11 @@ from penstock.server.transport.routing import Call, Endpoints
 endpoint: Final = Endpoints("managed services")
 
 
-@endpoint("GET", "/managed-services", answers={200: c.Services})
-async def list_services(call: Call) -> c.Services:
+@endpoint("GET", "/managed-services", answers={200: c.ServiceList})
+async def list_services(call: Call) -> c.ServiceList:
     """The services with their last known state. `local` is the server's own database."""
     found = await call.run(read.services())
-    return c.Services([_document(each, call.context.database.dsn) for each in found])
+    return c.ServiceList([_document(each, call.context.database.dsn) for each in found])
 
 
 @endpoint("POST", "/managed-services", body=c.NewService, answers={201: c.Service},

@@ -60,7 +60,8 @@ def in_http_words(problem: Problem) -> Problem:
     problem.detail = _translated(problem.detail)
     problem.hint = _HINTS.get(problem.code) or (problem.hint and _translated(problem.hint))
     problem.allowed = problem.allowed and _translated(problem.allowed)
-    if problem.field is not None:
+    # The caller's own names stand in errors about the form of a request.
+    if problem.field is not None and not problem.code.startswith("Malformed"):
         problem.field = _FIELDS.get(problem.field, problem.field)
     problem.fields = {_FIELDS.get(name, name): value for name, value in problem.fields.items()}
     return problem

@@ -30,6 +30,7 @@ from penstock.errors import DatabaseUnavailableError, LeaseLostError, QueueNotFo
 from penstock.server.auth.authentication import Principal
 from penstock.server.auth.permissions import need_of
 from penstock.server.context import Context
+from penstock.server.transport.body_limits import BodyLimits
 from penstock.server.transport.call import Call, Pending, Reply, header
 from penstock.server.transport.exchange import Exchange, log
 from penstock.server.transport.http_words import in_http_words, speaks_http
@@ -82,6 +83,7 @@ class Endpoint:
         self.may_begin = body is not None and not iscoroutinefunction(handler)
         self.status = next(iter(answers))
         self._decoder = None if body is None else msgspec.json.Decoder(body)
+        self._limits = None if body is None else BodyLimits(body)
         self._shape: Shape | None = None
 
     @property
@@ -117,6 +119,8 @@ class Endpoint:
         try:
             call = Call(context, scope, channels(scope)[0], principal)
             call.raw = raw
+            if self._limits is not None:
+                self._limits.check(raw)
             call.body = self._decoder.decode(raw)
             begun = self.handler(call)
             if isinstance(begun, Pending):
@@ -197,6 +201,8 @@ class Endpoint:
         """An absent body means an object without fields."""
         raw = raw or b"{}"
         try:
+            if self._limits is not None:
+                self._limits.check(raw)
             try:
                 return decoder.decode(raw)
             except msgspec.ValidationError as error:
@@ -340,7 +346,9 @@ def _query(kind: Any, text: bytes) -> Any:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict")
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise HttpError(400, "MalformedQuery", "a parameter is given more than once")
+            name = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
+            detail = f"the parameter {name!r:.100} is given more than once"
+            raise HttpError(400, "MalformedQuery", detail, field=name)
         query = msgspec.convert(found, kind, strict=False)
     except UnicodeDecodeError:
         raise HttpError(400, "MalformedQuery", "the query is not UTF-8, percent-encoded") from None

@@ -20471,6 +20471,9 @@ begin
   perform penstock._check_pairs(ids, results, 'results');
   perform penstock._check_pairs(ids, keep_seconds, 'keep_seconds');
   perform penstock._check_keep(min(k)), penstock._check_keep(max(k)) from unnest(keep_seconds) k;
+  -- Most results are small. One expression finds those that may be too large.
+  perform penstock._check_result(r) from unnest(results) r
+    where case when pg_column_size(r) <= 1000 then octet_length(r::text) > 1048576 else true end;
   if enqueues is not null then
     perform penstock._check_may_enqueue();
     members := penstock._members_of(ids);
@@ -20498,7 +20501,7 @@ begin
 end $$;
 
 -- Results are kept for 1 second to 10 years.
--- from functions/tasks/complete_many.sql:48
+-- from functions/tasks/complete_many.sql:51
 create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$
 begin
   if keep_seconds not between 1 and 315360000 then
@@ -20506,8 +20509,19 @@ begin
   end if;
 end $$;
 
+-- A result has at most 1 MiB as text. PostgreSQL stores 1e131000 in 12 bytes, and prints it with 131,001 digits.
+-- from functions/tasks/complete_many.sql:59
+create or replace function penstock._check_result(result jsonb) returns void language plpgsql as $$
+declare
+  size bigint := penstock._text_bytes(result);
+begin
+  if size > 1048576 then
+    perform penstock._fail_value('results', format('%s bytes', size), 'at most 1048576 bytes of JSON text for each message');
+  end if;
+end $$;
+
 -- Consumers may ack, but only producers may enqueue, also with an ack. The caller is found as in _is_admin.
--- from functions/tasks/complete_many.sql:56
+-- from functions/tasks/complete_many.sql:69
 create or replace function penstock._check_may_enqueue() returns void language plpgsql as $$
 begin
   if not has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
@@ -20518,7 +20532,7 @@ begin
 end $$;
 
 -- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
--- from functions/tasks/complete_many.sql:66
+-- from functions/tasks/complete_many.sql:79
 create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
 begin
   if cardinality(ids) between 1 and 375 then
@@ -20531,7 +20545,7 @@ end $$;
 
 -- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
 -- message that was a member of one. Locks: the rows of the results, and as enqueue. Uses result_pkey.
--- from functions/tasks/complete_many.sql:78
+-- from functions/tasks/complete_many.sql:91
 create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
 language plpgsql as $$
 declare
@@ -20561,7 +20575,7 @@ end $$;
 
 -- The batches of those messages that are members of one, by the ids of the messages. Locks: none. Uses
 -- batch_member_pkey.
--- from functions/tasks/complete_many.sql:107
+-- from functions/tasks/complete_many.sql:120
 create or replace function penstock._members_of(ids bigint[]) returns jsonb language sql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
   select coalesce(jsonb_object_agg(m.id, m.batch_id) filter (where not m.is_dead), '{}')

@@ -18,6 +18,9 @@ begin
   perform penstock._check_pairs(ids, results, 'results');
   perform penstock._check_pairs(ids, keep_seconds, 'keep_seconds');
   perform penstock._check_keep(min(k)), penstock._check_keep(max(k)) from unnest(keep_seconds) k;
+  -- Most results are small. One expression finds those that may be too large.
+  perform penstock._check_result(r) from unnest(results) r
+    where case when pg_column_size(r) <= 1000 then octet_length(r::text) > 1048576 else true end;
   if enqueues is not null then
     perform penstock._check_may_enqueue();
     members := penstock._members_of(ids);
@@ -49,6 +52,16 @@ create or replace function penstock._check_keep(keep_seconds integer) returns vo
 begin
   if keep_seconds not between 1 and 315360000 then
     perform penstock._fail_value('keep_seconds', keep_seconds::text, 'a whole number from 1 to 315360000');
+  end if;
+end $$;
+
+-- A result has at most 1 MiB as text. PostgreSQL stores 1e131000 in 12 bytes, and prints it with 131,001 digits.
+create or replace function penstock._check_result(result jsonb) returns void language plpgsql as $$
+declare
+  size bigint := penstock._text_bytes(result);
+begin
+  if size > 1048576 then
+    perform penstock._fail_value('results', format('%s bytes', size), 'at most 1048576 bytes of JSON text for each message');
   end if;
 end $$;
 
