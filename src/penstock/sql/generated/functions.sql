@@ -19158,9 +19158,10 @@ begin
   return returned;
 end $$;
 
--- Settles the messages under these tokens as done, and returns their number. Uses leased_N_token. Locks: the rows of
--- the messages.
--- from functions/spark/settle.sql:77
+-- Settles the messages under these tokens as done, and returns their number. The overflow segment comes last: the ring may
+-- move messages there meanwhile, and they were missed when it came first. Uses leased_N_token. Locks: the rows of the
+-- messages.
+-- from functions/spark/settle.sql:78
 create or replace function penstock._spark_done(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -19175,11 +19176,11 @@ declare
   l       penstock.leased_0;
 begin
   foreach slot in array array(select distinct (t & 15)::integer from unnest(tokens) t union select 0
-    where tokens <> '{}') loop
+    where tokens <> '{}' order by 1 desc) loop
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:93, segment 0
+-- from functions/spark/settle.sql:94, segment 0
     with gone as (
       delete from penstock.leased_0 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19200,7 +19201,7 @@ if slot <= 0 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 1
+-- from functions/spark/settle.sql:94, segment 1
     with gone as (
       delete from penstock.leased_1 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19223,7 +19224,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:93, segment 2
+-- from functions/spark/settle.sql:94, segment 2
     with gone as (
       delete from penstock.leased_2 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19244,7 +19245,7 @@ if slot <= 2 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 3
+-- from functions/spark/settle.sql:94, segment 3
     with gone as (
       delete from penstock.leased_3 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19269,7 +19270,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:93, segment 4
+-- from functions/spark/settle.sql:94, segment 4
     with gone as (
       delete from penstock.leased_4 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19290,7 +19291,7 @@ if slot <= 4 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 5
+-- from functions/spark/settle.sql:94, segment 5
     with gone as (
       delete from penstock.leased_5 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19313,7 +19314,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:93, segment 6
+-- from functions/spark/settle.sql:94, segment 6
     with gone as (
       delete from penstock.leased_6 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19335,7 +19336,7 @@ if slot <= 6 then
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:93, segment 7
+-- from functions/spark/settle.sql:94, segment 7
     with gone as (
       delete from penstock.leased_7 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19356,7 +19357,7 @@ if slot <= 7 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 8
+-- from functions/spark/settle.sql:94, segment 8
     with gone as (
       delete from penstock.leased_8 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19380,14 +19381,14 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:106
+-- from functions/spark/settle.sql:107
   end loop;
   return settled;
 end $$;
 
 -- Gives back the messages under these tokens without counting the attempt, and returns their number. Uses
 -- leased_N_token. Locks: the rows of the messages.
--- from functions/spark/settle.sql:112
+-- from functions/spark/settle.sql:113
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -19397,17 +19398,17 @@ declare
   l        penstock.leased_0;
 begin
   foreach slot in array array(select distinct (t & 15)::integer from unnest(tokens) t union select 0
-    where tokens <> '{}') loop
+    where tokens <> '{}' order by 1 desc) loop
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:123, segment 0
+-- from functions/spark/settle.sql:124, segment 0
     for l in delete from penstock.leased_0 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 1
+-- from functions/spark/settle.sql:124, segment 1
     for l in delete from penstock.leased_1 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19415,13 +19416,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:123, segment 2
+-- from functions/spark/settle.sql:124, segment 2
     for l in delete from penstock.leased_2 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 3
+-- from functions/spark/settle.sql:124, segment 3
     for l in delete from penstock.leased_3 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19431,13 +19432,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:123, segment 4
+-- from functions/spark/settle.sql:124, segment 4
     for l in delete from penstock.leased_4 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 5
+-- from functions/spark/settle.sql:124, segment 5
     for l in delete from penstock.leased_5 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19445,20 +19446,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:123, segment 6
+-- from functions/spark/settle.sql:124, segment 6
     for l in delete from penstock.leased_6 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:123, segment 7
+-- from functions/spark/settle.sql:124, segment 7
     for l in delete from penstock.leased_7 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 8
+-- from functions/spark/settle.sql:124, segment 8
     for l in delete from penstock.leased_8 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19467,7 +19468,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:128
+-- from functions/spark/settle.sql:129
   end loop;
   return returned;
 end $$;
