@@ -18966,9 +18966,10 @@ begin
   return returned;
 end $$;
 
--- Settles the messages under these tokens as done, and returns their number. Uses leased_N_token. Locks: the rows of
--- the messages.
--- from functions/spark/settle.sql:77
+-- Settles the messages under these tokens as done, and returns their number. The overflow segment comes last: the ring may
+-- move messages there meanwhile, and they were missed when it came first. Uses leased_N_token. Locks: the rows of the
+-- messages.
+-- from functions/spark/settle.sql:78
 create or replace function penstock._spark_done(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -18983,11 +18984,11 @@ declare
   l       penstock.leased_0;
 begin
   foreach slot in array array(select distinct (t & 15)::integer from unnest(tokens) t union select 0
-    where tokens <> '{}') loop
+    where tokens <> '{}' order by 1 desc) loop
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:93, segment 0
+-- from functions/spark/settle.sql:94, segment 0
     with gone as (
       delete from penstock.leased_0 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19008,7 +19009,7 @@ if slot <= 0 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 1
+-- from functions/spark/settle.sql:94, segment 1
     with gone as (
       delete from penstock.leased_1 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19031,7 +19032,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:93, segment 2
+-- from functions/spark/settle.sql:94, segment 2
     with gone as (
       delete from penstock.leased_2 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19052,7 +19053,7 @@ if slot <= 2 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 3
+-- from functions/spark/settle.sql:94, segment 3
     with gone as (
       delete from penstock.leased_3 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19077,7 +19078,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:93, segment 4
+-- from functions/spark/settle.sql:94, segment 4
     with gone as (
       delete from penstock.leased_4 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19098,7 +19099,7 @@ if slot <= 4 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 5
+-- from functions/spark/settle.sql:94, segment 5
     with gone as (
       delete from penstock.leased_5 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19121,7 +19122,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:93, segment 6
+-- from functions/spark/settle.sql:94, segment 6
     with gone as (
       delete from penstock.leased_6 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19143,7 +19144,7 @@ if slot <= 6 then
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:93, segment 7
+-- from functions/spark/settle.sql:94, segment 7
     with gone as (
       delete from penstock.leased_7 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19164,7 +19165,7 @@ if slot <= 7 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 8
+-- from functions/spark/settle.sql:94, segment 8
     with gone as (
       delete from penstock.leased_8 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19188,14 +19189,14 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:106
+-- from functions/spark/settle.sql:107
   end loop;
   return settled;
 end $$;
 
 -- Gives back the messages under these tokens without counting the attempt, and returns their number. Uses
 -- leased_N_token. Locks: the rows of the messages.
--- from functions/spark/settle.sql:112
+-- from functions/spark/settle.sql:113
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -19205,17 +19206,17 @@ declare
   l        penstock.leased_0;
 begin
   foreach slot in array array(select distinct (t & 15)::integer from unnest(tokens) t union select 0
-    where tokens <> '{}') loop
+    where tokens <> '{}' order by 1 desc) loop
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:123, segment 0
+-- from functions/spark/settle.sql:124, segment 0
     for l in delete from penstock.leased_0 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 1
+-- from functions/spark/settle.sql:124, segment 1
     for l in delete from penstock.leased_1 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19223,13 +19224,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:123, segment 2
+-- from functions/spark/settle.sql:124, segment 2
     for l in delete from penstock.leased_2 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 3
+-- from functions/spark/settle.sql:124, segment 3
     for l in delete from penstock.leased_3 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19239,13 +19240,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:123, segment 4
+-- from functions/spark/settle.sql:124, segment 4
     for l in delete from penstock.leased_4 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 5
+-- from functions/spark/settle.sql:124, segment 5
     for l in delete from penstock.leased_5 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19253,20 +19254,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:123, segment 6
+-- from functions/spark/settle.sql:124, segment 6
     for l in delete from penstock.leased_6 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:123, segment 7
+-- from functions/spark/settle.sql:124, segment 7
     for l in delete from penstock.leased_7 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 8
+-- from functions/spark/settle.sql:124, segment 8
     for l in delete from penstock.leased_8 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19275,7 +19276,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:128
+-- from functions/spark/settle.sql:129
   end loop;
   return returned;
 end $$;

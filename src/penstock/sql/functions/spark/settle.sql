@@ -72,8 +72,9 @@ begin
   return returned;
 end $$;
 
--- Settles the messages under these tokens as done, and returns their number. Uses leased_N_token. Locks: the rows of
--- the messages.
+-- Settles the messages under these tokens as done, and returns their number. The overflow segment comes last: the ring may
+-- move messages there meanwhile, and they were missed when it came first. Uses leased_N_token. Locks: the rows of the
+-- messages.
 create or replace function penstock._spark_done(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -88,7 +89,7 @@ declare
   l       penstock.leased_0;
 begin
   foreach slot in array array(select distinct {token.segment(t)}::integer from unnest(tokens) t union select 0
-    where tokens <> '{}') loop
+    where tokens <> '{}' order by 1 desc) loop
     --: branch on slot
     with gone as (
       delete from penstock.leased_{slot} l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
@@ -118,7 +119,7 @@ declare
   l        penstock.leased_0;
 begin
   foreach slot in array array(select distinct {token.segment(t)}::integer from unnest(tokens) t union select 0
-    where tokens <> '{}') loop
+    where tokens <> '{}' order by 1 desc) loop
     --: branch on slot
     for l in delete from penstock.leased_{slot} l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
