@@ -237,3 +237,28 @@ def test_ready_counts_what_could_be_claimed(db: Any) -> None:
     assert db.execute("select penstock.spark_ready('orders', 100)").fetchone() == (0,)
     with pytest.raises(psycopg.Error, match="does not exist"):
         db.execute("select penstock.spark_ready('nothing', 5)")
+
+
+def test_a_slice_that_is_read_again_while_its_messages_move_is_complete(
+    connect: Connect, db: psycopg.Connection[Any]
+) -> None:
+    """The ring moves old leases to the overflow segment, which must not be read too early."""
+    enqueue(db, 5)
+    generation = attach(db)
+    plan(db, generation, 1, 5)
+    claimed = claim(db, generation, 1, 0)
+    assert len(claimed) == 5
+    query = "select (tokens[1] & 15)::integer from penstock.spark_slice"
+    ((slot,),) = db.execute(query).fetchall()
+    mover = connect(autocommit=False)
+    mover.execute(f"lock table penstock.leased_{slot} in access exclusive mode")
+    reader = connect()
+    waits = "select cardinality(pg_blocking_pids(%s))"
+    with ThreadPoolExecutor(1) as pool:
+        again = pool.submit(claim, reader, generation, 1, 0)
+        while db.execute(waits, [reader.info.backend_pid]).fetchone() == (0,):
+            assert not again.done()
+        mover.execute("select penstock._clear_oldest(%s)", [slot])
+        mover.commit()
+        assert again.result(timeout=30) == claimed
+    assert db.execute(f"select count(*) from penstock.leased_{slot}").fetchone() == (0,)

@@ -17734,12 +17734,13 @@ begin
     update penstock.spark_slice t set tokens = coalesce(s.tokens, '{}'), taken = coalesce(s.taken, 0)
     where t.consumer = spark_claim.consumer and t.tick = spark_claim.tick and t.slice = spark_claim.slice;
   end if;
+  perform penstock._spark_lock_segments(coalesce(s.tokens, '{}'));
   return query select * from penstock._spark_held(s.queue, coalesce(s.tokens, '{}'));
 end $$;
 
 -- Claims up to wanted messages, or fewer if their payloads are large, because a task holds them in memory. Returns the
 -- tokens of their leases. Like penstock._claim_special, but does not return the messages.
--- from functions/spark/claim.sql:47
+-- from functions/spark/claim.sql:48
 create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[],
   out taken integer) language plpgsql as $$
 declare
@@ -17787,7 +17788,7 @@ end $$;
 
 -- Returns the total size of the large payloads under a token. Small ones do not count. Uses leased_N_token. Locks:
 -- ACCESS SHARE.
--- from functions/spark/claim.sql:93
+-- from functions/spark/claim.sql:94
 create or replace function penstock._spark_bytes(slot integer, token bigint) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -17795,21 +17796,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:98, segment 0
+-- from functions/spark/claim.sql:99, segment 0
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_0 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:98, segment 1
+-- from functions/spark/claim.sql:99, segment 1
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_1 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:98, segment 2
+-- from functions/spark/claim.sql:99, segment 2
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_2 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:98, segment 3
+-- from functions/spark/claim.sql:99, segment 3
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_3 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
@@ -17817,40 +17818,95 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:98, segment 4
+-- from functions/spark/claim.sql:99, segment 4
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_4 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:98, segment 5
+-- from functions/spark/claim.sql:99, segment 5
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_5 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:98, segment 6
+-- from functions/spark/claim.sql:99, segment 6
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_6 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:98, segment 7
+-- from functions/spark/claim.sql:99, segment 7
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_7 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:98, segment 8
+-- from functions/spark/claim.sql:99, segment 8
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_8 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:101
+-- from functions/spark/claim.sql:102
 end $$;
 
--- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. Uses
--- leased_N_token. Locks: ACCESS SHARE.
--- from functions/spark/claim.sql:105
+-- Keeps the segments of these tokens from being truncated until commit, so that a snapshot that is taken afterwards
+-- finds every message and payload in them. Indexes: none. Locks: ACCESS SHARE.
+-- from functions/spark/claim.sql:106
+create or replace function penstock._spark_lock_segments(tokens bigint[]) returns void language plpgsql as $$
+declare
+  slot integer;
+begin
+  foreach slot in array array(select distinct (t & 15)::integer from unnest(tokens) t) loop
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/spark/claim.sql:112, segment 0
+    lock table penstock.leased_0, penstock.body_0 in access share mode;
+else
+-- from functions/spark/claim.sql:112, segment 1
+    lock table penstock.leased_1, penstock.body_1 in access share mode;
+end if;
+else
+if slot <= 2 then
+-- from functions/spark/claim.sql:112, segment 2
+    lock table penstock.leased_2, penstock.body_2 in access share mode;
+else
+-- from functions/spark/claim.sql:112, segment 3
+    lock table penstock.leased_3, penstock.body_3 in access share mode;
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/spark/claim.sql:112, segment 4
+    lock table penstock.leased_4, penstock.body_4 in access share mode;
+else
+-- from functions/spark/claim.sql:112, segment 5
+    lock table penstock.leased_5, penstock.body_5 in access share mode;
+end if;
+else
+if slot <= 6 then
+-- from functions/spark/claim.sql:112, segment 6
+    lock table penstock.leased_6, penstock.body_6 in access share mode;
+else
+if slot <= 7 then
+-- from functions/spark/claim.sql:112, segment 7
+    lock table penstock.leased_7, penstock.body_7 in access share mode;
+else
+-- from functions/spark/claim.sql:112, segment 8
+    lock table penstock.leased_8, penstock.body_8 in access share mode;
+end if;
+end if;
+end if;
+end if;
+-- from functions/spark/claim.sql:114
+  end loop;
+end $$;
+
+-- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. The ring
+-- may move messages there meanwhile. The function is STABLE, so that one snapshot shows each message once, and the
+-- segments must be locked before that snapshot is taken. Uses leased_N_token. Locks: ACCESS SHARE.
+-- from functions/spark/claim.sql:120
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
-language plpgsql
+language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
@@ -17861,7 +17917,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:115, segment 0
+-- from functions/spark/claim.sql:130, segment 0
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17870,7 +17926,7 @@ if slot <= 0 then
         l.expires_at, l.last_error
     from penstock.leased_0 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:115, segment 1
+-- from functions/spark/claim.sql:130, segment 1
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17881,7 +17937,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:115, segment 2
+-- from functions/spark/claim.sql:130, segment 2
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17890,7 +17946,7 @@ if slot <= 2 then
         l.expires_at, l.last_error
     from penstock.leased_2 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:115, segment 3
+-- from functions/spark/claim.sql:130, segment 3
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17903,7 +17959,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:115, segment 4
+-- from functions/spark/claim.sql:130, segment 4
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17912,7 +17968,7 @@ if slot <= 4 then
         l.expires_at, l.last_error
     from penstock.leased_4 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:115, segment 5
+-- from functions/spark/claim.sql:130, segment 5
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17923,7 +17979,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:115, segment 6
+-- from functions/spark/claim.sql:130, segment 6
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17933,7 +17989,7 @@ if slot <= 6 then
     from penstock.leased_6 l where l.token = any (tokens);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:115, segment 7
+-- from functions/spark/claim.sql:130, segment 7
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17942,7 +17998,7 @@ if slot <= 7 then
         l.expires_at, l.last_error
     from penstock.leased_7 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:115, segment 8
+-- from functions/spark/claim.sql:130, segment 8
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17954,7 +18010,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:123
+-- from functions/spark/claim.sql:138
   end loop;
 end $$;
 

@@ -39,6 +39,7 @@ begin
     update penstock.spark_slice t set tokens = coalesce(s.tokens, '{}'), taken = coalesce(s.taken, 0)
     where t.consumer = spark_claim.consumer and t.tick = spark_claim.tick and t.slice = spark_claim.slice;
   end if;
+  perform penstock._spark_lock_segments(coalesce(s.tokens, '{}'));
   return query select * from penstock._spark_held(s.queue, coalesce(s.tokens, '{}'));
 end $$;
 
@@ -100,10 +101,24 @@ begin
   --: end
 end $$;
 
--- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. Uses
--- leased_N_token. Locks: ACCESS SHARE.
+-- Keeps the segments of these tokens from being truncated until commit, so that a snapshot that is taken afterwards
+-- finds every message and payload in them. Indexes: none. Locks: ACCESS SHARE.
+create or replace function penstock._spark_lock_segments(tokens bigint[]) returns void language plpgsql as $$
+declare
+  slot integer;
+begin
+  foreach slot in array array(select distinct {token.segment(t)}::integer from unnest(tokens) t) loop
+    --: branch on slot
+    lock table penstock.leased_{slot}, penstock.body_{slot} in access share mode;
+    --: end
+  end loop;
+end $$;
+
+-- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. The ring
+-- may move messages there meanwhile. The function is STABLE, so that one snapshot shows each message once, and the
+-- segments must be locked before that snapshot is taken. Uses leased_N_token. Locks: ACCESS SHARE.
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
-language plpgsql
+language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
