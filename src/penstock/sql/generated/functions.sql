@@ -19022,10 +19022,9 @@ begin
   return returned;
 end $$;
 
--- Settles the messages under these tokens as done, and returns their number. The overflow segment comes last: the ring may
--- move messages there meanwhile, and they were missed when it came first. Uses leased_N_token. Locks: the rows of the
--- messages.
--- from functions/spark/settle.sql:78
+-- Settles the messages under these tokens as done, and returns their number. The overflow segment comes last, because
+-- the ring may move messages there meanwhile. Uses leased_N_token. Locks: the rows of the messages.
+-- from functions/spark/settle.sql:77
 create or replace function penstock._spark_done(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -19044,7 +19043,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:94, segment 0
+-- from functions/spark/settle.sql:93, segment 0
     with gone as (
       delete from penstock.leased_0 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19065,7 +19064,7 @@ if slot <= 0 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:94, segment 1
+-- from functions/spark/settle.sql:93, segment 1
     with gone as (
       delete from penstock.leased_1 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19088,7 +19087,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:94, segment 2
+-- from functions/spark/settle.sql:93, segment 2
     with gone as (
       delete from penstock.leased_2 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19109,7 +19108,7 @@ if slot <= 2 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:94, segment 3
+-- from functions/spark/settle.sql:93, segment 3
     with gone as (
       delete from penstock.leased_3 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19134,7 +19133,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:94, segment 4
+-- from functions/spark/settle.sql:93, segment 4
     with gone as (
       delete from penstock.leased_4 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19155,7 +19154,7 @@ if slot <= 4 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:94, segment 5
+-- from functions/spark/settle.sql:93, segment 5
     with gone as (
       delete from penstock.leased_5 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19178,7 +19177,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:94, segment 6
+-- from functions/spark/settle.sql:93, segment 6
     with gone as (
       delete from penstock.leased_6 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19200,7 +19199,7 @@ if slot <= 6 then
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:94, segment 7
+-- from functions/spark/settle.sql:93, segment 7
     with gone as (
       delete from penstock.leased_7 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19221,7 +19220,7 @@ if slot <= 7 then
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:94, segment 8
+-- from functions/spark/settle.sql:93, segment 8
     with gone as (
       delete from penstock.leased_8 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and not has_members returning l.*),
@@ -19245,14 +19244,14 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:107
+-- from functions/spark/settle.sql:106
   end loop;
   return settled;
 end $$;
 
 -- Gives back the messages under these tokens without counting the attempt, and returns their number. Uses
 -- leased_N_token. Locks: the rows of the messages.
--- from functions/spark/settle.sql:113
+-- from functions/spark/settle.sql:112
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -19266,13 +19265,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:124, segment 0
+-- from functions/spark/settle.sql:123, segment 0
     for l in delete from penstock.leased_0 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:124, segment 1
+-- from functions/spark/settle.sql:123, segment 1
     for l in delete from penstock.leased_1 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19280,13 +19279,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:124, segment 2
+-- from functions/spark/settle.sql:123, segment 2
     for l in delete from penstock.leased_2 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:124, segment 3
+-- from functions/spark/settle.sql:123, segment 3
     for l in delete from penstock.leased_3 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19296,13 +19295,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:124, segment 4
+-- from functions/spark/settle.sql:123, segment 4
     for l in delete from penstock.leased_4 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:124, segment 5
+-- from functions/spark/settle.sql:123, segment 5
     for l in delete from penstock.leased_5 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19310,20 +19309,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:124, segment 6
+-- from functions/spark/settle.sql:123, segment 6
     for l in delete from penstock.leased_6 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:124, segment 7
+-- from functions/spark/settle.sql:123, segment 7
     for l in delete from penstock.leased_7 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:124, segment 8
+-- from functions/spark/settle.sql:123, segment 8
     for l in delete from penstock.leased_8 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19332,7 +19331,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:129
+-- from functions/spark/settle.sql:128
   end loop;
   return returned;
 end $$;
@@ -20536,8 +20535,8 @@ begin
     members := penstock._members_of(ids);
   end if;
   settled := array(select a.id from penstock.ack_many(ids, tokens) a (id));
-  -- A message is settled once, so there is no result yet. DELETE and INSERT take 2 us less for a result than INSERT with
-  -- ON CONFLICT, and the result stays correct if there is one.
+  -- A message is settled once, so there is no result yet. DELETE and INSERT take 2 us less for a result than INSERT
+  -- with ON CONFLICT, and the result stays correct if there is one.
   delete from penstock.result r where r.id = any (settled);
   insert into penstock.result (id, value, finished_at, expires_at)
   select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep)
@@ -20573,12 +20572,13 @@ declare
   size bigint := penstock._text_bytes(result);
 begin
   if size > 1048576 then
-    perform penstock._fail_value('results', format('%s bytes', size), 'at most 1048576 bytes of JSON text for each message');
+    perform penstock._fail_value('results', format('%s bytes', size),
+      'at most 1048576 bytes of JSON text for each message');
   end if;
 end $$;
 
 -- Consumers may ack, but only producers may enqueue, also with an ack. The caller is found as in _is_admin.
--- from functions/tasks/complete_many.sql:69
+-- from functions/tasks/complete_many.sql:70
 create or replace function penstock._check_may_enqueue() returns void language plpgsql as $$
 begin
   if not has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
@@ -20589,7 +20589,7 @@ begin
 end $$;
 
 -- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
--- from functions/tasks/complete_many.sql:79
+-- from functions/tasks/complete_many.sql:80
 create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
 begin
   if cardinality(ids) between 1 and 375 then
@@ -20602,7 +20602,7 @@ end $$;
 
 -- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
 -- message that was a member of one. Locks: the rows of the results, and as enqueue. Uses result_pkey.
--- from functions/tasks/complete_many.sql:91
+-- from functions/tasks/complete_many.sql:92
 create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
 language plpgsql as $$
 declare
@@ -20632,7 +20632,7 @@ end $$;
 
 -- The batches of those messages that are members of one, by the ids of the messages. Locks: none. Uses
 -- batch_member_pkey.
--- from functions/tasks/complete_many.sql:120
+-- from functions/tasks/complete_many.sql:121
 create or replace function penstock._members_of(ids bigint[]) returns jsonb language sql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
   select coalesce(jsonb_object_agg(m.id, m.batch_id) filter (where not m.is_dead), '{}')

@@ -72,9 +72,8 @@ begin
   return returned;
 end $$;
 
--- Settles the messages under these tokens as done, and returns their number. The overflow segment comes last: the ring may
--- move messages there meanwhile, and they were missed when it came first. Uses leased_N_token. Locks: the rows of the
--- messages.
+-- Settles the messages under these tokens as done, and returns their number. The overflow segment comes last, because
+-- the ring may move messages there meanwhile. Uses leased_N_token. Locks: the rows of the messages.
 create or replace function penstock._spark_done(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$

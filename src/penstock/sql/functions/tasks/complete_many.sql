@@ -26,8 +26,8 @@ begin
     members := penstock._members_of(ids);
   end if;
   settled := array(select a.id from penstock.ack_many(ids, tokens) a (id));
-  -- A message is settled once, so there is no result yet. DELETE and INSERT take 2 us less for a result than INSERT with
-  -- ON CONFLICT, and the result stays correct if there is one.
+  -- A message is settled once, so there is no result yet. DELETE and INSERT take 2 us less for a result than INSERT
+  -- with ON CONFLICT, and the result stays correct if there is one.
   delete from penstock.result r where r.id = any (settled);
   insert into penstock.result (id, value, finished_at, expires_at)
   select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep)
@@ -61,7 +61,8 @@ declare
   size bigint := penstock._text_bytes(result);
 begin
   if size > 1048576 then
-    perform penstock._fail_value('results', format('%s bytes', size), 'at most 1048576 bytes of JSON text for each message');
+    perform penstock._fail_value('results', format('%s bytes', size),
+      'at most 1048576 bytes of JSON text for each message');
   end if;
 end $$;
 
