@@ -93,8 +93,8 @@ class Scene:
         parameters = self._db.info.get_parameters() | {
             "password": self._db.info.password,
             "application_name": "forgotten",
-            # The transaction stays open even where a test sets the database's timeout to 1 ms.
-            "options": "-c idle_in_transaction_session_timeout=0",
+            # The transaction stays open even where a test sets a timeout of the database to 1 ms.
+            "options": "-c idle_in_transaction_session_timeout=0 -c statement_timeout=0",
         }
         made = psycopg.connect(**parameters)
         OPEN_SESSIONS[:] = [made]

@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 from tests.ui import stages
 from tests.ui.conftest import MakeSite, Site, Visit
 
-WATCHED_SECONDS = 6
+WATCHED_SECONDS = 12
 
 
 def test_a_page_follows_what_happens_until_it_is_held(sick: Site, visit: Visit) -> None:

@@ -44,9 +44,14 @@ async def test_a_quiet_worker_claims_nothing_and_finishes_what_it_runs(
         beat = await until(lambda: is_in_state(client, worker, "quiet"), "it reports that")
         assert beat.queues["work"].running <= 1
         assert ran == [1]
-        assert (await client.stats("work")).ready == 1
+        await until(lambda: is_ready(client), "a message that it had just claimed is given back")
+        assert ran == [1]
         await client.command_worker(worker.name, "resume")
         await until(lambda: ran == [1, 2], "it claims again")
+
+
+async def is_ready(client: AsyncClient) -> bool:
+    return (await client.stats("work")).ready == 1
 
 
 async def is_in_state(client: AsyncClient, worker: Worker, state: str) -> Heartbeat | None:

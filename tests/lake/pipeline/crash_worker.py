@@ -35,8 +35,10 @@ def work(dsn: str, journal: Path, chance: random.Random, batch: int, pause: floa
             time.sleep(pause)
             queue = chance.choice(QUEUES)
             more = 0 if enough.exists() else batch
-            rows = connection.execute(ENQUEUE, [queue, more]).fetchall() if more else []
             # Of the queue that Spark consumes, some are left for it.
+            if queue == SHARED and not more:
+                continue
+            rows = connection.execute(ENQUEUE, [queue, more]).fetchall() if more else []
             wanted = batch // 2 if queue == SHARED else batch
             leases = connection.execute(CLAIM, [queue, wanted]).fetchall()
             settle(connection, leases, chance)

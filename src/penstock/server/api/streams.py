@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from math import inf
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import psycopg
@@ -54,7 +54,7 @@ class StreamOf(Struct, forbid_unknown_fields=True, kw_only=True):
     "GET",
     "/api/messages/stream",
     query=StreamOf,
-    answers={200: str},
+    answers={200: Any},
     problems=(404,),
     media_type="text/event-stream",
 )
