@@ -9,6 +9,8 @@ export class PenstockError extends Error {
   readonly status: number;
   /** The name of the error, such as `LeaseLostError`. */
   readonly code: string;
+  /** What happened, without the hint. */
+  readonly detail: string;
   /** What to do about it. */
   readonly hint: string | undefined;
   /** The field or parameter that was wrong. */
@@ -31,6 +33,7 @@ export class PenstockError extends Error {
   ) {
     const detail = problem.detail ?? `the server answered with status ${status}`;
     super(problem.hint ? `${detail}. ${problem.hint}` : detail, { cause: options.cause });
+    this.detail = detail;
     this.status = status;
     this.code = problem.code ?? "UnexpectedResponse";
     this.hint = problem.hint ?? undefined;
