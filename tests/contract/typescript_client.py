@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,11 +36,15 @@ NAMES: Final = {
     "lease_seconds": "visibility_timeout_seconds",
     "delay": "delay_seconds",
     "ttl": "ttl_seconds",
+    "older_than": "older_than_seconds",
 }
 FIELDS: Final = {http: python for python, http in NAMES.items()}
 # Errors of the data plane that the clients for Python report under another name.
-CODES: Final = {"NotFinished": "NotReplayableError"}
-TIMES: Final = frozenset({"visibility_timeout", "created_at", "updated_at", "dlq_moved_at"})
+CODES: Final = {
+    "NotFinished": "NotReplayableError",
+    "MalformedBody": "InvalidValueError",
+    "MalformedQuery": "InvalidValueError",
+}
 
 
 class TypeScriptClient:
@@ -145,14 +150,8 @@ class TypeScriptClient:
         return before
 
     def redrive(self, queue: str, **chosen: Any) -> int:
-        if "older_than" in chosen:
-            chosen["older_than_seconds"] = _seconds(chosen.pop("older_than"))
-        for name in ("id_from", "id_to"):
-            if name in chosen:
-                chosen[name] = str(chosen[name])
-        if "ids" in chosen:
-            chosen["ids"] = [str(id) for id in chosen["ids"]]
-        return int(self._send("redrive", queue, chosen))
+        fields = {NAMES.get(name, name): _field(name, value) for name, value in chosen.items()}
+        return int(self._send("redrive", queue, fields))
 
     def replay(self, id: int, queue: str | None = None) -> int:
         return int(self._send("replay", str(id), queue))
@@ -172,16 +171,16 @@ class TypeScriptClient:
     ) -> list[Message]:
         """The data plane lists by status, and finds text in errors without a pattern."""
         query = {
-            "topic": queue,
-            "status": STATUS[state] if state else None,  # type: ignore[index]
+            "status": "pending" if state == "dead" else state and STATUS[state],  # type: ignore[index]
             "key": key,
             "error": error_like and error_like.strip("%"),
             "cursor": None if after is None else str(after),
             "limit": PAGE,
         }
-        if state == "dead":
-            query["status"] = "pending"
-        found = [_message(each) for each in self._send("messages", query, take=10_000)]
+        # Dead letters are in a topic of their own.
+        topics = [queue] if queue is None or queue.endswith(".dlq") else [queue, f"{queue}.dlq"]
+        pages = [self._send("messages", {**query, "topic": topic}, take=1000) for topic in topics]
+        found = sorted(map(_message, chain(*pages)), key=lambda message: message.id)
         if state is None:
             # The clients for Python list the messages that are not finished.
             return [each for each in found if each.finished_at is None][:limit]
@@ -317,6 +316,8 @@ def _error(error: Mapping[str, Any]) -> Exception:
     if "field" in document:
         name = str(document["field"]).rpartition(".")[2]
         document["field"] = FIELDS.get(name, name)
+        if document["field"] == "queue" and document["code"] == "InvalidValueError":
+            document["code"] = "InvalidQueueNameError"
     found: PenstockError = problem(error["status"], document)
     return found
 
@@ -339,7 +340,11 @@ def _field(name: str, value: Any) -> Any:
         return value.isoformat()
     if name == "max_attempts" and isinstance(value, int):
         return value - 1
-    return _seconds(value) if name in ("delay", "ttl", "lease_seconds") else value
+    if name == "ids":
+        return [str(id) for id in value]
+    if name in ("id_from", "id_to"):
+        return str(value)
+    return _seconds(value)
 
 
 def _seconds(value: Any) -> Any:

@@ -71,3 +71,12 @@ export class RetryAfter extends Error {
     super(message);
   }
 }
+
+const LONGEST_TEXT = 100_000;
+
+/** The text of an error for the server. Every error has one that can be stored, so that a nack works. */
+export function errorText(error: unknown): string {
+  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  // Half of a surrogate pair is not valid text. The cut may leave one.
+  return text.slice(0, LONGEST_TEXT).replace(/\p{Surrogate}/gu, "?");
+}
