@@ -435,4 +435,3 @@ def _schedule(found: Mapping[str, Any]) -> Schedule:
         if fields[name] is not None:
             fields[name] = change(fields[name])
     return Schedule(**fields)
-
