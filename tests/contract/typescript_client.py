@@ -39,12 +39,13 @@ NAMES: Final = {
     "older_than": "older_than_seconds",
 }
 FIELDS: Final = {http: python for python, http in NAMES.items()}
-# Errors of the data plane that the clients for Python report under another name.
+# Errors of the data plane that the clients for Python report under another name, and those of some fields.
 CODES: Final = {
     "NotFinished": "NotReplayableError",
     "MalformedBody": "InvalidValueError",
     "MalformedQuery": "InvalidValueError",
 }
+CODES_OF_FIELDS: Final = {"queue": "InvalidQueueNameError", "headers": "PayloadNotStorableError"}
 
 
 class TypeScriptClient:
@@ -171,7 +172,7 @@ class TypeScriptClient:
     ) -> list[Message]:
         """The data plane lists by status, and finds text in errors without a pattern."""
         query = {
-            "status": "pending" if state == "dead" else state and STATUS[state],  # type: ignore[index]
+            "status": "pending" if state == "dead" else state and STATUS[state],
             "key": key,
             "error": error_like and error_like.strip("%"),
             "cursor": None if after is None else str(after),
@@ -316,8 +317,8 @@ def _error(error: Mapping[str, Any]) -> Exception:
     if "field" in document:
         name = str(document["field"]).rpartition(".")[2]
         document["field"] = FIELDS.get(name, name)
-        if document["field"] == "queue" and document["code"] == "InvalidValueError":
-            document["code"] = "InvalidQueueNameError"
+        if document["code"] == "InvalidValueError":
+            document["code"] = CODES_OF_FIELDS.get(document["field"], "InvalidValueError")
     found: PenstockError = problem(error["status"], document)
     return found
 

@@ -31,6 +31,12 @@ LIMITS: Final[dict[str, tuple[str, ...]]] = {
     "the client sends no request for an empty list": (
         "test_nothing_into_an_unknown_queue_is_still_an_error",
     ),
+    "the API shows the next fires of a rule from now on only": (
+        "test_the_next_fires_of_a_rule_can_be_seen_before_it_is_used",
+    ),
+    "schedules are called with JSON values, and JSON.stringify has a value for bytes": (
+        "test_what_the_queue_would_not_take_is_refused_at_once",
+    ),
     "the API does not list the leases of each worker": (
         "test_a_worker_is_named_in_the_message_and_among_the_workers",
     ),

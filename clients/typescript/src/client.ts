@@ -51,6 +51,8 @@ export class Penstock {
 
   /** Enqueue a JSON value. Returns the id of the message. */
   async enqueue(topic: string, json: unknown, options: EnqueueOptions = {}): Promise<string> {
+    // JSON.stringify would send the bytes as an object with a field for each.
+    if (json instanceof Uint8Array) throw new TypeError("use enqueueBytes for bytes");
     return this.#enqueue({ topic, json }, options);
   }
 

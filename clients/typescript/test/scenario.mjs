@@ -38,7 +38,7 @@ assert.equal(await client.enqueue("once", 1, { idempotencyKey: "k-1" }), key1);
 // Wrong arguments are errors of the caller, not of the connection. Empty lists need no request.
 const isNotStorable = (error) => error instanceof PenstockError && error.code === "PayloadNotStorableError";
 for (const json of [Number.NaN, { a: [1, -Infinity] }]) await assert.rejects(client.enqueue("wrong", json), isNotStorable);
-await assert.rejects(client.enqueue("wrong", 1n), TypeError);
+for (const json of [1n, new Uint8Array(2)]) await assert.rejects(client.enqueue("wrong", json), TypeError);
 await assert.rejects(client.message(""), TypeError);
 assert.deepEqual([await client.settle([]), await client.enqueueMany("wrong", []), await client.cancel([])], [[], [], 0]);
 
