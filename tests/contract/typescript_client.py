@@ -39,12 +39,13 @@ NAMES: Final = {
     "older_than": "older_than_seconds",
 }
 FIELDS: Final = {http: python for python, http in NAMES.items()}
-# Errors of the data plane that the clients for Python report under another name, and those of some fields.
+# Errors of the data plane that the clients for Python report under another name.
 CODES: Final = {
     "NotFinished": "NotReplayableError",
     "MalformedBody": "InvalidValueError",
     "MalformedQuery": "InvalidValueError",
 }
+# The same for errors of a field.
 CODES_OF_FIELDS: Final = {"queue": "InvalidQueueNameError", "headers": "PayloadNotStorableError"}
 
 

@@ -87,7 +87,8 @@ export class Penstock {
     const body = { topic, ...fields } as Body<"dequeue_messages">;
     const timeoutSeconds = call.timeoutSeconds ?? 30 + (options.wait_seconds ?? 0);
     // A lost response needs no key: the messages go back when the connection breaks.
-    const answer = await this.call("dequeue_messages", { idempotencyKey: null, ...call, timeoutSeconds, body });
+    const idempotencyKey = call.idempotencyKey ?? null;
+    const answer = await this.call("dequeue_messages", { ...call, idempotencyKey, timeoutSeconds, body });
     return answer.messages;
   }
 

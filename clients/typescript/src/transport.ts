@@ -80,7 +80,8 @@ export class Transport {
     if (method === "POST" && key !== null) {
       headers["Idempotency-Key"] = key;
     }
-    const repeatable = method !== "POST" || key !== null;
+    // The server gives back the messages of a dequeue whose caller has gone away.
+    const repeatable = method !== "POST" || key !== null || operation === "dequeue_messages";
     // Before the first attempt: a wrong argument is not an error of the connection.
     const request = this.#request(operation, call, headers);
     for (let attempt = 0; ; attempt++) {

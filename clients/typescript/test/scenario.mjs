@@ -42,6 +42,22 @@ for (const json of [1n, new Uint8Array(2)]) await assert.rejects(client.enqueue(
 await assert.rejects(client.message(""), TypeError);
 assert.deepEqual([await client.settle([]), await client.enqueueMany("wrong", []), await client.cancel([])], [[], [], 0]);
 
+// A dequeue has no key, because the server would keep its messages for a repetition.
+const keys = [];
+const watched = new Penstock({
+  url,
+  key,
+  fetch: (address, init) => {
+    keys.push(init.headers["Idempotency-Key"]);
+    return fetch(address, init);
+  },
+});
+await watched.dequeue("once", { worker: "w" });
+await watched.dequeue("once", { idempotencyKey: "k-2" });
+await watched.enqueue("once", 2);
+assert.deepEqual(keys.slice(0, 2), [undefined, "k-2"]);
+assert.match(keys[2], /^[0-9a-f-]{36}$/);
+
 // A stream has no more unsettled messages than its credit.
 await client.enqueueMany("stream", [1, 2, 3].map((json) => ({ json })));
 const streamed = [];
