@@ -5,21 +5,33 @@ A process of Node.js runs the client. Calls and results are lines of JSON.
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from penstock import NewMessage
-from penstock.errors import PenstockError, QueueExistsError, ScheduleExistsError
-from penstock.http_client.responses import lease_of, problem
-from penstock.model.message import Attempt, Enqueued, Lease, Message
+from tests.contract.typescript_documents import (
+    changes_of,
+    error_of,
+    fields_of,
+    lease_document,
+    message_of,
+    new_document,
+    note_of,
+    packed,
+    queue_of,
+    schedule_of,
+    seconds_of,
+    time_of,
+)
+
+from penstock.errors import QueueExistsError, ScheduleExistsError
+from penstock.http_client.responses import lease_of
+from penstock.model.message import Enqueued, Lease, Message
 from penstock.model.queue import Backoff, Queue, QueueSettings, QueueStats
 from penstock.model.schedule import Fired, Schedule
 from penstock.server.api.rendering import STATUS
@@ -27,26 +39,6 @@ from penstock.server.api.rendering import STATUS
 DRIVER: Final = Path(__file__).with_name("typescript_driver.mjs")
 # Small pages, so that a list takes more than one.
 PAGE: Final = 3
-# The names of the data plane.
-NAMES: Final = {
-    "queue": "topic",
-    "payload": "json",
-    "headers": "metadata",
-    "max_attempts": "max_retries",
-    "lease_seconds": "visibility_timeout_seconds",
-    "delay": "delay_seconds",
-    "ttl": "ttl_seconds",
-    "older_than": "older_than_seconds",
-}
-FIELDS: Final = {http: python for python, http in NAMES.items()}
-# Errors of the data plane that the clients for Python report under another name.
-CODES: Final = {
-    "NotFinished": "NotReplayableError",
-    "MalformedBody": "InvalidValueError",
-    "MalformedQuery": "InvalidValueError",
-}
-# The same for errors of a field.
-CODES_OF_FIELDS: Final = {"queue": "InvalidQueueNameError", "headers": "PayloadNotStorableError"}
 
 
 class TypeScriptClient:
@@ -70,12 +62,12 @@ class TypeScriptClient:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps({"method": method, "args": _packed(args), "take": take}))
+        process.stdin.write(json.dumps({"method": method, "args": packed(args), "take": take}))
         process.stdin.write("\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
         if "error" in answer:
-            raise _error(answer["error"])
+            raise error_of(answer["error"])
         return answer["result"]
 
     def _call(self, operation: str, **parts: Any) -> Any:
@@ -83,7 +75,7 @@ class TypeScriptClient:
         return self._send("call", operation, parts)
 
     def enqueue(self, queue: str, payload: Any, **options: Any) -> int:
-        fields = _fields(options)
+        fields = fields_of(options)
         if isinstance(payload, bytes | bytearray | memoryview):
             return int(self._send("enqueueBytes", queue, bytes(payload), fields))
         return int(self._send("enqueue", queue, payload, fields))
@@ -91,30 +83,30 @@ class TypeScriptClient:
     def enqueue_many(
         self, queue: str, messages: Iterable[Any], *, chunk_size: int = 1000, **options: Any
     ) -> Enqueued:
-        ids = self._send("enqueueMany", queue, [_new(each) for each in messages], options)
+        ids = self._send("enqueueMany", queue, [new_document(each) for each in messages], options)
         return Enqueued(len(ids), int(ids[0]), int(ids[-1])) if ids else Enqueued(0, None, None)
 
     def claim(self, queue: str, count: int = 1, **options: Any) -> list[Lease]:
         return [
             lease_of(each)
-            for each in self._send("dequeue", queue, _fields({"count": count, **options}))
+            for each in self._send("dequeue", queue, fields_of({"count": count, **options}))
         ]
 
     def ack(self, lease: Any) -> None:
-        self._send("ack", _lease(lease))
+        self._send("ack", lease_document(lease))
 
     def nack(self, lease: Any, error: Any = None, delay: Any = None) -> str:
-        options = {"error": _note(error), "delay_seconds": _seconds(delay)}
-        return str(self._send("nack", _lease(lease), options)["state"])
+        options = {"error": note_of(error), "delay_seconds": seconds_of(delay)}
+        return str(self._send("nack", lease_document(lease), options)["state"])
 
     def reject(self, lease: Any, reason: Any = None) -> str:
-        return str(self._send("reject", _lease(lease), _note(reason))["state"])
+        return str(self._send("reject", lease_document(lease), note_of(reason))["state"])
 
     def snooze(self, lease: Any, delay: Any = 0) -> str:
-        return str(self._send("snooze", _lease(lease), _seconds(delay))["state"])
+        return str(self._send("snooze", lease_document(lease), seconds_of(delay))["state"])
 
     def extend(self, lease: Any, seconds: Any = None) -> datetime:
-        return _time(self._send("extend", _lease(lease), _seconds(seconds)))
+        return time_of(self._send("extend", lease_document(lease), seconds_of(seconds)))
 
     def ack_many(self, leases: Sequence[Any]) -> set[int]:
         return set(self._settle("ack", leases))
@@ -132,17 +124,17 @@ class TypeScriptClient:
         found = self._settle(
             "extend", leases, shown="visibility_timeout", visibility_timeout_seconds=seconds
         )
-        return {id: _time(until) for id, until in found.items()}
+        return {id: time_of(until) for id, until in found.items()}
 
     def _settle(
         self, action: str, leases: Sequence[Any], *, shown: str = "state", **fields: Any
     ) -> dict[int, Any]:
         """The new state by id. A list in `fields` has one value for each lease."""
-        messages = [{**_lease(lease), "action": action} for lease in leases]
+        messages = [{**lease_document(lease), "action": action} for lease in leases]
         for name, given in fields.items():
             each = given if isinstance(given, list) else [given] * len(messages)
             for message, value in zip(messages, each, strict=True):
-                message[name] = _seconds(value) if name.endswith("seconds") else _note(value)
+                message[name] = seconds_of(value) if name.endswith("seconds") else note_of(value)
         results = self._send("settle", messages)
         return {int(each["id"]): each[shown] for each in results if each["settled"]}
 
@@ -152,14 +144,13 @@ class TypeScriptClient:
         return before
 
     def redrive(self, queue: str, **chosen: Any) -> int:
-        fields = {NAMES.get(name, name): _field(name, value) for name, value in chosen.items()}
-        return int(self._send("redrive", queue, fields))
+        return int(self._send("redrive", queue, fields_of(chosen)))
 
     def replay(self, id: int, queue: str | None = None) -> int:
         return int(self._send("replay", str(id), queue))
 
     def message(self, id: int) -> Message:
-        return _message(self._send("message", str(id)))
+        return message_of(self._send("message", str(id)))
 
     def messages(
         self,
@@ -182,7 +173,7 @@ class TypeScriptClient:
         # Dead letters are in a topic of their own.
         topics = [queue] if queue is None or queue.endswith(".dlq") else [queue, f"{queue}.dlq"]
         pages = [self._send("messages", {**query, "topic": topic}, take=1000) for topic in topics]
-        found = sorted(map(_message, chain(*pages)), key=lambda message: message.id)
+        found = sorted(map(message_of, chain(*pages)), key=lambda message: message.id)
         if state is None:
             # The clients for Python list the messages that are not finished.
             return [each for each in found if each.finished_at is None][:limit]
@@ -211,7 +202,7 @@ class TypeScriptClient:
         self, method: str, name: str, settings: QueueSettings | None, changes: Mapping[str, Any]
     ) -> None:
         """A topic is paused by a call, not by a setting."""
-        config = _fields({**(settings.as_dict() if settings else {}), **changes}, given=True)
+        config = fields_of({**(settings.as_dict() if settings else {}), **changes}, given=True)
         paused = config.pop("paused") if isinstance(config.get("paused"), bool) else False
         if isinstance(config.get("backoff"), Backoff):
             config["backoff"] = asdict(config["backoff"])
@@ -232,10 +223,10 @@ class TypeScriptClient:
         return int(self._send("purge", name, {"include_processing": include_leased}))
 
     def queues(self) -> list[Queue]:
-        return [_queue(each) for each in self._send("topics")]
+        return [queue_of(each) for each in self._send("topics")]
 
     def queue(self, name: str) -> Queue:
-        return _queue(self._send("topic", name))
+        return queue_of(self._send("topic", name))
 
     def stats(self, name: str) -> QueueStats:
         found = self._send("stats", name)
@@ -265,7 +256,7 @@ class TypeScriptClient:
     ) -> bool:
         body = {"name": name, "topic": queue, "cron": cron, "json": payload}
         try:
-            self._call("create_schedule", body={**body, **_options(options)})
+            self._call("create_schedule", body={**body, **changes_of(options)})
         except ScheduleExistsError:
             if not exist_ok:
                 raise
@@ -273,7 +264,7 @@ class TypeScriptClient:
         return True
 
     def set_schedule(self, name: str, **changes: Any) -> None:
-        self._call("change_schedule", path={"schedule": name}, body=_options(changes))
+        self._call("change_schedule", path={"schedule": name}, body=changes_of(changes))
 
     def drop_schedule(self, name: str) -> None:
         self._call("delete_schedule", path={"schedule": name})
@@ -289,151 +280,10 @@ class TypeScriptClient:
 
     def fire_schedules(self) -> Fired:
         fired = self._call("fire_due_schedules")
-        return Fired(fired["count"], _time(fired["next_fire_at"]), None)
+        return Fired(fired["count"], time_of(fired["next_fire_at"]), None)
 
     def schedules(self) -> list[Schedule]:
-        return [_schedule(each) for each in self._call("list_schedules")["items"]]
+        return [schedule_of(each) for each in self._call("list_schedules")["items"]]
 
     def schedule(self, name: str) -> Schedule:
-        return _schedule(self._call("show_schedule", path={"schedule": name}))
-
-
-def _packed(value: Any) -> Any:
-    """The value as JSON that the driver can read."""
-    if isinstance(value, bytes):
-        return {"$bytes": base64.b64encode(value).decode()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"$number": {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")}
-    if isinstance(value, Mapping):
-        return {name: _packed(each) for name, each in value.items()}
-    return [_packed(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _error(error: Mapping[str, Any]) -> Exception:
-    """The error that the client over HTTP raises for the same problem."""
-    if "crash" in error:
-        return AssertionError(f"the client for TypeScript crashed: {error['crash']}")
-    document = dict(error["problem"])
-    document["code"] = CODES.get(document["code"], document["code"])
-    if "field" in document:
-        name = str(document["field"]).rpartition(".")[2]
-        document["field"] = FIELDS.get(name, name)
-        if document["code"] == "InvalidValueError":
-            document["code"] = CODES_OF_FIELDS.get(document["field"], "InvalidValueError")
-    found: PenstockError = problem(error["status"], document)
-    return found
-
-
-def _fields(options: Mapping[str, Any], *, given: bool = False) -> dict[str, Any]:
-    """Options of a message or a queue. With `given`, None is the default of a setting."""
-    return {
-        NAMES.get(name, name): _field(name, value)
-        for name, value in options.items()
-        if given or value is not None
-    }
-
-
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    return _fields(options, given=True)
-
-
-def _field(name: str, value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if name == "max_attempts" and isinstance(value, int):
-        return value - 1
-    if name == "ids":
-        return [str(id) for id in value]
-    if name in ("id_from", "id_to"):
-        return str(value)
-    return _seconds(value)
-
-
-def _seconds(value: Any) -> Any:
-    return value.total_seconds() if isinstance(value, timedelta) else value
-
-
-def _note(error: Any) -> Any:
-    if isinstance(error, BaseException):
-        return f"{type(error).__name__}: {error}"
-    return error
-
-
-def _lease(lease: Any) -> dict[str, Any]:
-    id, token = (lease.id, lease.token) if isinstance(lease, Lease) else lease
-    return {"id": str(id), "lease_token": str(token)}
-
-
-def _new(message: Any) -> dict[str, Any]:
-    new = message if isinstance(message, NewMessage) else NewMessage(message)
-    fields = _fields({name: value for name, value in asdict(new).items() if name != "payload"})
-    if isinstance(new.payload, bytes):
-        return {**fields, "payload": base64.b64encode(new.payload).decode()}
-    return {**fields, "json": new.payload}
-
-
-def _time(text: str | None) -> Any:
-    return None if text is None else datetime.fromisoformat(text)
-
-
-def _message(found: Mapping[str, Any]) -> Message:
-    is_bytes = "payload" in found
-    return Message(
-        id=int(found["id"]),
-        queue=found["topic"],
-        state=found["state"],
-        payload=base64.b64decode(found["payload"]) if is_bytes else found["json"],
-        headers=found["metadata"],
-        enqueued_at=_time(found["created_at"]),
-        lease_until=_time(found["visibility_timeout"]),
-        dead_at=_time(found["dlq_moved_at"]),
-        original_queue=found["original_topic"],
-        attempts=tuple(_attempt(found, each) for each in found.get("attempts", ())),
-        **{
-            name: found[name]
-            for name in ("key", "priority", "group", "attempt", "max_attempts", "worker")
-        },
-        **{
-            name: _time(found[name])
-            for name in (
-                *("visible_at", "expires_at", "first_claimed_at", "claimed_at", "finished_at"),
-            )
-        },
-        last_error=found["last_error"],
-    )
-
-
-def _attempt(message: Mapping[str, Any], found: Mapping[str, Any]) -> Attempt:
-    return Attempt(
-        message_id=int(message["id"]),
-        queue=message["topic"],
-        attempt=found["attempt"],
-        worker=found["worker"],
-        started_at=_time(found["started_at"]),
-        ended_at=_time(found["ended_at"]),
-        error=found["error"],
-    )
-
-
-def _queue(found: Mapping[str, Any]) -> Queue:
-    names = {name: NAMES.get(name, name) for name in QueueSettings.__dataclass_fields__}
-    settings = {name: found[http] for name, http in names.items()}
-    settings["max_attempts"] += 1
-    settings["backoff"] = Backoff(**settings["backoff"])
-    return Queue(
-        found["topic"],
-        QueueSettings(**settings),
-        _time(found["created_at"]),
-        _time(found["updated_at"]),
-    )
-
-
-def _schedule(found: Mapping[str, Any]) -> Schedule:
-    fields = {name: found[NAMES.get(name, name)] for name in Schedule.__dataclass_fields__}
-    for name in fields:
-        if name.endswith("_at"):
-            fields[name] = _time(fields[name])
-    for name, change in (("max_attempts", lambda n: n + 1), ("last_message_id", int)):
-        if fields[name] is not None:
-            fields[name] = change(fields[name])
-    return Schedule(**fields)
+        return schedule_of(self._call("show_schedule", path={"schedule": name}))
