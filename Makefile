@@ -115,9 +115,13 @@ test-s3: $(DEV_STAMP) $(S3_STAMP) $(JARS_STAMP) ## the lake, the source and the 
 test-readers: $(DEV_STAMP) $(READERS_STAMP) $(READER_JARS_STAMP) ## read a lake with Spark's catalog, PyIceberg, delta-rs, DuckDB and Polars
 	PENSTOCK_TEST_READERS=1 $(BIN)/pytest tests/lake/pipeline/test_readers.py $(ARGS)
 
-test-typescript: $(DEV_STAMP) ## build the client for TypeScript, and run it against a server (needs Node.js and npm)
+# A short form, in a minute: make test-typescript CONTRACT=tests/contract/test_leases.py
+CONTRACT ?= tests/contract
+
+test-typescript: $(DEV_STAMP) ## build the client for TypeScript, run it and the contract suite over it (needs Node.js and npm)
 	cd clients/typescript && npm ci --silent --no-audit --no-fund && npm run --silent build
 	PENSTOCK_TEST_TYPESCRIPT=1 $(BIN)/pytest tests/clients $(ARGS)
+	PENSTOCK_TEST_ADAPTERS=typescript $(BIN)/pytest -n 2 $(CONTRACT) $(ARGS)
 
 test-generated-clients: $(DEV_STAMP) $(GENERATED_CLIENTS_STAMP) $(GENERATOR_JARS_STAMP) ## generate four clients from the OpenAPI document, compile and run them (needs Node.js, npm, Java and Maven)
 	cd tests/clients/generated && npm ci --silent --no-audit --no-fund

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.contract.typescript_limits import CHECKED_BY_COMPILER, reason_to_skip
 from tests.held import RUN_OUT
 
 from penstock import AsyncClient, Client, http
@@ -60,18 +61,34 @@ async def http_async_adapter(url: str, key: str, **options: Any) -> AsyncIterato
         yield client
 
 
+@asynccontextmanager
+async def typescript_adapter(url: str, key: str, **options: Any) -> AsyncIterator[Any]:
+    # Only here: it needs Node.js and the built client.
+    from tests.contract.typescript_client import TypeScriptClient
+
+    client = TypeScriptClient(url, key)
+    try:
+        yield Awaitables(client)
+    finally:
+        client.close()
+
+
 ADAPTERS: dict[str, Callable[..., Any]] = {
     "sync": sync_adapter,
     "async": async_adapter,
     "http": http_adapter,
     "http-async": http_async_adapter,
+    "typescript": typescript_adapter,
 }
+OVER_HTTP = ("http", "http-async", "typescript")
 
 
 # The sync client over HTTP is generated from the async one: in `make test`, one is enough.
 SLOW = ("http",)
-# What only SQL decides is the same through any of them: `make pytest-16` takes one.
-CHOSEN = os.environ.get("PENSTOCK_TEST_ADAPTERS", " ".join(ADAPTERS)).split()
+# What only SQL decides is the same through any of them: `make pytest-16` takes one. `typescript`
+# needs Node.js and a built package: `make test-typescript` takes it.
+USUAL = [name for name in ADAPTERS if name != "typescript"]
+CHOSEN = os.environ.get("PENSTOCK_TEST_ADAPTERS", " ".join(USUAL)).split()
 
 
 @pytest.fixture(
@@ -81,8 +98,10 @@ def adapter(request: pytest.FixtureRequest) -> str:
     """Which way to the queue this run of the test takes."""
     name = str(request.param)
     marked = request.node.get_closest_marker("sql_only")
-    if name.startswith("http") and marked is not None:
+    if name in OVER_HTTP and marked is not None:
         pytest.skip(marked.args[0])
+    if name == "typescript" and (reason := reason_to_skip(request.node)):
+        pytest.skip(reason)
     return name
 
 
@@ -95,7 +114,7 @@ async def open_client(
     async with AsyncExitStack() as stack:
 
         async def make(dsn: str | None, **options: Any) -> Any:
-            if not adapter.startswith("http"):
+            if adapter not in OVER_HTTP:
                 return await stack.enter_async_context(ADAPTERS[adapter](dsn, **options))
             start = request.getfixturevalue("serve")
             # Without upkeep: it would fire schedules under the hands of the tests.
@@ -121,6 +140,8 @@ async def client(open_client: Callable[..., Awaitable[Any]], dsn: str) -> Any:
 @pytest.fixture
 def disconnected(adapter: str) -> Any:
     """A client of a database that is not there: what it refuses, it refuses before sending."""
+    if adapter == "typescript":
+        pytest.skip(CHECKED_BY_COMPILER)
     nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
     if adapter == "http":
         return Awaitables(http.Client("http://127.0.0.1:1", "psk_none"))
@@ -135,7 +156,7 @@ async def own_connection(adapter: str, dsn: str) -> AsyncIterator[Any]:
 
     `commit` and `rollback` on it are awaitable whichever kind it is: see `finish`.
     """
-    if adapter.startswith("http"):
+    if adapter in OVER_HTTP:
         pytest.skip("over HTTP there is no connection of the caller's")
     if adapter == "async":
         async with await psycopg.AsyncConnection.connect(dsn) as connection:

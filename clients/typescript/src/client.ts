@@ -1,4 +1,5 @@
 import type { components } from "./openapi.js";
+import { errorText } from "./errors.js";
 import { messagesOf } from "./events.js";
 import {
   type Answer,
@@ -50,6 +51,8 @@ export class Penstock {
 
   /** Enqueue a JSON value. Returns the id of the message. */
   async enqueue(topic: string, json: unknown, options: EnqueueOptions = {}): Promise<string> {
+    // JSON.stringify would send the bytes as an object with a field for each.
+    if (json instanceof Uint8Array) throw new TypeError("use enqueueBytes for bytes");
     return this.#enqueue({ topic, json }, options);
   }
 
@@ -71,6 +74,7 @@ export class Penstock {
     messages: readonly NewMessage[],
     options: Options<Pick<Schemas["EnqueueToTopic"], "on_conflict" | "unique">> & CallOptions = {},
   ): Promise<string[]> {
+    if (!messages.length) return [];
     const [call, fields] = split(options);
     const body = { topic, messages, ...fields } as Body<"enqueue_messages">;
     const answer = await this.call("enqueue_messages", { ...call, body });
@@ -83,7 +87,8 @@ export class Penstock {
     const body = { topic, ...fields } as Body<"dequeue_messages">;
     const timeoutSeconds = call.timeoutSeconds ?? 30 + (options.wait_seconds ?? 0);
     // A lost response needs no key: the messages go back when the connection breaks.
-    const answer = await this.call("dequeue_messages", { idempotencyKey: null, ...call, timeoutSeconds, body });
+    const idempotencyKey = call.idempotencyKey ?? null;
+    const answer = await this.call("dequeue_messages", { ...call, idempotencyKey, timeoutSeconds, body });
     return answer.messages;
   }
 
@@ -109,15 +114,21 @@ export class Penstock {
   /** Report a failed attempt. The message is tried again, or becomes a dead letter. */
   async nack(
     lease: Lease,
-    options: { error?: string | null; delay_seconds?: number | null } & CallOptions = {},
+    options: { error?: string | Error | null; delay_seconds?: number | null } & CallOptions = {},
   ): Promise<Schemas["Settled"]> {
-    const [call, fields] = split(options);
-    return this.call("nack_message", { ...call, path: { id: lease.id }, body: { ...token(lease), ...fields } });
+    const [call, { error, ...fields }] = split(options);
+    const body = { ...token(lease), ...fields, error: textOrNull(error) };
+    return this.call("nack_message", { ...call, path: { id: lease.id }, body });
   }
 
   /** Make a message a dead letter without further attempts. */
-  async reject(lease: Lease, error: string | null = null, options: CallOptions = {}): Promise<Schemas["Settled"]> {
-    return this.call("reject_message", { ...options, path: { id: lease.id }, body: { ...token(lease), error } });
+  async reject(
+    lease: Lease,
+    error: string | Error | null = null,
+    options: CallOptions = {},
+  ): Promise<Schemas["Settled"]> {
+    const body = { ...token(lease), error: textOrNull(error) };
+    return this.call("reject_message", { ...options, path: { id: lease.id }, body });
   }
 
   /** Deliver a message again after a delay. The attempt does not count. */
@@ -135,7 +146,10 @@ export class Penstock {
 
   /** Ack, nack, reject, snooze or extend up to 1,000 messages. Each result says what became of it. */
   async settle(messages: readonly Settlement[], options: CallOptions = {}): Promise<SettleResult[]> {
-    const body = { messages: [...messages] };
+    if (!messages.length) return [];
+    const body = {
+      messages: messages.map((each) => (each.error ? { ...each, error: errorText(each.error) } : each)),
+    };
     return (await this.call("settle_messages", { ...options, body })).results;
   }
 
@@ -159,6 +173,7 @@ export class Penstock {
 
   /** Cancel messages that are waiting, leased or dead. Returns their number. */
   async cancel(ids: readonly string[], options: CallOptions = {}): Promise<number> {
+    if (!ids.length) return 0;
     return (await this.call("cancel_messages", { ...options, body: { ids: [...ids] } })).count;
   }
 
@@ -169,6 +184,7 @@ export class Penstock {
 
   /** Put dead letters back into their topic. Returns their number. */
   async redrive(topic: string, filter: Body<"redrive_topic"> = {}, options: CallOptions = {}): Promise<number> {
+    if (filter?.ids?.length === 0) return 0;
     return (await this.call("redrive_topic", { ...options, path: { topic }, body: filter })).count;
   }
 
@@ -226,6 +242,10 @@ function split<T extends CallOptions>(options: T): [CallOptions, Omit<T, keyof C
 function token(lease: Lease): { lease_token: string } {
   if (lease.lease_token === undefined) throw new TypeError(`message ${lease.id} has no lease_token`);
   return { lease_token: lease.lease_token };
+}
+
+function textOrNull(error: string | Error | null | undefined): string | null {
+  return error === null || error === undefined ? null : errorText(error);
 }
 
 function toBase64(bytes: Uint8Array): string {

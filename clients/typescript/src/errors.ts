@@ -9,6 +9,8 @@ export class PenstockError extends Error {
   readonly status: number;
   /** The name of the error, such as `LeaseLostError`. */
   readonly code: string;
+  /** What happened, without the hint. */
+  readonly detail: string;
   /** What to do about it. */
   readonly hint: string | undefined;
   /** The field or parameter that was wrong. */
@@ -31,6 +33,7 @@ export class PenstockError extends Error {
   ) {
     const detail = problem.detail ?? `the server answered with status ${status}`;
     super(problem.hint ? `${detail}. ${problem.hint}` : detail, { cause: options.cause });
+    this.detail = detail;
     this.status = status;
     this.code = problem.code ?? "UnexpectedResponse";
     this.hint = problem.hint ?? undefined;
@@ -67,4 +70,13 @@ export class RetryAfter extends Error {
   ) {
     super(message);
   }
+}
+
+const LONGEST_TEXT = 100_000;
+
+/** The text of an error for the server. Every error has one that can be stored, so that a nack works. */
+export function errorText(error: unknown): string {
+  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  // Half of a surrogate pair is not valid text. The cut may leave one.
+  return text.slice(0, LONGEST_TEXT).replace(/\p{Surrogate}/gu, "?");
 }

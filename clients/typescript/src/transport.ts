@@ -80,10 +80,13 @@ export class Transport {
     if (method === "POST" && key !== null) {
       headers["Idempotency-Key"] = key;
     }
-    const repeatable = method !== "POST" || key !== null;
+    // The server gives back the messages of a dequeue whose caller has gone away.
+    const repeatable = method !== "POST" || key !== null || operation === "dequeue_messages";
+    // Before the first attempt: a wrong argument is not an error of the connection.
+    const request = this.#request(operation, call, headers);
     for (let attempt = 0; ; attempt++) {
       try {
-        return (await this.#once(operation, call, headers)) as Answer<K>;
+        return (await this.#once(request, call)) as Answer<K>;
       } catch (error) {
         if (!(error instanceof PenstockError) || attempt >= this.#retries) throw error;
         // Without a key, only a refused call is known to have done nothing.
@@ -98,16 +101,12 @@ export class Transport {
 
   /** The response of an operation that streams. */
   async open<K extends OperationId>(operation: K, call: Call<K>): Promise<Response> {
-    const response = await this.#send(operation, call, call.headers ?? {}, call.signal);
+    const response = await this.#send(this.#request(operation, call, call.headers ?? {}), call.signal);
     if (!response.ok) throw await refusal(response);
     return response;
   }
 
-  async #once<K extends OperationId>(
-    operation: K,
-    call: Call<K>,
-    headers: Record<string, string>,
-  ): Promise<unknown> {
+  async #once(request: PreparedRequest, call: CallOptions): Promise<unknown> {
     const seconds = call.timeoutSeconds ?? this.#timeoutSeconds;
     const deadline = new AbortController();
     const timer = setTimeout(() => deadline.abort(), seconds * 1000);
@@ -115,7 +114,7 @@ export class Transport {
     if (call.signal?.aborted) abort();
     call.signal?.addEventListener("abort", abort, { once: true });
     try {
-      const response = await this.#send(operation, call, headers, deadline.signal);
+      const response = await this.#send(request, deadline.signal);
       if (!response.ok) throw await refusal(response);
       return await response.json();
     } catch (error) {
@@ -133,26 +132,53 @@ export class Transport {
     }
   }
 
-  #send<K extends OperationId>(
+  #request<K extends OperationId>(
     operation: K,
     call: Call<K>,
     headers: Record<string, string>,
-    signal: AbortSignal | undefined,
-  ): Promise<Response> {
+  ): PreparedRequest {
     const [method, template] = OPERATIONS[operation];
-    const init: RequestInit = {
-      method,
-      headers: {
-        Authorization: `Bearer ${this.#key}`,
-        ...(call.body === undefined ? {} : { "Content-Type": "application/json" }),
-        ...headers,
+    const hasBody = call.body !== undefined;
+    return {
+      url: this.#url + filled(template, call.path) + queryOf(call.query),
+      init: {
+        method,
+        headers: {
+          Authorization: `Bearer ${this.#key}`,
+          ...(hasBody ? { "Content-Type": "application/json" } : {}),
+          ...headers,
+        },
+        redirect: "error",
+        ...(hasBody ? { body: encoded(call.body) } : {}),
       },
-      redirect: "error",
-      ...(signal ? { signal } : {}),
-      ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
     };
-    return this.#fetch(this.#url + filled(template, call.path) + queryOf(call.query), init);
   }
+
+  #send({ url, init }: PreparedRequest, signal: AbortSignal | undefined): Promise<Response> {
+    return this.#fetch(url, signal ? { ...init, signal } : init);
+  }
+}
+
+interface PreparedRequest {
+  readonly url: string;
+  readonly init: RequestInit;
+}
+
+function encoded(body: unknown): string {
+  const text = JSON.stringify(body);
+  // JSON.stringify sends NaN and Infinity as null. Only a text with a null can contain one.
+  if (text.includes("null")) JSON.stringify(body, refuseNonFinite);
+  return text;
+}
+
+function refuseNonFinite(name: string, value: unknown): unknown {
+  if (typeof value !== "number" || Number.isFinite(value)) return value;
+  throw new PenstockError(422, {
+    code: "PayloadNotStorableError",
+    detail: `${JSON.stringify(name)} is ${value}, which JSON cannot represent`,
+    hint: "Send null or text instead.",
+    retryable: false,
+  });
 }
 
 function filled(template: string, path: unknown): string {

@@ -1,5 +1,5 @@
 import type { Message, Penstock, Settlement, SettleResult } from "./client.js";
-import { Reject, RetryAfter, Snooze } from "./errors.js";
+import { errorText, Reject, RetryAfter, Snooze } from "./errors.js";
 import { Settler } from "./settler.js";
 import { sleep } from "./transport.js";
 
@@ -157,11 +157,8 @@ export class Worker {
 }
 
 function afterError(error: unknown): Partial<Settlement> {
-  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  if (error instanceof Reject) return { action: "reject", error: error.message };
+  if (error instanceof Reject) return { action: "reject", error: errorText(error.message) };
   if (error instanceof Snooze) return { action: "snooze", delay_seconds: error.delaySeconds };
-  if (error instanceof RetryAfter) {
-    return { action: "nack", error: text, delay_seconds: error.delaySeconds };
-  }
-  return { action: "nack", error: text.slice(0, 100_000) };
+  const nack = { action: "nack", error: errorText(error) } as const;
+  return error instanceof RetryAfter ? { ...nack, delay_seconds: error.delaySeconds } : nack;
 }

@@ -35,6 +35,29 @@ assert.deepEqual(payloadOf((await client.dequeue("bytes"))[0]), bytes);
 const key1 = await client.enqueue("once", 1, { idempotencyKey: "k-1" });
 assert.equal(await client.enqueue("once", 1, { idempotencyKey: "k-1" }), key1);
 
+// Wrong arguments are errors of the caller, not of the connection. Empty lists need no request.
+const isNotStorable = (error) => error instanceof PenstockError && error.code === "PayloadNotStorableError";
+for (const json of [Number.NaN, { a: [1, -Infinity] }]) await assert.rejects(client.enqueue("wrong", json), isNotStorable);
+for (const json of [1n, new Uint8Array(2)]) await assert.rejects(client.enqueue("wrong", json), TypeError);
+await assert.rejects(client.message(""), TypeError);
+assert.deepEqual([await client.settle([]), await client.enqueueMany("wrong", []), await client.cancel([])], [[], [], 0]);
+
+// A dequeue has no key, because the server would keep its messages for a repetition.
+const keys = [];
+const watched = new Penstock({
+  url,
+  key,
+  fetch: (address, init) => {
+    keys.push(init.headers["Idempotency-Key"]);
+    return fetch(address, init);
+  },
+});
+await watched.dequeue("once", { worker: "w" });
+await watched.dequeue("once", { idempotencyKey: "k-2" });
+await watched.enqueue("once", 2);
+assert.deepEqual(keys.slice(0, 2), [undefined, "k-2"]);
+assert.match(keys[2], /^[0-9a-f-]{36}$/);
+
 // A stream has no more unsettled messages than its credit.
 await client.enqueueMany("stream", [1, 2, 3].map((json) => ({ json })));
 const streamed = [];
@@ -72,6 +95,25 @@ await running;
 const stats = await client.stats("work");
 assert.deepEqual([stats.pending, stats.processing, stats.dead], [0, 0, 1]);
 seen.handled = attempts.size;
+
+// An error that is not valid text, or too long, keeps no message of the same batch from being settled.
+await client.createTopic("texts", { backoff: { base_seconds: 0 }, max_retries: 0, dlq_enabled: true, keep_history: 7 });
+await client.enqueueMany("texts", [0, 1, 2, 3].map((json) => ({ json })));
+let left = 4;
+let settled;
+const allSettled = new Promise((resolve) => (settled = resolve));
+const texts = ["half \ud800", `${"x".repeat(99_999)}\u{1f600}`, "y".repeat(200_000)];
+const strict = new Worker(client, "texts", (each) => {
+  if (--left === 0) settled();
+  if (each.json === 3) return;
+  throw each.json === 2 ? new Reject(texts[2]) : new Error(texts[each.json]);
+}, { onError: (error) => assert.fail(error) });
+const strictly = strict.run();
+await allSettled;
+await strict.stop();
+await strictly;
+const after = await client.stats("texts");
+assert.deepEqual([after.pending, after.processing, after.dead], [0, 0, 3]);
 
 // A stopped worker gives back what its handlers did not finish.
 await client.enqueue("slow", 1);
