@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from asgiref.sync import sync_to_async
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -41,6 +43,16 @@ def point_at(dsn: str, **settings: Any) -> None:
     )
 
 
+def close_connections() -> None:
+    """Close the connections of this thread, and of the thread in which async code uses the ORM."""
+    from django.db import connections
+
+    connections.close_all()
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(sync_to_async(connections.close_all)())
+    loop.close()
+
+
 @pytest.fixture(scope="session")
 def django_template(server: EmbeddedPostgres) -> str:
     """The name of a database after `manage.py migrate`. The first worker makes it."""
@@ -66,12 +78,10 @@ def django_template(server: EmbeddedPostgres) -> str:
 @pytest.fixture
 def project(make_database: Callable[[str], str], django_template: str) -> Iterator[str]:
     """The DSN of a database of this test's own, which the project uses."""
-    from django.db import connections
-
     dsn = make_database(django_template)
     point_at(dsn)
     yield dsn
-    connections.close_all()
+    close_connections()
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.core.exceptions import SuspiciousOperation
-from django.db import connections, transaction
+from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
 from tests.django import task_functions as tasks
@@ -55,7 +54,6 @@ async def test_async_tasks_run_and_are_enqueued_from_async_code() -> None:
     await result.arefresh()
     assert (result.status, result.return_value) == (SUCCESSFUL, 1)
     assert await tasks.count_orders.aget_result(result.id) == result
-    await sync_to_async(connections.close_all)()
 
 
 def test_a_task_is_enqueued_with_its_transaction(queue: Client) -> None:
@@ -272,4 +270,3 @@ async def test_a_worker_runs_them(project: str, queue: Client) -> None:
                 await other.arefresh()
     assert (one.return_value, other.return_value) == (1, 0)
     assert one.worker_ids == ["shop"]
-    await sync_to_async(connections.close_all)()

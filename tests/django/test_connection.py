@@ -70,7 +70,6 @@ async def test_async_code_enqueues_in_the_transaction_of_the_orms_thread(queue: 
     await sync_to_async(begin)()
     await pack.enqueue(2)
     await sync_to_async(end)()
-    await sync_to_async(connections.close_all)()
     assert await asyncio.to_thread(queue.claim, "orders") == []
 
 

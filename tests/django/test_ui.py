@@ -9,9 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Permission, User
-from django.db import connections
 from django.test import AsyncClient, Client, override_settings
 
 from penstock import Client as Queue
@@ -180,4 +178,3 @@ async def test_pages_under_asgi_follow_the_events() -> None:
         while b"event: tick" not in await anext(parts):
             pass
     await parts.aclose()
-    await sync_to_async(connections.close_all)()

@@ -20,7 +20,7 @@ from asgiref.sync import sync_to_async
 from django.core.management import CommandError, call_command
 from django.db import connection, connections
 from tests.chaos.server import Server
-from tests.django.conftest import LIMIT, PROJECT, point_at
+from tests.django.conftest import LIMIT, PROJECT, close_connections, point_at
 
 from orders.models import Order
 from orders.tasks import pack, send_receipt
@@ -37,7 +37,7 @@ def own_server() -> Iterator[Server]:
         point_at(server.dsn())
         call_command("migrate", verbosity=0)
         yield server
-        connections.close_all()
+        close_connections()
         server.stop()
 
 
@@ -77,7 +77,6 @@ async def check_rows(numbers: range) -> None:
     await sync_to_async(connections.close_all)()
     found = await sync_to_async(lambda: set(Order.objects.values_list("email", "item")))()
     assert found == {(way, str(number)) for way in ("thread", "loop") for number in numbers}
-    await sync_to_async(connections.close_all)()
 
 
 # Those of Django have no name.
@@ -164,7 +163,6 @@ async def test_a_handler_enqueues_in_its_own_transaction(project: str, queue: Cl
         await until(lambda: queue.message(failed.id).state == "dead", "it failed")
     assert [lease.id for lease in await asyncio.to_thread(queue.claim, "orders", 5)] == [id]
     await app.close()
-    await sync_to_async(connections.close_all)()
 
 
 def start(dsn: str, *arguments: str, directory: Path = PROJECT) -> subprocess.Popen[str]:
