@@ -63,7 +63,7 @@ check: $(DEV_STAMP) ## style, types, import rules, generated code, English
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	if [ -f tools/generate_client.py ]; then $(BIN)/python tools/generate_client.py --check; fi
+	$(BIN)/python tools/generate_client.py --check
 	$(BIN)/python tools/generate_sql.py --check
 	$(BIN)/python tools/check_prose.py
 

@@ -63,20 +63,27 @@ TASKS = {
     *("typed_over_plain", "results_over_plain", "result_latency_p50_ms", "result_latency_p99_ms"),
 }
 LIMITS = {f"limit_{limit}_workers_{n}" for limit in (1, 1000) for n in (1, 4)}
-# Seconds enough that every window has some cycles in it, even beside other tests.
+COMMIT_SHORT = {"metrics_over_pgmq", "cold_claim_over_pgmq", "cold_ack_over_pgmq", "deadlocks"}
+# Seconds enough that every window has some cycles in it, even beside other tests. Those that are
+# marked slow take 15 seconds or more.
 SHORTEST = [
     pytest.param(["engine", "--seconds", "4", "--clients", "2"], ENGINE, id="engine"),
     pytest.param(
         ["engine", "--seconds", "1", "--clients", "2", "--only", "cycle_1", "--plain-order", "id"],
         {"cycle_1"},
         id="engine, plain table by id",
+        marks=pytest.mark.slow,
     ),
-    pytest.param(["steady", "--seconds", "4", "--clients", "2"], STEADY, id="steady"),
+    pytest.param(
+        ["steady", "--seconds", "4", "--clients", "2"], STEADY, id="steady", marks=pytest.mark.slow
+    ),
     pytest.param(["depth", "--seconds", "0.4", "--messages", "1000"], DEPTH, id="depth"),
     pytest.param(["wal", "--seconds", "0.8", "--messages", "1000"], WAL, id="wal"),
-    pytest.param(["worker", "--seconds", "4", "--clients", "2"], WORKER, id="worker"),
+    pytest.param(
+        ["worker", "--seconds", "4", "--clients", "2"], WORKER, id="worker", marks=pytest.mark.slow
+    ),
     pytest.param(["tasks", "--seconds", "1"], TASKS, id="tasks"),
-    pytest.param(["limits", "--seconds", "8"], LIMITS, id="limits"),
+    pytest.param(["limits", "--seconds", "8"], LIMITS, id="limits", marks=pytest.mark.slow),
     pytest.param(
         ["http", "--seconds", "6", "--clients", "2", "--consumers", "20"], HTTP, id="http"
     ),
@@ -84,8 +91,14 @@ SHORTEST = [
         ["contracts", "--seconds", "4", "--clients", "2", "--messages", "200"],
         CONTRACTS,
         id="contracts",
+        marks=pytest.mark.slow,
     ),
-    pytest.param(["commit", "--seconds", "20"], COMMIT, id="commit"),
+    pytest.param(
+        ["commit", "--seconds", "4", *(f"--only={name}" for name in sorted(COMMIT_SHORT))],
+        COMMIT_SHORT,
+        id="commit, some figures",
+    ),
+    pytest.param(["commit", "--seconds", "20"], COMMIT, id="commit", marks=pytest.mark.slow),
 ]
 PEERS = {
     "limits": "measured / limit",
