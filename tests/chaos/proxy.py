@@ -1,7 +1,7 @@
 """A TCP proxy that can go silent: lines stay open, and nothing comes through them any more.
 
 `python -m tests.chaos.proxy LISTEN TARGET`, as port numbers; a line on stdin says what to do:
-`silence` forwards nothing more on the lines that are open, for good, while new ones work;
+`silence` forwards nothing more on the open connections, while new ones work;
 `deaf` does so with new ones, too, until `hear`.
 """
 

@@ -118,7 +118,7 @@ def connections_held(run: Run) -> Iterator[None]:
 
 @contextmanager
 def idle_in_silence(run: Run) -> Iterator[None]:
-    """The lines that are open hang for good; new ones work."""
+    """The open connections stop answering; new ones work."""
     assert run.proxy is not None
     run.proxy.tell("silence")
     yield
@@ -126,7 +126,7 @@ def idle_in_silence(run: Run) -> Iterator[None]:
 
 @contextmanager
 def deaf(run: Run) -> Iterator[None]:
-    """Nothing comes through, old lines or new; then new ones work, and the old hang for good."""
+    """No connection answers, old or new; then new ones work, and the old ones never do."""
     assert run.proxy is not None
     run.proxy.tell("deaf")
     yield

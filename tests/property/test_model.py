@@ -33,7 +33,7 @@ def run(dsn: str, record_property: Callable[[str, object], None]) -> Callable[..
             max_examples=runs,
             deadline=None,
             derandomize=same,
-            database=None,  # a run that failed is here for good: in test_found.py
+            database=None,  # a run that failed is kept in test_found.py
             suppress_health_check=list(HealthCheck),
             phases=[Phase.generate, Phase.shrink],
         )

@@ -157,8 +157,8 @@ def verify(session: Session, /, place: Place) -> int:
     """Check every layer: files, days and queues, rows.
 
     Compares each file with its checksum, bronze with PostgreSQL, silver with
-    bronze, and gold with silver. Ends with 0 if all of it agrees, otherwise
-    names the files, the days and the rows that differ.
+    bronze, and gold with silver. The exit code is 0 if all of them agree.
+    Otherwise the files, the days and the rows that differ are listed.
     """
     with opened(session, place) as found:
         from penstock.lake.maintenance.verify import verify as check
@@ -196,8 +196,8 @@ def rebuild(
 ) -> None:
     """Recompute silver and gold from bronze.
 
-    Gold follows the silver that it is counted from. Silver of days that
-    bronze no longer keeps stays as it is.
+    If silver is recomputed, so is the gold that is computed from it. Silver of
+    days that bronze no longer keeps does not change.
     """
     with opened(session, place) as found:
         from penstock.lake.maintenance.rebuild import chosen_tables, days_between
@@ -252,7 +252,7 @@ _DIFFERENT = 9
     type=click.IntRange(2),
     default=2,
     show_default=True,
-    help="Join files if a day and queue has this many small ones.",
+    help="Join the files of a day and queue if at least this many are small.",
 )
 @keep_options
 @click.option(
@@ -260,7 +260,7 @@ _DIFFERENT = 9
     type=duration,
     default="7d",
     show_default=True,
-    help="Delete files that were replaced so long ago. Until then, readers can go back in time.",
+    help="Delete files this long after they were replaced. Until then, readers can go back.",
 )
 @pass_session
 def compact(
@@ -284,7 +284,7 @@ def compact(
 @lake.command("drop-landed")
 @place_options
 @click.option("--keep", type=duration, default="0s", help="Drop only what is older than this.")
-@click.option("--all", "turn", is_flag=True, help="Drop the part in use too.")
+@click.option("--all", "turn", is_flag=True, help="Drop the part that is in use as well.")
 @yes_option
 @pass_session
 def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, yes: bool) -> None:
@@ -303,7 +303,7 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
 
 @lake.command()
 @place_options
-@click.option("--job", required=True, help="Name the job. It copies a message once.")
+@click.option("--job", required=True, help="Name the job, which copies each message once.")
 @click.option("--queue", help="Copy only messages of this queue.")
 @click.option("--state", type=click.Choice(get_args(FinalState)), help="Match this state.")
 @click.option("--since", type=time, help="Copy messages that finished at this time or later.")
@@ -390,7 +390,7 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
         if dry_run:
             session.show({"matched": count, "dry_run": True}, f"{count} messages match")
             return
-        session.confirm(f"Erase {count} messages for good?", yes)
+        session.confirm(f"Erase {count} messages permanently?", yes)
         with in_parts(session, "erasing") as begun:
             done = erase(found.lake, found.registry, where, begun)
     session.show(
@@ -418,12 +418,12 @@ def release(session: Session, /, consumer: str | None, name: str | None, yes: bo
     with registered(session) as registry:
         if consumer is not None:
             (returned,) = registry.call("select penstock.spark_release(%s)", consumer)[0]
-            text = f"{what} is released; {returned} messages went back"
+            text = f"released {what}; {returned} messages were returned to their queues"
         else:
             returned = 0
             if not registry.call("select penstock.release_lake(%s)", name)[0][0]:
                 raise click.ClickException(f"no lake is called {name}")
-            text = f"{what} is released; history no longer waits for it"
+            text = f"released {what}; history no longer waits for it"
     session.show({"consumer": consumer, "lake": name, "returned": returned}, text)
 
 

@@ -43,14 +43,14 @@ AFTER_SECONDS: Final = (
     *(0.002, 0.002, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008),
     *(0.012, 0.02, 0.04, 0.08),
 )
-"""After a wake-up come more looks, so long apart: up to 32 ms after it a message waits for 8 ms at
-most. Enqueuers notify at most every 10 ms, and a message whose enqueuer did not notify may become
-visible later than the one that did, by as much as its commit takes."""
+"""The intervals at which a listener looks again after a wake-up. Within 32 ms of it, a message
+waits for 8 ms at most. Enqueuers notify at most every 10 ms, and a message whose enqueuer did not
+notify may become visible later than the one that did, by as much as its commit takes."""
 DEAF_SECONDS: Final = 0.25
 """How long `wait` waits at most while wake-ups do not arrive."""
 DEAF: Final = (
-    "notifications do not arrive: polling instead. Behind a transaction-mode pooler this cannot be "
-    "otherwise: turn wake-ups off there, or give the worker a direct connection"
+    "notifications do not arrive: polling instead. A transaction-mode pooler does not forward "
+    "them. Turn wake-ups off behind one, or give the worker a direct connection"
 )
 HEALTH_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 5.0
@@ -411,7 +411,7 @@ class Listener:
         self._check_at = monotonic() + self._health_seconds
 
     def _answered(self) -> None:
-        """Our own notification arrived, or none will arrive any more."""
+        """Our own notification arrived, or no more will arrive."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
 

@@ -194,7 +194,7 @@ class HorizonHolder:
     def remedy(self) -> str:
         """What to do about it."""
         if self.is_ours:
-            return "Nothing: it is a connection of Penstock, and its transaction ends by itself."
+            return "Nothing. It is a connection of Penstock, and its transaction ends by itself."
         if self.kind == "session":
             return f"Let it commit, or end it: select pg_terminate_backend({self.pid});"
         if self.kind == "prepared transaction":

@@ -62,7 +62,7 @@ class Server:
         limit: int,
         step: int,
     ) -> tuple[list[Cut], bool]:
-        """The cuts between two positions, about a step apart and at the last one.
+        """The cuts between two positions, one in each step, and the last one.
 
         Also whether there are more than `limit` rows.
         """
@@ -98,7 +98,7 @@ class Server:
         if standby:
             raise ConfigurationError(
                 f"service {self.service.name!r} is a standby",
-                hint="Snapshots are valid on the primary only. Point the DSN to it.",
+                hint="Snapshots are valid on the primary only. Point the DSN to the primary.",
             )
         if oldest > schema_target():
             raise SchemaNewerError(

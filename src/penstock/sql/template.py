@@ -223,7 +223,7 @@ def _arguments(text: str) -> list[str]:
 
 
 def _is_simple(expression: str) -> bool:
-    """A name, a number or a call: no operator can tear it apart."""
+    """A name, a number or a call: no operator can split it."""
     without_calls = expression
     while (shorter := re.sub(r"\([^()]*\)", "", without_calls)) != without_calls:
         without_calls = shorter

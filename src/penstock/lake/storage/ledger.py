@@ -288,7 +288,7 @@ class Ledger:
             ) from error
         raise LakeError(
             f"the ledger of the lake at {self._storage.root} lacks entry {version}",
-            hint="Files of the lake were removed by hand: put its _ledger back.",
+            hint="Files of the lake were removed. Restore its directory _ledger from a backup.",
         )
 
     def _read_checkpoint(self, version: int) -> State | None:
