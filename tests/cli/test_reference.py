@@ -104,6 +104,12 @@ def test_every_command_and_option_says_what_it_does_beginning_with_a_verb(path: 
             assert _is_instruction(parameter.help), parameter.help
 
 
+@pytest.mark.parametrize("path", sorted(OURS))
+def test_every_command_takes_the_shared_options(path: str) -> None:
+    options = {name for parameter in COMMANDS[path].params for name in parameter.opts}
+    assert options >= {"--dsn", "--json", "--debug"}
+
+
 @pytest.mark.parametrize("option", ["-h", "--help"])
 @pytest.mark.parametrize("path", sorted(COMMANDS))
 def test_help_is_shown(path: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:

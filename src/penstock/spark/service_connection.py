@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock.db.migrations import schema_target
+from penstock.db.migration_plan import schema_target
 from penstock.errors import ConfigurationError, SchemaNewerError, translated
 from penstock.spark.log_cuts import Cut, Walk, Way
 from penstock.spark.options import Service

@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 import psycopg
 
 from penstock.commands.write.workers import Found, LaneWant, dequeue
-from penstock.db.listener import Listener, Subscription
+from penstock.db.listener import Listener
+from penstock.db.subscriptions import Subscription
 from penstock.errors import DatabaseUnavailableError, PenstockError, QueueNotFoundError
 from penstock.server.api import documents as d
 from penstock.server.api.batches import give_back
