@@ -1,5 +1,5 @@
-"""Every route, page and verb, called over a socket with every kind of key: what the declaration in
-`server/permissions.py` promises is what happens, and nothing else is changed or shown."""
+"""Every route, page and verb, called over a socket with every kind of key. Each does what
+`server/auth/permissions.py` declares, and nothing else is changed or shown."""
 
 from __future__ import annotations
 

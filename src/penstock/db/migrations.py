@@ -1,10 +1,10 @@
-"""Brings schema `penstock` into a database, and says where it stands.
+"""Installs and upgrades schema `penstock` in a database, and reports its version.
 
 Migrations (`sql/migrations/NNNN_name.sql`) run once each, in order, each in one transaction with
-its row in the ledger: whatever interrupts `up`, the next `up` continues from there. Functions and
-views (`sql/generated`) are replaced after them, in one transaction, whenever their text differs
-from what the database has. The contracts that were asked for follow, each in its own schema. Roles
-may be created later than the schema: `up` makes the grants that are missing.
+its row in the ledger. If `up` is interrupted, the next `up` continues. Functions and views
+(`sql/generated`) are replaced after them, in one transaction, if their text differs from that in
+the database. The requested contracts follow, each in its own schema. Roles may be created later
+than the schema, so `up` makes missing grants.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ENCODING: Final = "UTF8"
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """`current` is None where there is no schema; `pending` is what `up` would do; `contracts`
-    are those that are installed here on request."""
+    """`current` is None without a schema. `pending` has the steps that `up` would take, and
+    `contracts` the installed contracts."""
 
     current: int | None
     target: int
@@ -53,9 +53,9 @@ class _Ledger:
 
 
 class Migrator:
-    """Works on the caller's connection; `directory` stands in for the package's own SQL files.
+    """Works on the caller's connection. `directory` replaces the SQL files of the package.
 
-    `contracts` are to be installed too; those that are installed already are kept up to date.
+    `contracts` are installed too. Installed contracts are always kept up to date.
     """
 
     def __init__(

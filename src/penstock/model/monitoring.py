@@ -183,7 +183,7 @@ class HorizonHolder:
     query_start: datetime | None
     name: str | None
     query: str | None = None  # the statement that runs, or ran last
-    begun: str | None = None  # tells its transaction from the next one of the session
+    begun: str | None = None  # distinguishes its transaction from later ones of the session
 
     @property
     def is_ours(self) -> bool:

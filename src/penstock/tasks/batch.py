@@ -217,7 +217,7 @@ def _pieces(calls: Iterator[AnyCall]) -> Iterator[tuple[str, list[NewMessage]]]:
 
 
 def _undo(id: int) -> Steps:
-    """Cancel a batch that could not be enqueued as a whole. Mere producers may not."""
+    """Cancel a batch that could not be enqueued as a whole. A producer lacks the right to."""
     try:
         yield from _cancel(id)
     except PenstockError as error:

@@ -33,7 +33,7 @@ def handler_function(function: Any) -> Callable[[Delivery], Any]:
         inspect.signature(function).bind(None)
     except TypeError:
         raise check.refuse("handler", function, "a function that takes one delivery") from None
-    except ValueError:  # a builtin that does not tell
+    except ValueError:  # a builtin without a signature
         pass
     return function  # type: ignore[no-any-return]
 
