@@ -63,7 +63,7 @@ TASKS = {
     *("typed_over_plain", "results_over_plain", "result_latency_p50_ms", "result_latency_p99_ms"),
 }
 LIMITS = {f"limit_{limit}_workers_{n}" for limit in (1, 1000) for n in (1, 4)}
-# Seconds enough that every window has some cycles in it, even beside other tests.
+# Seconds enough that every window has some cycles in it, even next to other tests.
 SHORTEST = [
     pytest.param(["engine", "--seconds", "4", "--clients", "2"], ENGINE, id="engine"),
     pytest.param(
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing_behind(dsn: str) -> None:
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     with psycopg.connect(dsn, autocommit=True) as connection:
         until = monotonic() + 60
-        # The plain table has messages only once the clients are at work.
+        # The plain table has messages only once the clients are running.
         while running.poll() is None and monotonic() < until:
             if _has_messages(connection):
                 break

@@ -1,4 +1,4 @@
-"""Messages by the page: each is shown once, in its state, whatever it has been through."""
+"""Messages in pages: each is shown once, in its state, after any history."""
 
 from __future__ import annotations
 

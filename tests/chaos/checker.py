@@ -46,7 +46,7 @@ class Story:
     settles: dict[Token, Settle] = field(default_factory=dict)
 
     def may_be_done(self) -> bool:
-        """Some ack was done, or nobody knows."""
+        """An ack was done, or may have been done."""
         return any(s.verb in FINAL and s.may_be_done() for s in self.settles.values())
 
     def claimed_after(self, token: Token) -> list[Token]:

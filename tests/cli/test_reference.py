@@ -15,7 +15,7 @@ from penstock.cli.program import penstock, run
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 SHARED = {"--dsn", "--json", "--debug", "--help", "-h"}
-# Measured, and documented, in a page of its own.
+# Measured, and documented, on a separate page.
 ELSEWHERE = ("penstock bench",)
 
 

@@ -1,6 +1,6 @@
 """Random operations by several sessions at once, step by step, against a model of the rules.
 
-Three real connections, each now in a transaction of its own and now without; every step is
+Three real connections, each sometimes in its own transaction and sometimes without; every step is
 chosen, and where it fails shrunk, by hypothesis. A step that would wait for another session's
 lock is refused at once. After every step everything that is committed must be as the model says;
 in the end everything that was committed must come out.

@@ -189,7 +189,7 @@ def notifications(connection: psycopg.Connection[Any]) -> list[str]:
 
 @pytest.fixture
 def ear(connect: Connect) -> psycopg.Connection[Any]:
-    """A connection that listens to a queue that nobody attends to yet."""
+    """A connection that listens to a queue that no consumer attends to yet."""
     connection = connect()
     connection.execute("select penstock.create_queue('emails')")
     connection.execute('listen "penstock:emails"')

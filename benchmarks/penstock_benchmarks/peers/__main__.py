@@ -30,7 +30,7 @@ def _chosen(kind: str, known: list[str]) -> Any:
     def check(_: Any, __: Any, values: tuple[str, ...]) -> tuple[str, ...]:
         for value in values:
             if value not in known:
-                raise click.BadParameter(f"{value!r} is no {kind}; there are: {', '.join(known)}")
+                raise click.BadParameter(f"{value!r} is not a {kind}; allowed: {', '.join(known)}")
         return values
 
     return check

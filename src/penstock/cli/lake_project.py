@@ -15,7 +15,7 @@ from penstock.cli.session import Session, pass_session, yes_option
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @pass_session
 def init(session: Session, /, directory: Path) -> None:
-    """Create a project with a model and a gold table of your own.
+    """Create a project with a model and a gold table.
 
     DIRECTORY gets a small example that works. Nothing is replaced.
     """
