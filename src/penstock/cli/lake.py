@@ -12,7 +12,7 @@ import click
 
 from penstock.cli import logs
 from penstock.cli.command_classes import Verbs
-from penstock.cli.lake_messages import forget, release, replay
+from penstock.cli.lake_messages import release, replay
 from penstock.cli.lake_project import drop_table, init
 from penstock.cli.lake_screen import (
     Watch,
@@ -297,6 +297,49 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
 
 @lake.command()
 @place_options
+@click.option(
+    "--where",
+    required=True,
+    metavar="SQL",
+    help="Erase the messages that match this condition over silver_messages.",
+)
+@click.option("--dry-run", is_flag=True, help="Count the messages, and erase nothing.")
+@yes_option
+@pass_session
+def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bool) -> None:
+    """Erase messages from the lake and from PostgreSQL's history.
+
+    Bronze, silver and gold lose them, with their failed attempts; older
+    versions of a Delta table and quarantined files are deleted. This cannot
+    be undone: use --dry-run first.
+    """
+    with opened(session, place) as found:
+        from penstock.lake.maintenance.forget import forget as erase
+        from penstock.lake.maintenance.forget import matches
+        from penstock.lake.run import Run
+
+        if not dry_run:
+            # Finished messages that have not landed would enter the lake later.
+            work = Run(found.lake, found.registry, {"dsn": found.dsn})
+            with closing(work):
+                work.begin()
+                work.once()
+        count = matches(found.lake, where).count()
+        if dry_run:
+            session.show({"matched": count, "dry_run": True}, f"{count} messages match")
+            return
+        session.confirm(f"Erase {count} messages permanently?", yes)
+        with in_parts(session, "erasing") as begun:
+            done = erase(found.lake, found.registry, where, begun)
+    session.show(
+        {"matched": done.messages, "dry_run": False, **asdict(done)},
+        f"{done.messages} messages erased: {done.lake_rows} rows of the lake, "
+        f"{done.postgres_rows} of PostgreSQL",
+    )
+
+
+@lake.command()
+@place_options
 @click.argument("sql")
 @click.option(
     "--limit",
@@ -322,5 +365,5 @@ def query(session: Session, /, place: Place, sql: str, limit: int) -> None:
     session.show(document, lambda screen: show_rows(screen, columns, rows, limit))
 
 
-for command in (replay, forget, release, init, drop_table):
+for command in (replay, release, init, drop_table):
     lake.add_command(command)

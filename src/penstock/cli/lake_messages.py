@@ -1,15 +1,13 @@
-"""The commands of `penstock lake` that copy, erase or release messages."""
+"""The commands of `penstock lake` that copy or release messages."""
 
 from __future__ import annotations
 
-from contextlib import closing
-from dataclasses import asdict
 from typing import Any, get_args
 
 import click
 
 from penstock.cli.command_classes import Verb
-from penstock.cli.lake_screen import counting, in_parts
+from penstock.cli.lake_screen import counting
 from penstock.cli.lake_setup import Place, opened, place_options, registered
 from penstock.cli.parameters import time
 from penstock.cli.session import Session, pass_session, yes_option
@@ -70,49 +68,6 @@ def replay(
                 )
     text = f"{count} messages match" if dry_run else f"{copies} of {count} messages were enqueued"
     session.show({"job": job, "matched": count, "enqueued": copies, "dry_run": dry_run}, text)
-
-
-@click.command(cls=Verb)
-@place_options
-@click.option(
-    "--where",
-    required=True,
-    metavar="SQL",
-    help="Erase the messages that match this condition over silver_messages.",
-)
-@click.option("--dry-run", is_flag=True, help="Count the messages, and erase nothing.")
-@yes_option
-@pass_session
-def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bool) -> None:
-    """Erase messages from the lake and from PostgreSQL's history.
-
-    Bronze, silver and gold lose them, with their failed attempts; older
-    versions of a Delta table and quarantined files are deleted. This cannot
-    be undone: use --dry-run first.
-    """
-    with opened(session, place) as found:
-        from penstock.lake.maintenance.forget import forget as erase
-        from penstock.lake.maintenance.forget import matches
-        from penstock.lake.run import Run
-
-        if not dry_run:
-            # Finished messages that have not landed would enter the lake later.
-            work = Run(found.lake, found.registry, {"dsn": found.dsn})
-            with closing(work):
-                work.begin()
-                work.once()
-        count = matches(found.lake, where).count()
-        if dry_run:
-            session.show({"matched": count, "dry_run": True}, f"{count} messages match")
-            return
-        session.confirm(f"Erase {count} messages permanently?", yes)
-        with in_parts(session, "erasing") as begun:
-            done = erase(found.lake, found.registry, where, begun)
-    session.show(
-        {"matched": done.messages, "dry_run": False, **asdict(done)},
-        f"{done.messages} messages erased: {done.lake_rows} rows of the lake, "
-        f"{done.postgres_rows} of PostgreSQL",
-    )
 
 
 @click.command(cls=Verb)
