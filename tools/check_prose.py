@@ -201,7 +201,7 @@ def _python(text: str) -> Iterator[Passage]:
 _PYTHON_QUOTES = re.compile(r"([a-zA-Z]*(\"{3}|'{3}|\"|'))(.*)\2", re.DOTALL)
 
 _SQL_COMMENT = re.compile(r"--(?!:)[ ]?(.*)")
-# A quote in a quote is written twice. A quote of three words or more is prose, if it is not a
+# A quote in a quote is written twice. A quote of two words or more is prose, if it is not a
 # statement.
 _SQL_QUOTE = re.compile(r"'((?:[^'\n]|'')*)'")
 _SQL_STATEMENT = re.compile(
@@ -223,7 +223,7 @@ def _sql(text: str) -> Iterator[Passage]:
                 )
                 break
         for quote in _SQL_QUOTE.finditer(code):
-            if len(_WORD.findall(quote[1])) >= 3 and not _SQL_STATEMENT.match(quote[1]):
+            if len(_WORD.findall(quote[1])) >= 2 and not _SQL_STATEMENT.match(quote[1]):
                 yield [Piece(number, quote.start(1) + 1, quote[1])]
     yield from _paragraphs(comments)
 
