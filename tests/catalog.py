@@ -62,7 +62,7 @@ _QUERIES = {
 
 
 def describe(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Every table, column, constraint, index, sequence, trigger and type of ours, by name.
+    """Every table, column, constraint, index, sequence, trigger and type of Penstock, by name.
 
     The order of columns counts, but not the gaps that dropped columns leave.
     """

@@ -158,7 +158,7 @@ def empty_dsn(make_database: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Opens connections, in autocommit unless told otherwise, and closes them in the end.
+    """Opens connections, in autocommit by default, and closes them in the end.
 
     To the test's `dsn`, or to the one given.
     """
@@ -177,7 +177,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 
 @dataclass
 class Running:
-    """An HTTP server that answers, in a thread of its own."""
+    """An HTTP server that answers, in its own thread."""
 
     url: str
     server: Any

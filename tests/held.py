@@ -9,8 +9,8 @@ from penstock.sql.expand import Expander
 HOLD_FROM = 2
 """Claims of so many hold their messages in place here, not of 16: tests mostly claim a few."""
 
-# A claim's grant, and all it holds, end at one moment. What is changed is not where its token says
-# any more: so it goes for good, as it would when somebody claims it again.
+# A grant and its messages end at one moment. A changed row is not at the location in its token any
+# longer, so its lease is lost, as if a consumer had claimed it again.
 RUN_OUT = """
 do $$
 declare
@@ -28,7 +28,7 @@ begin
   perform setval(q.sweep_register, 0) from penstock.queue q;
 end $$
 """
-"""Lets every lease run out, as if the time had passed."""
+"""Lets every lease expire, as if the time had passed."""
 
 
 def hold_from(connection: Any, count: int) -> None:

@@ -152,7 +152,7 @@ MUTANTS = [
         ("tests/contracts_sql/test_counts.py",),
     ),
     Mutant(
-        "counts forget the messages of their own transaction",
+        "counts omit the messages of the transaction that counts",
         "read/first_row.sql",
         "and not penstock._has_announced(q.id) then",
         "then",

@@ -64,7 +64,7 @@ TASKS = {
 }
 LIMITS = {f"limit_{limit}_workers_{n}" for limit in (1, 1000) for n in (1, 4)}
 COMMIT_SHORT = {"metrics_over_pgmq", "cold_claim_over_pgmq", "cold_ack_over_pgmq", "deadlocks"}
-# Seconds enough that every window has some cycles in it, even beside other tests. Those that are
+# Seconds enough that every window has some cycles in it, even next to other tests. Those that are
 # marked slow take 15 seconds or more.
 SHORTEST = [
     pytest.param(["engine", "--seconds", "4", "--clients", "2"], ENGINE, id="engine"),
@@ -167,7 +167,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing_behind(dsn: str) -> None:
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     with psycopg.connect(dsn, autocommit=True) as connection:
         until = monotonic() + 60
-        # The plain table has messages only once the clients are at work.
+        # The plain table has messages only once the clients are running.
         while running.poll() is None and monotonic() < until:
             if _has_messages(connection):
                 break

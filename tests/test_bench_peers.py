@@ -62,7 +62,7 @@ def _peers(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_an_unknown_peer_is_refused_with_those_there_are() -> None:
     done = _peers("run", "--peer", "kafka")
     assert done.returncode == 2
-    assert "'kafka' is no peer; there are: " in done.stderr
+    assert "'kafka' is not a peer; allowed: " in done.stderr
     assert "graphile-worker" in done.stderr
 
 

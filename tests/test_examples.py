@@ -40,7 +40,7 @@ def run(directory: Path, dsn: str, *command: str) -> None:
 
 @pytest.mark.parametrize("app", APPS)
 def test_an_example_passes_its_tests(app: str, dsn: str) -> None:
-    # Without the settings and plugins of our own tests.
+    # Without the settings and plugins of Penstock's tests.
     options = ["-q", "-c", os.devnull, "-p", "no:cacheprovider", "-W", "error"]
     run(EXAMPLES / app, dsn, "-m", "pytest", *options, str(EXAMPLES / app))
 

@@ -21,7 +21,7 @@ from penstock.model.message import NewMessage
 
 PREPARED = Command("select count(*) from pg_prepared_statements", {}, scalar)
 SYNCHRONOUS = "select current_setting('synchronous_commit')"
-# Beside the setting, not after it: the planner may ask for it first. Once for each row, then.
+# Next to the setting, not after it: the planner may evaluate it first. Then once for each row.
 SEEN = Command(f"{SYNCHRONOUS}, generate_series(1, 2)", {}, lambda rows: rows[-1][0], light=True)
 
 Open = Callable[..., AsyncConnections]
@@ -29,7 +29,7 @@ Open = Callable[..., AsyncConnections]
 
 @pytest.fixture
 def dsn(dsn: str) -> str:
-    """The tests' server does not wait for its disk, but for those who ask for it."""
+    """The tests' server does not wait for its disk, unless a session asks for it."""
     return make_conninfo(dsn, options="-c synchronous_commit=on")
 
 
@@ -154,7 +154,7 @@ async def test_statements_at_the_same_time_each_get_their_answer(
 async def test_one_that_is_given_up_leaves_nothing_for_the_next(
     connections: AsyncConnections,
 ) -> None:
-    """Its answer may be on the way: nobody else may take it for theirs."""
+    """Its answer may be on the way: no other caller may get it."""
     [id] = await connections.run(enqueue_many("orders", ["x"]))
     given_up = asyncio.ensure_future(connections.run(enqueue_many("orders", ["y"] * 1000)))
     await asyncio.sleep(0)

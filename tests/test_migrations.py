@@ -10,7 +10,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from penstock.db.migrations import CODE_NAME, LOCK, Migrator
+from penstock.db.migration_plan import CODE_NAME
+from penstock.db.migrations import LOCK, Migrator
 from penstock.errors import MigrationError, SchemaNewerError
 
 Connect = Callable[..., psycopg.Connection[Any]]

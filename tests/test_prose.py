@@ -80,6 +80,8 @@ def test_names_in_python_are_not_prose():
         ("-- Read\n-- it anew.\nSELECT 1;\n", (2, 7)),
         ("RAISE EXCEPTION USING message = format('read %s anew', x);\n", (1, 49)),
         ("RAISE EXCEPTION USING hint =\n  'read it anew';\n", (2, 12)),
+        ("perform penstock._fail('PS001', 'read it anew', hint => '');\n", (1, 42)),
+        ("select 1; -- it's\nselect 'read '' anew';\n", (2, 17)),
     ],
 )
 def test_comments_and_messages_of_sql_are_read(source, place):

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from penstock.errors import ERRORS
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 SQL = (ROOT / "docs" / "reference" / "sql.md").read_text("utf-8")
@@ -45,3 +47,9 @@ def test_every_make_command_of_the_readme_is_a_target():
     assert targets
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_every_sqlstate_is_in_the_sql_reference():
+    documented = re.findall(r"^\| `(PS\d{3})` \|", SQL, re.MULTILINE)
+    states = {row.sqlstate for row in ERRORS if row.sqlstate is not None}
+    assert documented == sorted(state for state in states if state.startswith("PS"))

@@ -1,4 +1,4 @@
-"""An upgrade does not break clients of the version before: the rules of sql/README.md."""
+"""An upgrade does not break clients of the previous version: the rules of sql/README.md."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REMOVAL = re.compile(r"^\s*(drop|alter table .*\bdrop\b|alter type .*\bdrop\b)",
 
 
 def unannounced(migration: str) -> list[str]:
-    """Statements of a migration that remove something without saying since when it is unused."""
+    """Statements of a migration that remove something without naming its last user."""
     found, before = [], ""
     for line in migration.splitlines():
         if REMOVAL.match(line) and not re.fullmatch(r"-- Unused since version \d+\.", before):

@@ -191,34 +191,41 @@ def _python(text: str) -> Iterator[Passage]:
         if token.type == tokenize.COMMENT:
             comments.append(Piece(line, column + 3, token.string[1:].removeprefix(" ")))
         elif token.type in texts:
-            yield from _paragraphs(_lines(line, column + 1, token.string))
+            # Without its quotes, so that a rule can find the end of the text.
+            quoted = _PYTHON_QUOTES.fullmatch(token.string)
+            opening, text_of = (quoted[1], quoted[3]) if quoted else ("", token.string)
+            yield from _paragraphs(_lines(line, column + len(opening) + 1, text_of))
     yield from _paragraphs(comments)
 
 
+_PYTHON_QUOTES = re.compile(r"([a-zA-Z]*(\"{3}|'{3}|\"|'))(.*)\2", re.DOTALL)
+
 _SQL_COMMENT = re.compile(r"--(?!:)[ ]?(.*)")
-# Quotes after these words are shown to users. A quote in a quote is written twice.
-_SQL_MESSAGE = re.compile(
-    r"(?:\b(?:message|hint|detail)\s*=\s*(?:format\()?|\braise\s+(?:exception|notice|warning|log|info)\s+"
-    r"|\bcomment on .*? is\s+|\b_(?:raise|fail)\w*\()\s*'((?:[^']|'')*)'",
-    re.IGNORECASE,
+# A quote in a quote is written twice. A quote of two words or more is prose, if it is not a
+# statement.
+_SQL_QUOTE = re.compile(r"'((?:[^'\n]|'')*)'")
+_SQL_STATEMENT = re.compile(
+    r"\s*(?:select|insert|update|delete|alter|create|drop|truncate|lock|grant|revoke|set|with|copy)\b"
 )
+_WORD = re.compile(r"[A-Za-z]{2,}")
 
 
 def _sql(text: str) -> Iterator[Passage]:
     comments = []
     for number, line in enumerate(text.split("\n"), 1):
+        code = line
         # A comment begins outside quotes, of which the part before it has an even number.
         for match in _SQL_COMMENT.finditer(line):
             if line[: match.start()].count("'") % 2 == 0:
+                code = line[: match.start()]
                 comments.append(
                     Piece(number, match.start(1) + 1, _INLINE_CODE.sub(_blank, match[1]))
                 )
                 break
+        for quote in _SQL_QUOTE.finditer(code):
+            if len(_WORD.findall(quote[1])) >= 2 and not _SQL_STATEMENT.match(quote[1]):
+                yield [Piece(number, quote.start(1) + 1, quote[1])]
     yield from _paragraphs(comments)
-    for match in _SQL_MESSAGE.finditer(text):
-        first = text.count("\n", 0, match.start(1)) + 1
-        column = match.start(1) - (text.rfind("\n", 0, match.start(1)) + 1)
-        yield from _paragraphs(_lines(first, column + 1, match[1]))
 
 
 _JINJA = re.compile(r"\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)

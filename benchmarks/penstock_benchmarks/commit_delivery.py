@@ -136,7 +136,7 @@ def _beside_worker(
 
 
 def _work_on(bench: Bench, seconds: float, received: Received, stock: Stock | None) -> None:
-    """Lets the load go on for a while; a drain needs to be fed."""
+    """Lets the load continue for a while; a drain needs new messages."""
     until = time.monotonic() + seconds
     while True:
         started = bench.worker.read().starts

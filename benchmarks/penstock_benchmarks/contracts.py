@@ -64,7 +64,7 @@ class Race:
         return pairs
 
     def window(self, side: Side, seconds: float, kind: Kind) -> Window:
-        """What it left behind is gone before the next one."""
+        """Its remains are deleted before the next one."""
         window = self.clients.run(Work(side, QUEUE, kind, BATCH), seconds)
         session = self.sessions[side]
         while session.ack(session.claim(QUEUE.encode(), wire.int4(1000))):

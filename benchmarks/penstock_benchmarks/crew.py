@@ -100,7 +100,7 @@ def crew(
             process = context.Process(target=client_main, args=(theirs, dsn, names), daemon=True)
             with interrupts_held():
                 process.start()
-            # Ours alone, so that a client that dies is an end of file and not a wait for ever.
+            # Ours alone, so that a client that dies is an end of file and not an endless wait.
             theirs.close()
             pipes.append(ours)
             processes.append(process)

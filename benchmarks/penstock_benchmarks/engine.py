@@ -138,7 +138,7 @@ class Race:
         ]
 
     def _measure(self, work: Work, seconds: float) -> Window:
-        """A window; what it left behind is gone before the next one."""
+        """A window; its remains are deleted before the next one."""
         if self.vacuum_plain and work.system is System.PLAIN:
             self.place.tidy(System.PLAIN)
         window = self.clients.run(work, seconds)

@@ -4,4 +4,4 @@ from penstock.errors import PenstockError
 
 
 class BenchError(PenstockError):
-    """The measurement cannot go on: the server refused a call, or a client is gone."""
+    """The measurement cannot continue: the server refused a call, or a client has ended."""

@@ -14,7 +14,7 @@ PAUSE_SECONDS = 0.02
 
 
 class Watch:
-    """`longest` has, for each thing that was going on, the age of the oldest transaction seen."""
+    """`longest` has, for each activity, the age of the oldest transaction seen."""
 
     def __init__(self) -> None:
         self.longest: dict[str, float] = {}

@@ -26,7 +26,7 @@ SHORT_LIMITS: Final = (1, 1000)
 
 _CONCURRENCY = 10
 _LOAD_COUNT = 10_000
-# The bucket is full at first: what it holds is gone after this time.
+# The bucket is full at first: its tokens are spent after this time.
 _BURST_SECONDS = 2.0
 _METHOD = (
     "One or four worker processes, {concurrency} messages at once, handlers that do nothing, and "

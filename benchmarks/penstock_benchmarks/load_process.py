@@ -92,7 +92,7 @@ class LoadProcess:
         self.read()
 
     def start(self, load: Load) -> None:
-        """Returns once all connections are open and at work."""
+        """Returns once all connections are open and in use."""
         self.tell(load)
         self.answer()
 

@@ -26,7 +26,7 @@ _WINDOW_SECONDS = 1.0
 _CONTROL_SHARE = 0.3
 _UNPINNED_PAIRS = 8
 _PINNED_PAIRS = 12
-# Where 500,000 messages are out of reach in any useful time, say so instead of going on.
+# Where 500,000 messages are out of reach in any useful time, say so instead of continuing.
 _MOST_PAIRS = 300
 _METHOD = (
     "Cycles of {batch} with synchronous commit off and history off. Phases: unpinned, pinned by a "

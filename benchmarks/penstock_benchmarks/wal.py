@@ -28,8 +28,8 @@ _METHOD = (
     "WAL: how far pg_current_wal_insert_lsn moves over whole cycles of {batch} (enqueue, claim, "
     "ack), divided by the messages settled; one client, history off; blocks of both systems in "
     "the order A B B A, each after a checkpoint, if the user may, and a warm-up. After a block the "
-    "plain table is vacuumed and Penstock maintained, which is shown apart. LSNs count the whole "
-    "server, so anything else that writes is in them. The 64 KiB payload is JSON whose text "
+    "plain table is vacuumed and Penstock maintained, which is shown separately. LSNs count the "
+    "whole server, so anything else that writes is in them. The 64 KiB payload is JSON whose text "
     "is random bytes in base64, which neither pglz nor lz4 makes any smaller. Disk: how much heap "
     "(with TOAST) and indexes grow for each of {messages:,} messages of 200 bytes that are ready."
 )

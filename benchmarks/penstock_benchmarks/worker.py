@@ -139,7 +139,7 @@ class _Bench:
         self.place.purge(System.PENSTOCK, QUEUE)
 
     def _ramp(self) -> None:
-        """Until the worker is at work, and a little longer."""
+        """Waits until the worker is running, and a little longer."""
         gives_up_at = time.monotonic() + 30
         while self.process.read().settled == 0:
             if time.monotonic() > gives_up_at:

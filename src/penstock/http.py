@@ -7,8 +7,8 @@
         for lease in queue.claim("emails", 10, wait_seconds=20):
             queue.ack(lease)
 
-It needs `pip install penstock[http]`. What the server refuses is raised as the error that the
-client over SQL raises; a server that does not answer is a ServerUnavailableError.
+It needs `pip install penstock[http]`. A refused call raises the same error as in the client over
+SQL. If the server does not answer, a call raises ServerUnavailableError.
 """
 
 from penstock.http_client import AsyncClient, Client

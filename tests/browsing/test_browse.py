@@ -1,4 +1,4 @@
-"""Messages by the page: each is shown once, in its state, whatever it has been through."""
+"""Messages in pages: each is shown once, in its state, after any history."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_finished_messages_are_shown_once_the_latest_first(
 def test_ready_messages_come_in_the_order_of_delivery(run: Any, client: Client) -> None:
     rows = walk(run, "ready", ["beta"], page=4)
     in_lanes = [row.id for row in rows if row.place.startswith("lanes/")]
-    # The others, due or of a group or leased to somebody who is gone, take their places at a claim.
+    # The others, due or of a group or with an expired lease, take their places at a claim.
     delivered = [lease.id for lease in client.claim("beta", 100) if lease.id in in_lanes]
     assert delivered == in_lanes
 

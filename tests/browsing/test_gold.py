@@ -1,4 +1,4 @@
-"""Gold by the quarter of an hour: always what gold by the minute adds up to."""
+"""Gold of quarters of an hour is always the sum of gold of minutes."""
 
 from __future__ import annotations
 

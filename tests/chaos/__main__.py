@@ -78,7 +78,7 @@ def _options() -> argparse.Namespace:
         "--from",
         dest="revision",
         metavar="REVISION",
-        help="the version that schema_upgraded upgrades, else the commit before",
+        help="the version that schema_upgraded upgrades, else the previous commit",
     )
     parser.add_argument("--json", type=Path, help="write what was seen to this file")
     parser.add_argument("--keep", type=Path, help="keep the journals in this directory")
@@ -149,6 +149,6 @@ def _together(played: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    # Whoever ends us ends the servers and workers with us.
+    # A signal to this process ends the servers and workers, too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main())

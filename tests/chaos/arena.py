@@ -82,7 +82,7 @@ class Run:
                 ready, leased = connection.execute(query, [self.queue]).fetchall()[0]
                 return int(ready + leased)
         except psycopg.Error:
-            return sys.maxsize  # the server is away: not the time to call it well
+            return sys.maxsize  # the server is unavailable, so it has not recovered
 
     def watch(self, seconds: float) -> Window:
         begun = time.monotonic_ns()
@@ -97,7 +97,7 @@ class Run:
         begun = time.monotonic()
         usual = max(50.0, self.times.rate / 4)
         try:
-            wait_for(lambda: self.backlog() <= usual, "the backlog is gone", self.times.recover)
+            wait_for(lambda: self.backlog() <= usual, "the backlog is empty", self.times.recover)
         except TimeoutError:
             return None
         return round(time.monotonic() - begun, 2)
@@ -112,7 +112,7 @@ class Scenario:
     # What the wall clocks of the workers say: one after the other.
     clocks: Sequence[str | None] = (None,)
     through_proxy: bool = False
-    # Workers and producers are those of the version before.
+    # Workers and producers are those of the previous version.
     previous: bool = False
 
 

@@ -46,7 +46,7 @@ class Story:
     settles: dict[Token, Settle] = field(default_factory=dict)
 
     def may_be_done(self) -> bool:
-        """Some ack was done, or nobody knows."""
+        """An ack was done, or may have been done."""
         return any(s.verb in FINAL and s.may_be_done() for s in self.settles.values())
 
     def claimed_after(self, token: Token) -> list[Token]:
@@ -147,7 +147,7 @@ class Checker:
             if id in left:
                 found.lost.append(f"message {id} ({nonce}) was never delivered to its end")
             elif not self.stories[id].may_be_done():
-                found.lost.append(f"message {id} ({nonce}) is gone, and nobody acked it")
+                found.lost.append(f"message {id} ({nonce}) does not exist, and no worker acked it")
 
     def _find_ghosts(self, found: Verdict) -> None:
         for id in self.stories:
@@ -167,7 +167,7 @@ class Checker:
                         f"though {other} had claimed it, or was given it afterwards"
                     )
         if sum(settle.verb in FINAL for settle in done.values()) > 1:
-            found.stale_settles.append(f"message {id} was settled for good more than once")
+            found.stale_settles.append(f"message {id} was finished more than once")
 
     def _find_disorder(self, found: Verdict) -> None:
         ids = {nonce: id for id, nonce in self.nonces.items()}

@@ -66,7 +66,7 @@ class Workers:
         random.choice(self.processes).kill()
 
     def freeze_one(self, seconds: float) -> None:
-        """Stops a process in the middle of whatever it does, and lets it go on later."""
+        """Stops a process at any point of its work, and lets it continue later."""
         process = random.choice(self.processes)
         process.send_signal(signal.SIGSTOP)
         time.sleep(seconds)

@@ -1,8 +1,8 @@
 """Enqueues at a given rate until it is told to stop, and notes what became of each message.
 
 `python -m tests.chaos.producer DSN QUEUE PLACE NUMBER RATE`; a line on stdin changes the rate, the
-end of stdin ends it. What a tick could not send because the database was away is not made up for:
-the load is offered, as users offer it, and does not wait.
+end of stdin ends it. Messages that a tick could not send, because the database was unavailable, are
+not sent later: the load is offered, as users offer it, and does not wait.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Producer:
             due += TICK
             late = time.monotonic() - due
             if late > 0:
-                # The tick took too long: go on from now, and owe what time has passed,
-                # unless the database was away.
+                # The tick took too long: continue from now, and owe the messages of this time,
+                # unless the database was unavailable.
                 owed += self.rate * late if self.connection is not None else 0
                 owed = min(owed, self.rate)
                 due += late
@@ -77,8 +77,8 @@ class Producer:
         try:
             ids = self._send([plan.message for plan in planned], keep)
         except psycopg.Error:
-            # Whether it was committed, nobody knows; or whether it still will be, after what comes
-            # next. So the groups end here, and others begin.
+            # It may have been committed, or may still be, after the next messages. So the groups
+            # end here, and others begin.
             self.epoch += 1
             self._close()
             time.sleep(0.1)

@@ -1,7 +1,7 @@
-"""A TCP proxy that can go silent: lines stay open, and nothing comes through them any more.
+"""A TCP proxy that can go silent: connections stay open, and transport nothing.
 
 `python -m tests.chaos.proxy LISTEN TARGET`, as port numbers; a line on stdin says what to do:
-`silence` forwards nothing more on the lines that are open, for good, while new ones work;
+`silence` forwards nothing more on the open connections, while new ones work;
 `deaf` does so with new ones, too, until `hear`.
 """
 
@@ -28,7 +28,7 @@ class Proxy:
         while word := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
             self.deaf = word == "deaf"
             if word in ("deaf", "silence"):
-                # The tasks that copy are gone, the sockets stay: what is sent to us is taken.
+                # The tasks that copy have ended, and the sockets stay: they accept all data.
                 for task in self.open:
                     task.cancel()
                 self.open.clear()

@@ -1,4 +1,4 @@
-"""What goes wrong. Each fault is a context: it begins at its start and is over at its end."""
+"""The faults. Each is a context: it begins at its start and is over at its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fault: TypeAlias = Callable[[Run], AbstractContextManager[None]]
 
 
 def after(fault: Fault) -> Callable[[Run], Pair]:
-    """Compares the pace before a fault with that after it, once the backlog is gone."""
+    """Compares the pace before a fault with that after it, once the backlog is empty."""
 
     def play(run: Run) -> Pair:
         before = run.window()
@@ -49,7 +49,7 @@ def during(fault: Fault) -> Callable[[Run], Pair]:
 
 @contextmanager
 def repeated(act: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Does something at once, and again and again, beside the block."""
+    """Does something at once, and again and again, while the block runs."""
     over = threading.Event()
 
     def loop() -> None:
@@ -80,7 +80,7 @@ def workers_killed(run: Run) -> AbstractContextManager[None]:
 
 
 def workers_frozen(run: Run) -> AbstractContextManager[None]:
-    """One after the other stands still for longer than its leases last, and goes on regardless."""
+    """One after the other stands still for longer than its leases last, and continues."""
     return repeated(lambda: run.workers.freeze_one(SETTINGS["lease_seconds"] + 1), 0.5)
 
 
@@ -118,7 +118,7 @@ def connections_held(run: Run) -> Iterator[None]:
 
 @contextmanager
 def idle_in_silence(run: Run) -> Iterator[None]:
-    """The lines that are open hang for good; new ones work."""
+    """The open connections stop answering; new ones work."""
     assert run.proxy is not None
     run.proxy.tell("silence")
     yield
@@ -126,7 +126,7 @@ def idle_in_silence(run: Run) -> Iterator[None]:
 
 @contextmanager
 def deaf(run: Run) -> Iterator[None]:
-    """Nothing comes through, old lines or new; then new ones work, and the old hang for good."""
+    """No connection answers, old or new; then new ones work, and the old ones never do."""
     assert run.proxy is not None
     run.proxy.tell("deaf")
     yield
@@ -186,7 +186,7 @@ def burst(run: Run) -> Iterator[None]:
 
 @contextmanager
 def busier(run: Run) -> Iterator[None]:
-    """Half as much again as usual."""
+    """1.5 times the usual load."""
     run.producers.offer(run.times.rate * 1.5)
     yield
     run.producers.offer(run.times.rate)
@@ -206,7 +206,7 @@ def capacity(run: Run) -> float:
 
 
 def overloaded(run: Run) -> Pair:
-    """Once and a half as much as the workers can do, for a while; then what it was before."""
+    """1.5 times the capacity of the workers, for a while; then the usual load."""
     before = run.window()
     most = capacity(run)
     run.recover()
@@ -224,7 +224,7 @@ def nothing(run: Run) -> Iterator[None]:
 
 
 def schema_upgraded(run: Run) -> Pair:
-    """`migrate up` replaces every function, again and again, under the version before.
+    """`migrate up` replaces every function, again and again, while the previous version runs.
 
     Nobody may notice: an error that a worker logs or a producer gets counts as a fault.
     """

@@ -1,4 +1,4 @@
-"""The PostgreSQL that is broken, and the pooler before it, each a process of ours on loopback."""
+"""The PostgreSQL that is broken, and the pooler in front of it, both on loopback."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 class Server:
-    """A cluster of its own: fsync on, TCP on loopback, everybody trusted."""
+    """A separate cluster: fsync on, TCP on loopback, all users trusted."""
 
     def __init__(self, place: Path, major: int = 18) -> None:
         self.place = place
@@ -146,7 +146,7 @@ def wait_for(condition: Callable[[], Any], what: str, limit: float) -> Any:
 
 
 def end(process: subprocess.Popen[Any], patience: float = 10) -> None:
-    """Ends one process of ours, politely first."""
+    """Ends one of our processes, with SIGTERM first."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(patience)

@@ -24,7 +24,7 @@ def default_revision() -> str | None:
     """The commit before the checked-out one, if this version can upgrade its schema.
 
     None stands for the checked-out files. They are what is left where there is no history, or where
-    the migrations of the commit before are not the first of ours.
+    the migrations of the previous commit are not our first ones.
     """
     before = _git("ls-tree", "HEAD~1", f"{MIGRATIONS}/")
     if before is None:

@@ -73,7 +73,7 @@ def ask(cli: Run) -> Callable[..., Any]:
 
 @pytest.fixture
 def program(dsn: str) -> Run:
-    """Runs a command line as a process of its own, on the test's own database."""
+    """Runs a command line as a separate process, on the database of the test."""
 
     def call(*argv: object, stdin: bytes = b"") -> Answer:
         done = subprocess.run(
@@ -110,7 +110,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def start(home: Path) -> Iterator[Start]:
-    """Starts `penstock up` with a home of its own; ends what is left of it."""
+    """Starts `penstock up` with its own home, and ends its processes."""
     started: list[subprocess.Popen[str]] = []
 
     def call(*argv: str, lake: bool = False, **environment: str) -> subprocess.Popen[str]:

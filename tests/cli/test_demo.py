@@ -102,7 +102,7 @@ def test_the_demo_is_alive_stops_starts_again_and_is_removed_without_a_trace(
         assert client.stats("demo-emails").scheduled > 0
         assert client.stats("demo-newsletters").ready > 0
         assert overview(found) >= {"demo-orders", "demo-payments", "demo-mine"}
-        # The user may drop a queue of the demo: the others go on, and the next start creates it.
+        # The user may drop a queue of the demo: the others continue, and the next start creates it.
         client.drop_queue("demo-exports", force=True)
         last = client.enqueue(ORDERS, {"number": 1, "customer": "ada", "amount": 1})
         until(lambda: bool(client.messages(ORDERS, "done", after=last - 1)), process)

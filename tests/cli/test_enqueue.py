@@ -1,4 +1,4 @@
-"""`penstock enqueue`: what goes in, and what does not."""
+"""`penstock enqueue`: the messages that it accepts, and those that it refuses."""
 
 from __future__ import annotations
 

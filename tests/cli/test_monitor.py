@@ -29,7 +29,7 @@ def test_top_shows_the_longest_queues_first(
 def test_activity_is_listed_by_actor_and_target(
     cli: Callable[..., Any], ask: Callable[..., Any], dsn: str
 ) -> None:
-    assert "no act is recorded" in cli("activity").out
+    assert "no actions are recorded" in cli("activity").out
     with psycopg.connect(dsn, autocommit=True) as db:
         for actor, target in (("ada", "orders"), ("bob", "orders"), ("ada", "mails")):
             db.execute("select penstock.record_activity(%s, 'pause', %s)", [actor, target])

@@ -184,7 +184,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(dsn: str, program: Run) -> No
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_quietly(dsn: str, connect: Any, number: int, code: int) -> None:
-    """The command is held up by a lock, so that the signal meets it at work."""
+    """The command is held up by a lock, so that the signal arrives while it runs."""
     blocker = connect(autocommit=False)
     blocker.execute("select penstock.create_queue('emails')")
     process = subprocess.Popen(

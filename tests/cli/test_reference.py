@@ -15,7 +15,7 @@ from penstock.cli.program import penstock, run
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 SHARED = {"--dsn", "--json", "--debug", "--help", "-h"}
-# Measured, and documented, in a page of its own.
+# Measured, and documented, on a separate page.
 ELSEWHERE = ("penstock bench",)
 
 
@@ -102,6 +102,12 @@ def test_every_command_and_option_says_what_it_does_beginning_with_a_verb(path: 
         if isinstance(parameter, click.Option):
             assert parameter.help is not None, parameter.name
             assert _is_instruction(parameter.help), parameter.help
+
+
+@pytest.mark.parametrize("path", sorted(OURS))
+def test_every_command_takes_the_shared_options(path: str) -> None:
+    options = {name for parameter in COMMANDS[path].params for name in parameter.opts}
+    assert options >= {"--dsn", "--json", "--debug"}
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])

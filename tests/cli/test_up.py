@@ -77,7 +77,7 @@ def test_a_second_one_says_that_it_joins_the_server(start: Start, home: Path) ->
         assert line, second.communicate()
         text += line
     assert f"Data directory: {home}/server/postgres\n" in text
-    assert "This PostgreSQL was running already" in text
+    assert "This PostgreSQL was already running" in text
     third = start("--json", "--no-server")
     assert ready(third)["joined"] is True
 
@@ -101,7 +101,7 @@ def test_a_person_sees_the_dsn_and_three_commands_that_work(start: Start, home: 
         assert lines[-1], process.communicate()
     text = "".join(lines)
     assert f"Data directory: {home}/server/postgres\n" in text
-    assert "running already" not in text
+    assert "already running" not in text
     assert "psk_" not in text
     assert f"host={str(home).replace('/', '%2F')}" in text
     script = text.partition("terminal:\n")[2].partition("Ctrl-C")[0]

@@ -1,4 +1,4 @@
-"""The class that batches concurrent calls, by itself: what goes into one statement."""
+"""The class that batches concurrent calls, alone: which calls share a statement."""
 
 from __future__ import annotations
 

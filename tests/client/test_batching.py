@@ -142,7 +142,7 @@ async def test_who_gives_up_waiting_takes_nobody_along(client: Counting) -> None
     tasks[1].cancel()  # the first of those that wait for it
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert answers[2:] == [None] * 18
-    # And the next ones go on.
+    # And the next ones continue.
     (lease,) = await client.claim("orders", 1)
     await client.ack(lease)
 

@@ -84,6 +84,6 @@ def test_the_classes_that_the_docs_call_are_at_the_front_door():
 
 
 def answer(program: str) -> str:
-    """Of a Python of its own, where nothing is loaded yet."""
+    """In a separate Python, where nothing is loaded yet."""
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     return run.stdout.strip()

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "clients" / "typescript"
 
 
 def test_the_client_knows_every_operation_of_the_server() -> None:
-    """`npm run generate` writes the table, and the types beside it."""
+    """`npm run generate` writes the table, and its types."""
     table = (PACKAGE / "src" / "operations.ts").read_text(encoding="utf-8")
     known = re.findall(r'  (\w+): \["([A-Z]+)", "([^"]+)"\],', table)
     wanted = {

@@ -182,7 +182,7 @@ def finish() -> Callable[..., Awaitable[None]]:
 
 @pytest.fixture
 def run_out(connect: Connect) -> Callable[[], None]:
-    """Lets every lease run out, without waiting for the clock."""
+    """Lets every lease expire, without waiting for the clock."""
 
     def act() -> None:
         connection = connect()

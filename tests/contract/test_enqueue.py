@@ -1,4 +1,4 @@
-"""What goes in comes out: payloads, order, delays, keys, groups, options."""
+"""Messages are delivered as they were enqueued: payloads, order, delays, keys, groups, options."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Claim, and everything the holder of a lease can do; and nobody else."""
+"""Claim, and everything that only the holder of a lease can do."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -170,7 +170,7 @@ class TypeScriptClient:
             "cursor": None if after is None else str(after),
             "limit": PAGE,
         }
-        # Dead letters are in a topic of their own.
+        # Dead letters are in a separate topic.
         topics = [queue] if queue is None or queue.endswith(".dlq") else [queue, f"{queue}.dlq"]
         pages = [self._send("messages", {**query, "topic": topic}, take=1000) for topic in topics]
         found = sorted(map(message_of, chain(*pages)), key=lambda message: message.id)

@@ -11,7 +11,7 @@ Connection = psycopg.Connection[Any]
 
 
 def rows(connection: Connection, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
-    """Runs a statement with $1, $2 ... in it, and returns what came back."""
+    """Runs a statement with $1, $2 ... in it, and returns its result."""
     cursor = connection.execute(statement, arguments)
     return cursor.fetchall() if cursor.description else []
 

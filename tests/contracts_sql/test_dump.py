@@ -51,7 +51,7 @@ def owner(empty_dsn: str, copy_dsn: str, template: str, session: Session) -> Ite
 
 @pytest.fixture
 def live(empty_dsn: str, owner: str, session: Session) -> Connection:
-    """Everything that is installed and made here is the owner's, who is no superuser."""
+    """Everything that is installed and made here belongs to the owner, who is not a superuser."""
     connection = session(empty_dsn)
     rows(connection, f"set session authorization {owner}")
     Migrator(connection, contracts=["pgmq"]).up()

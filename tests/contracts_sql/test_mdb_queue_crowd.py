@@ -134,7 +134,7 @@ def test_a_claim_does_not_look_at_the_whole_queue(db: Connection) -> None:
     rows(db, FILL, 20_000)
     rows(db, CLAIM)
     for n in range(3):
-        # The seventh is planned for good, whatever its parameter.
+        # From the seventh on, one plan serves every parameter.
         rows(db, f"analyze penstock.lane_{n}")
     before = fetched(db, "lane")
     for _ in range(10):

@@ -68,7 +68,7 @@ def test_it_is_refused_where_pgmq_is_installed(
 ) -> None:
     if kind == "extension":
         if session().info.server_version < 180000:
-            pytest.skip("an extension can be put beside the server's own from PostgreSQL 18 on")
+            pytest.skip("an extension can be added to those of the server from PostgreSQL 18 on")
         db = session(empty_dsn)
         (tmp_path / "extension").mkdir()
         (tmp_path / "extension" / "pgmq.control").write_text("default_version = '1'\nschema = pgmq")

@@ -1,5 +1,5 @@
 """Which versions of PGMQ's Python clients read the records of PGMQ 1.13, as docs/reference/pgmq.md
-says: each is installed from the package index into a directory of its own, and run."""
+says: each is installed from the package index into a separate directory, and run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Installs a version beside the environment; what it needs is in the environment."""
+    """Installs a version next to the environment, which has its dependencies."""
 
     def install(requirement: str) -> Path:
         place = tmp_path_factory.mktemp("client")

@@ -1,4 +1,4 @@
-"""What producers, consumers and operators may do; what nobody else may; and no way around it."""
+"""What producers, consumers and operators may do, and other roles may not in any way."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.deploy.tools import DEPLOY, program, run
 from penstock.server.auth.api_keys import new_key
 from penstock.server.transport.proxies import parse_networks
 
-# What an installation of nginx has around the file of ours.
+# What an installation of nginx has around our file.
 AROUND = """
 daemon off;
 {user}

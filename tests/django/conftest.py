@@ -86,6 +86,6 @@ def project(make_database: Callable[[str], str], django_template: str) -> Iterat
 
 @pytest.fixture
 def queue(project: str) -> Iterator[Client]:
-    """A client with connections of its own, which sees only what was committed."""
+    """A client with its own connections, which sees only what was committed."""
     with Client(project) as client:
         yield client

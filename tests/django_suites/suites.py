@@ -39,7 +39,7 @@ class Suite:
 
         for name, reason in self.not_ours.items():
             if not hasattr(found, name):
-                raise LookupError(f"{self.package} has no test {name} any more")
+                raise LookupError(f"{self.package} no longer has a test {name}")
             setattr(Adapted, name, _skipped(reason))
         Adapted.__qualname__ = found.__qualname__
         return Adapted

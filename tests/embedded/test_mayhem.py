@@ -15,7 +15,7 @@ import pytest
 
 from penstock.db.embedded import EmbeddedPostgres, postmaster
 
-# Says each note's name only after it is committed, and goes on whatever happens to the server.
+# Says each note's name only after it is committed, and continues whatever happens to the server.
 WRITER = """
 import itertools, sys, psycopg
 from penstock.db.embedded import EmbeddedPostgres

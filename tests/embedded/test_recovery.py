@@ -129,7 +129,7 @@ def test_data_of_a_version_that_is_not_there_are_left_alone(home: Path) -> None:
     with EmbeddedPostgres.start(home) as server:
         version = server.data_directory / "PG_VERSION"
     version.write_text("12\n")
-    with pytest.raises(ConfigurationError, match=r"made by PostgreSQL 12.*It has \[16, 18\]"):
+    with pytest.raises(ConfigurationError, match=r"by PostgreSQL 12.*It contains \[16, 18\]"):
         EmbeddedPostgres.start(home)
 
 

@@ -76,7 +76,7 @@ class Engine:
         return {row[0] for row in self.connection.execute(query, [list(ids), list(tokens)])}
 
     def drain(self, queue: str, wanted: set[int], limit: float = LIMIT) -> list[int]:
-        """Claims and acks until all that is wanted came; says what came, in order."""
+        """Claims and acks until all wanted messages were delivered. Returns them in order."""
         came: list[int] = []
 
         def all_came() -> bool:
@@ -231,13 +231,13 @@ def caller(connect: Connect) -> Callable[..., Engine]:
 
 @pytest.fixture
 def other(connect: Connect) -> Engine:
-    """Another caller, in transactions of its own making."""
+    """Another caller, in its own transactions."""
     return Engine(connect(autocommit=False))
 
 
 @pytest.fixture
 def traffic(dsn: str) -> Iterator[Callable[..., Traffic]]:
-    """Starts traffic; stops what runs in the end."""
+    """Starts traffic, and stops it in the end."""
     with ExitStack() as stack:
 
         def start(queue: str, backlog: int = 1000, **options: Any) -> Traffic:

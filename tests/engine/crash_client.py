@@ -4,7 +4,7 @@ Run as `python crash_client.py DSN JOURNAL SEED`. What the server has acknowledg
 line, to a file that no crash of the server touches:
 
     e ID    an enqueue of this message was committed
-    t ID    its ack is about to be sent: from here on it may be gone
+    t ID    its ack is about to be sent: from here on it may be done
     a ID    its ack was committed
 """
 
@@ -53,7 +53,7 @@ class Client:
     def settle(self) -> None:
         leases = self.connection.execute(CLAIM, [self.random.randint(1, 20)]).fetchall()
         if not leases or self.random.random() < 0.05:
-            return  # forgotten: the lease runs out
+            return  # forgotten: the lease expires
         ids, tokens = (list(part) for part in zip(*leases, strict=True))
         if self.random.random() < 0.1:
             self.ids(NACK, ids, tokens)

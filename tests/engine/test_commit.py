@@ -209,7 +209,7 @@ def test_a_claim_that_commits_after_its_lease_gives_its_message_back(
 
 
 class Play:
-    """Blocks that come and go at random, beside traffic and sweeps."""
+    """Blocks that come and go at random, during traffic and sweeps."""
 
     def __init__(
         self, seed: int, engine: Any, caller: Callable[..., Any], sweeper: Sweeper

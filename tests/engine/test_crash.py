@@ -56,7 +56,7 @@ class Crew:
         return {int(line[1]) for line in self.lines() if line[0] == what}
 
     def unclear(self) -> set[int]:
-        """Their ack was sent, and nobody knows what became of it."""
+        """Their ack was sent, and its result is unknown."""
         return self.noted("t") - self.noted("a")
 
     def busy_for(self, wait_for: Any) -> None:
@@ -78,7 +78,7 @@ def waiting(dsn: str) -> set[int]:
 
 
 def check(crew: Crew, dsn: str) -> tuple[set[int], set[int]]:
-    """What is lost and what came back, of all that was acknowledged so far."""
+    """The lost messages and the redelivered ones, of all that were acknowledged so far."""
     found = waiting(dsn)
     lost = crew.noted("e") - crew.noted("t") - found
     return lost, crew.noted("a") & found
@@ -139,7 +139,7 @@ def drain(crew: Crew, dsn: str, wait_for: Any) -> None:
     assert sorted(came) == sorted(left)
     assert not acked & set(came)
     assert crew.noted("e") - crew.noted("t") <= set(came)
-    print(f"{len(came)} drained, {len(unclear)} acks of which nobody heard")
+    print(f"{len(came)} drained, {len(unclear)} acks without an answer")
 
 
 @pytest.mark.timeout(300)

@@ -89,7 +89,7 @@ def restored(run: Programs, dump: Path, dsn: str) -> set[int]:
 def test_a_dump_under_load_loses_nothing(
     engine: Any, caller: Any, dsn: str, empty_dsn: str, run: Programs, tmp_path: Path, wait_for: Any
 ) -> None:
-    # The leases that are out when the dump is taken have to run out before the end.
+    # The leases at the time of the dump have to expire before the end.
     settings = '{"keep_history": 0, "max_attempts": 100, "lease_seconds": 2}'
     engine.create("work", settings)
     dump = tmp_path / "dump"
@@ -99,7 +99,7 @@ def test_a_dump_under_load_loses_nothing(
         run("pg_dump", "--format=custom", f"--file={dump}", dsn)
         # What was acked while the dump began is not in it, and need not be.
         touched = set(consumer.touched)
-        wait_for(lambda: len(consumer.touched) > len(touched) + 100, "traffic goes on")
+        wait_for(lambda: len(consumer.touched) > len(touched) + 100, "traffic continues")
     found = restored(run, dump, empty_dsn)
     print(f"{len(committed)} committed, {len(committed - touched)} unfinished, {len(found)} found")
     assert committed - touched
@@ -136,7 +136,7 @@ def test_segments_are_not_taken_from_under_a_dump_that_begins(
 
 @pytest.fixture
 def owner(engine: Any) -> Any:
-    """A role that owns a schema of its own, gone after the test."""
+    """A role that owns its own schema, dropped after the test."""
     name = f"owner_{os.getpid()}"
     engine.connection.execute(f"create role {name} login")
     yield name

@@ -1,4 +1,4 @@
-"""Messages that a claim holds where they are: found by place, forgotten by nobody."""
+"""Messages that a claim leases in place: they are found by their location, and none is lost."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_what_ran_out_comes_back_and_its_grant_goes(engine: Any, held: list[Any]
 
 
 def test_a_claim_takes_over_no_more_than_it_wants(engine: Any, held: list[Any]) -> None:
-    """What else ran out stays in everybody's reach, however long this transaction lasts."""
+    """Other expired leases stay available to all consumers during this transaction."""
     engine.connection.execute(RUN_OUT)
     with engine.connection.transaction():
         assert len(engine.claim("work", 3)) == 3

@@ -64,7 +64,7 @@ def test_a_claim_that_ends_after_its_lease_ran_out_loses_nothing(
 ) -> None:
     taken = {lease[0] for lease in wait_for(lambda: other.claim("work", 3, 1), "a claim")}
     until = time.monotonic() + 1
-    wait_for(lambda: time.monotonic() > until, "the lease to run out")
+    wait_for(lambda: time.monotonic() > until, "the lease to expire")
     busy.passed(500)
     getattr(other.connection, end)()
     report(busy.delay(taken, time.monotonic()))
@@ -148,7 +148,7 @@ def test_a_claim_in_a_long_transaction_locks_nothing_that_others_hold(
     taken = set()
     for _ in range(500):  # some of them reach messages in the moment in which others take those
         taken |= {lease[0] for lease in other.claim("work", 3)}
-    busy.passed(3000)  # more than there were: whoever still held one of them would wait now
+    busy.passed(3000)  # more than there were: a session that still held one of them would wait now
     other.connection.rollback()
     report(busy.delay(taken, time.monotonic()))
 

@@ -31,12 +31,12 @@ def claim(db, n: int = 1, queue: str = "work"):
 
 
 def run_out(db) -> None:
-    """Lets every lease run out, as if the time had passed."""
+    """Lets every lease expire, as if the time had passed."""
     db.execute(RUN_OUT)
 
 
 def test_a_number_that_a_crash_forgot_makes_another_token(db):
-    """A claim may be lost with the number it took, while somebody has its lease."""
+    """A claim may be lost with the number it took, while a consumer has its lease."""
     enqueue(db)
     tokens = []
     for _ in range(4):  # one in 4,096 is the same by chance

@@ -23,7 +23,7 @@ def blocks(engine: Any, query: str, *arguments: Any) -> int:
 def warm(engine: Any, query: str, *arguments: Any) -> int:
     """As `blocks`, with the catalogs read and the plans made.
 
-    The least of three: upkeep in passing falls due by the clock, and has blocks of its own.
+    The least of three: the upkeep of claims falls due by the clock, and reads its own blocks.
     """
     for _ in range(7):
         engine.connection.execute(query, arguments)
@@ -111,7 +111,7 @@ def check_stats(engine: Any, count: int) -> None:
     assert found is not None
     assert tuple(found[1:3]) == (count, count)
     assert not found[6], "counted, not estimated"
-    # The deep queue is counted by reading its tables once; an idle one beside it by its indexes.
+    # The deep queue is counted by reading its tables once; an idle one next to it by its indexes.
     assert large < 1.5 * size
     assert idle < 200
 

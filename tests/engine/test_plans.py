@@ -29,7 +29,7 @@ class Reads:
     def of(self, query: str, *arguments: Any) -> tuple[list[str], int]:
         """The tables that were scanned as a whole, and how many rows were fetched by index."""
         connection = self.engine.connection
-        # Upkeep has clocks of its own, and is looked at separately.
+        # Upkeep has its own clocks, and is examined separately.
         connection.execute(
             """select setval('penstock.tick_at', x.soon), setval('penstock.sweep_1', x.soon),
                       setval('penstock.rescan_1', x.soon)
@@ -214,6 +214,6 @@ ACK = "select count(*) from penstock.ack_many(%s::bigint[], %s::bigint[])"
 
 @pytest.mark.parametrize("name", ["claim", "_claim_by_id", "ack_many", "_pull_by_id"])
 def test_plans_are_made_once(engine: Any, name: str) -> None:
-    """On analyzed tables PostgreSQL would rather plan each claim anew: twice the time."""
+    """On analyzed tables PostgreSQL would rather plan each claim again: twice the time."""
     query = "select proconfig from pg_proc where proname = %s and pronamespace::regnamespace::text"
     assert "plan_cache_mode=force_generic_plan" in engine.value(f"{query} = 'penstock'", name)

@@ -75,7 +75,7 @@ def published(servers: list[Server]) -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def follower(servers: list[Server], published: Engine) -> Iterator[psycopg.Connection[Any]]:
-    """Both have the rows of an empty schema: only what comes later is copied."""
+    """Both have the rows of an empty schema: only later rows are copied."""
     with servers[1].connect() as connection:
         connection.execute(
             sql.SQL(

@@ -68,7 +68,7 @@ def check_bounded(watch: Watch, running: Any, wait_for: Any, messages: int) -> N
     early = watch.largest
     running.passed(messages)
     print(f"{messages} messages, {watch.turns} segments, {early} then {watch.largest} bytes")
-    # Each message was two rows of 150 bytes or more, beside their indexes.
+    # Each message was two rows of 150 bytes or more, without their indexes.
     assert watch.largest < min(3 * early, 300 * messages)
 
 

@@ -1,4 +1,4 @@
-"""When cron rules fire, against an oracle of another kind; and each fire once, whoever calls."""
+"""When cron rules fire, against an oracle of another kind; each fire once, for any callers."""
 
 from __future__ import annotations
 

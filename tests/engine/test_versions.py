@@ -1,4 +1,4 @@
-"""The engine is plain SQL for PostgreSQL 15 to 18: a walk through it on every version at hand.
+"""The engine is plain SQL for PostgreSQL 15 to 18: a walk through it on every installed version.
 
 The whole of the suites runs on another version with `PENSTOCK_TEST_PG=16 pytest tests/engine
 tests/contract`; the slow test here does that for all of them.

@@ -36,7 +36,7 @@ class Child:
         with open(self._read, "rb") as pipe:
             report = pipe.read()
         os.waitpid(self.pid, 0)
-        assert report, "the child ended without a word"
+        assert report, "the child ended without a report"
         outcome, failure = pickle.loads(report)
         assert failure is None, failure
         return outcome

@@ -85,7 +85,7 @@ async def test_a_signal_to_a_child_does_not_stop_the_parents_worker(dsn: str) ->
         _, status = await asyncio.to_thread(os.waitpid, child.pid, 0)
         assert os.WTERMSIG(status) == signal.SIGTERM
         await client.enqueue("orders", 2)
-        await until(lambda: worker.settled == 2 or running.done(), "it goes on")
+        await until(lambda: worker.settled == 2 or running.done(), "it continues")
         assert not running.done()
         worker.stop()
         await running

@@ -119,7 +119,7 @@ def connect_server(cluster: Cluster) -> Iterator[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The process that we started, with its children: they form a group of their own."""
+    """The process that we started, with its children: they form a separate process group."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
     try:

@@ -19,7 +19,7 @@ JAR = Path("/usr/share/java/postgresql.jar")
     "chosen",
     [
         pytest.param(LAKE_FIGURES, marks=pytest.mark.slow, id="all"),
-        pytest.param(("queue_while_landing",), marks=pytest.mark.slow, id="beside the queue"),
+        pytest.param(("queue_while_landing",), marks=pytest.mark.slow, id="next to the queue"),
         pytest.param(("lake_latency_p50_seconds",), marks=pytest.mark.slow, id="latency"),
     ],
 )

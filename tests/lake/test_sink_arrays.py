@@ -1,4 +1,4 @@
-"""What goes from a batch to PostgreSQL: every type, and nulls; and what is refused before."""
+"""The values that a batch sends to PostgreSQL, of every type and null, and refused ones."""
 
 from __future__ import annotations
 

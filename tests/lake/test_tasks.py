@@ -11,7 +11,7 @@ settled = gc.get_freeze_count()
 assert settled > 0
 later = [[] for _ in range(1000)]
 settle()
-assert gc.get_freeze_count() == settled, "what came later must stay collectable"
+assert gc.get_freeze_count() == settled, "later objects must stay collectable"
 """
 LOADS_LITTLE = """
 import sys

@@ -1,4 +1,4 @@
-"""Real sessions on a real database, each beside the layer of the model that it should see."""
+"""Real sessions on a real database, each with the layer of the model that it should see."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class Arena:
     def run(
         self, session: Session, queue: str, query: str, params: Any, may_wait: bool = False
     ) -> list[dict[str, Any]]:
-        """One step of a session. Whoever may not wait fails the test by waiting for a lock."""
+        """One step of a session. If it waits for a lock although it may not, the test fails."""
         held = any(queue in s.touched or s.tended_at >= 0 for s in self.others(session))
         if session.open:
             session.touched.add(queue)

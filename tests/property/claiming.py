@@ -149,7 +149,7 @@ class Claiming(Arena):
         return [m for m in [*session.layer.of(queue), *others] if m.held]
 
     def _surely_available(self, session: Session, queue: str) -> set[int]:
-        """What a claim with all its upkeep due has to find, as far as nobody else is at it."""
+        """What a claim with all its upkeep due has to find, without what others have locked."""
         if self.paused[queue] or session.repeatable or self.misled:
             return set()
         sure = set()

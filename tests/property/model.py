@@ -1,6 +1,6 @@
 """The rules of a queue in plain Python: what a message may become, and who may see it.
 
-A `Layer` is what one session sees: the committed messages, under the changes of its own open
+A `Layer` is what one session sees: the committed messages, and the changes of its open
 transaction. Nothing here knows of SQL.
 """
 
@@ -46,9 +46,9 @@ class Message:
     finished: bool = False
     due: bool = True
     has_ttl: bool = False
-    outlived: bool = False  # its time to live is over, though nobody may have noticed
+    outlived: bool = False  # its time to live is over, though no session may have noticed
     token: int | None = None
-    over: bool = False  # its lease ran out, though nobody may have noticed
+    over: bool = False  # its lease has expired, though no session may have noticed
     dead_letter: bool = False
     last_error: str | None = None
     place: tuple[int, int, int] = (0, 0, 0)  # in its group: by commit, then by enqueue
@@ -177,7 +177,7 @@ def give_back(
     free: bool = False,
     step: int = 0,
 ) -> str:
-    """nack, reject, snooze (`free`: the attempt does not count), or a lease that ran out."""
+    """nack, reject, snooze (`free`: the attempt does not count), or an expired lease."""
     error = error or message.last_error
     attempt = message.attempt - 1 if free else message.attempt
     if message.dead_letter:
@@ -209,7 +209,7 @@ def give_back(
 
 
 def resolutions(layer: Layer, queue: Queue, message: Message) -> list[Layer]:
-    """What may have become of a message while nobody said so: each as the layer after it."""
+    """The possible states of a message without a report, each as the layer after it."""
     possible = []
 
     def case() -> Layer:
@@ -219,7 +219,7 @@ def resolutions(layer: Layer, queue: Queue, message: Message) -> list[Layer]:
     if message.state == "leased" and message.over:
         give_back(case(), queue, message, error=LEASE_EXPIRED, later=False)
         if message.key is not None and not message.dead_letter:
-            # A newer one may have waited for a moment and be gone again.
+            # A newer one may have waited for a moment, and no longer waits.
             finish(case(), message, "superseded", last_error=LEASE_EXPIRED)
             if not message.outlived and message.attempt < message.max_attempts:
                 case().change(

@@ -199,7 +199,7 @@ class Operating(Claiming):
             self.drain_time()
 
     def mislead(self, queue: str) -> None:
-        """Every floor is put far too high. A floor is a hint: it must hide nothing for good."""
+        """Every floor is put far too high. A floor is a hint, and hides no message permanently."""
         self.misled = True
         self.admin.execute(
             "select setval(floor, 1000000000), setval('penstock.lease_floor', %(far)s),"

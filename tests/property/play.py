@@ -71,7 +71,7 @@ class Play:
         session = self.arena.sessions[s]
         bounded = self.arena.queues[queue].max_depth is not None
         if session.repeatable and (bounded or any(d.key for d in drafts)):
-            return  # a snapshot may not know who has the key, nor how full the queue is
+            return  # a snapshot may not show the holder of the key, nor how full the queue is
         self.arena.enqueue(session, queue, drafts if many else drafts[:1], many, conflict, unique)
 
     def claim(self, s: int, queue: str, count: int, upkeep: bool) -> None:

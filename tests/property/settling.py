@@ -86,7 +86,7 @@ class Settling(Arena):
     def lost_leases(self, session: Session) -> list[tuple[int, int]]:
         """Ids with tokens that are good for nothing, as this session sees it.
 
-        First those of messages that are leased, or were until their time ran out: there a wrong
+        First those of messages that are leased, or whose leases have expired: there a wrong
         or a late token could do harm.
         """
         leased, others = [], []
@@ -94,7 +94,7 @@ class Settling(Arena):
         for message_id, tokens in self.ever_leased.items():
             before = self.committed.get(message_id)
             if before and before.held and self.locked_elsewhere(session, message_id):
-                continue  # somebody is settling it: who comes second waits
+                continue  # another session settles it: the second one waits
             known = seen.get(message_id)
             current = known.token if known is not None and known.held else None
             lost = [(message_id, token) for token in sorted(tokens) if token != current]
@@ -106,7 +106,7 @@ class Settling(Arena):
         return leased + others
 
     def settle_lost(self, session: Session, lost: tuple[int, int], verb: str) -> None:
-        """Nothing but PS007 may come of it; in a transaction, behind a savepoint."""
+        """It may only raise PS007; in a transaction, behind a savepoint."""
         if session.open:
             session.connection.execute("savepoint before")
         try:

@@ -2,7 +2,7 @@
 
 What each session did is recorded here, outside the database, and checked in the end: nothing lost,
 nothing acked twice, no ghosts, groups in order. A REPEATABLE READ reader pins the horizon all the
-while, the ring turns every few hundred messages, and leases are short enough to run out.
+while, the ring turns every few hundred messages, and leases are short enough to expire.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ select group_key, id, last_claimed_at, before from (
   from penstock.history where group_key is not null) h
 where last_claimed_at < before
 """
-# What one session may do to another in passing: not an answer to a question of ours.
+# What one session may do to another, which is not an answer to our question.
 RETRIED = (
     psycopg.errors.LockNotAvailable,
     psycopg.errors.DeadlockDetected,
@@ -155,7 +155,7 @@ class Consumer(Worker):
         if not leases:
             self.connection.execute("select pg_sleep(0.002)")
         elif kind < 0.13:
-            return  # forgotten: the lease runs out
+            return  # forgotten: the lease expires
         elif kind < 0.25:
             for lease in leases:
                 self._give_back(lease)
@@ -275,7 +275,7 @@ def hammer(dsn: str, connect: Connect, seconds: float, seed: int) -> Record:
 
 
 def drain(admin: psycopg.Connection[Any], record: Record) -> None:
-    """Time passes: every delay ends and every lease runs out. Then everything comes out."""
+    """Time passes: every delay ends and every lease expires. Then every message is delivered."""
     admin.execute("update penstock.scheduled set due_at = clock_timestamp()")
     admin.execute("update penstock.grouped set visible_at = least(visible_at, clock_timestamp())")
     admin.execute(RUN_OUT)

@@ -48,7 +48,7 @@ class Caller:
         self.do(RUN_OUT)
 
     def stop_clocks(self) -> None:
-        """No upkeep in passing for the next moments: registers further ahead count as unset.
+        """No upkeep by claims for the next moments: registers further ahead count as unset.
 
         The lowest bit of a sweep register is 0: claims look for expired leases.
         """
@@ -74,7 +74,7 @@ def test_a_group_waits_for_its_next_message_while_that_is_being_cancelled(caller
     first, second = one.enqueue(group_key="g"), one.enqueue(group_key="g")
     two.do("begin")
     two.do("select penstock.cancel(%s)", first)
-    assert one.claimed(2) == []  # and not for ever: it took the same group token again and again
+    assert one.claimed(2) == []  # and not forever: it took the same group token again and again
     two.do("rollback")
     one.do("update penstock.scheduled set due_at = clock_timestamp()")
     assert one.claimed(2) == [first]

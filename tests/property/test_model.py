@@ -1,6 +1,6 @@
 """Random operations by several sessions at once, step by step, against a model of the rules.
 
-Three real connections, each now in a transaction of its own and now without; every step is
+Three real connections, each sometimes in its own transaction and sometimes without; every step is
 chosen, and where it fails shrunk, by hypothesis. A step that would wait for another session's
 lock is refused at once. After every step everything that is committed must be as the model says;
 in the end everything that was committed must come out.
@@ -33,7 +33,7 @@ def run(dsn: str, record_property: Callable[[str, object], None]) -> Callable[..
             max_examples=runs,
             deadline=None,
             derandomize=same,
-            database=None,  # a run that failed is here for good: in test_found.py
+            database=None,  # a run that failed is kept in test_found.py
             suppress_health_check=list(HealthCheck),
             phases=[Phase.generate, Phase.shrink],
         )

@@ -28,7 +28,7 @@ ROLES = ["penstock_producer", "penstock_consumer", "penstock_operator"]
 
 @dataclass
 class Login:
-    """A user with a session of its own, and the notices that the session got."""
+    """A user with its own session, and the notices that the session got."""
 
     name: str
     session: psycopg.Connection[Any]
@@ -48,7 +48,7 @@ LogIn = Callable[[str | None], Login]
 
 @pytest.fixture
 def owned_by_plain_user(empty_dsn: str, connect: Connect) -> Iterator[str]:
-    """A database whose schemas belong to a user that is no superuser."""
+    """A database whose schemas belong to a user that is not a superuser."""
     owner = f"owner_{uuid4().hex[:12]}"
     admin = connect(empty_dsn)
     admin.execute(f"create role {owner} login")
@@ -111,7 +111,7 @@ def log_in(dsn: str, db: psycopg.Connection[Any], connect: Connect) -> Iterator[
         db.execute(f"create role {name} login")
         if role is not None:
             db.execute(sql.SQL("grant {} to {}").format(sql.Identifier(role), sql.Identifier(name)))
-        # What PostgreSQL 14 and older let everybody do.
+        # What PostgreSQL 14 and older allowed all roles to do.
         db.execute(f"grant create on schema public to {name}")
         login = Login(name, connect(make_conninfo(dsn, user=name)))
         login.session.add_notice_handler(
@@ -128,7 +128,7 @@ def log_in(dsn: str, db: psycopg.Connection[Any], connect: Connect) -> Iterator[
 
 
 def _end(session: psycopg.Connection[Any], db: psycopg.Connection[Any]) -> None:
-    """A session that ends drops its temporary objects. That could deadlock with what follows."""
+    """A session that ends drops its temporary objects. That could deadlock with later ones."""
     pid = session.info.backend_pid
     session.close()
     query = "select from pg_stat_activity where pid = %s"

@@ -1,7 +1,7 @@
 """Logins that try to run something as the owner of the schema, through all they may call.
 
 An attacker lays out traps (`canary.sql`) where it may create objects, points its search_path there,
-and calls everything. A trap that runs as somebody else says so, and uses the rights it has then.
+and calls everything. A trap that runs as another user says so, and uses the rights it has then.
 Afterwards the rights of the login are what they were, and it has seen nothing secret.
 """
 
@@ -64,7 +64,7 @@ BAIT = dict.fromkeys(
     "row(1)::public.bait",
 )
 
-# What stands in for the table that spark_enqueue reads, each with a trap in it.
+# Objects in place of the table that spark_enqueue reads, each with a trap in it.
 INCOMING = {
     "a view": """
         create temporary view penstock_incoming as
@@ -125,7 +125,7 @@ everybody = pytest.mark.parametrize("attacker", EVERYBODY, indirect=True, ids=st
 
 
 def signatures(db: psycopg.Connection[Any]) -> list[tuple[str, str, list[str], list[str]]]:
-    """Every function of ours that is not a trigger's: its oid, name, parameters and their types."""
+    """Our functions except those of triggers: oid, name, parameters and their types."""
     query = """
         select p.oid::text, format('%%I.%%I', n.nspname, p.proname), coalesce(p.proargnames, '{}'),
                array(select format_type(t, null)

@@ -23,14 +23,14 @@ REVIEWED = {
     "penstock._clear_charts": "the number of a slot",
     "penstock._count_table": "texts that penstock._count writes",
     "penstock._drop_history": "the number of a slot",
-    "penstock._forget_pgmq_queue": "%I, and sequences from a table of ours",
+    "penstock._forget_pgmq_queue": "%I, and sequences from one of our tables",
     "penstock._free_segment": "the number of a segment",
     "penstock._has_landed": "the number of a slot",
     "penstock._has_writers": "the number of a segment",
     "penstock._holds_rows": "the number of a segment",
     "penstock._register": "%I",
     "penstock._unlogged_register": "%I",
-    "penstock.drop_queue": "sequences from a table of ours",
+    "penstock.drop_queue": "sequences from one of our tables",
     "penstock.publish_gold": "one of four tables, and their columns from the catalog",
     "pgmq._make_views": "%I, and the number of a queue",
 }
@@ -49,7 +49,7 @@ class Function:
 
     @property
     def code(self) -> str:
-        """The source with empty literals: what they hold is no code."""
+        """The source with empty literals: their content is not code."""
         return re.sub(r"'(?:[^']|'')*'", "''", self.source)
 
     @property
@@ -58,7 +58,7 @@ class Function:
 
     @property
     def dynamic(self) -> list[str]:
-        """The texts of statements that stand alone, as all of ours do."""
+        """The texts of statements that stand alone, as all our statements do."""
         return re.findall(r"^\s*execute\b(.*?);$", self.source, re.S | re.I | re.M)
 
     @property
@@ -131,7 +131,7 @@ def test_every_definer_pins_its_search_path(owners: list[Function]) -> None:
 def test_every_trigger_on_our_tables_and_views_is_a_definers(
     db: psycopg.Connection[Any], owners: list[Function]
 ) -> None:
-    """Others would look names up in the search_path of whoever commits, when they are deferred."""
+    """Others would look names up in the search_path of the session that commits."""
     fired = fired_by_tables(db)
     assert len(fired) > 5
     assert fired <= {f.name for f in owners if f.definer}

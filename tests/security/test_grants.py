@@ -14,7 +14,8 @@ from tests.cli.conftest import ask, cli
 from tests.conftest import Connect
 
 from penstock.db.embedded import EmbeddedPostgres
-from penstock.db.migrations import CODE_NAME, GRANTS_NAME, Migrator
+from penstock.db.migration_plan import CODE_NAME, GRANTS_NAME
+from penstock.db.migrations import Migrator
 
 from .conftest import ROLES
 

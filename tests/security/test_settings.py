@@ -1,4 +1,4 @@
-"""Settings that our functions read, set by anybody to anything.
+"""Settings that our functions read, set by any role to any value.
 
 They are hints: a session may slow itself down with them, hide its own wake-ups, or make its own
 statements fail. It gains no right, and takes nothing from others: no message is lost or delivered
@@ -19,7 +19,7 @@ from tests.contracts_sql.statements import claim_by
 
 from .conftest import LogIn, Login
 
-# What a statement may find in any of them, beside what is meant for one of them.
+# Values that a statement may find in any of them, besides those for one of them.
 ANYTHING = [
     "on",
     "",
@@ -207,7 +207,7 @@ Withstands = Callable[[list[tuple[str, str]]], World]
 def withstands(
     db: psycopg.Connection[Any], log_in: LogIn, rights: Callable[[str], Any]
 ) -> Withstands:
-    """Has sessions work with each setting, and checks that nobody else is worse off."""
+    """Has sessions work with each setting, and checks that no other role is affected."""
 
     def withstands(settings: list[tuple[str, str]]) -> World:
         world = World(db)
@@ -299,7 +299,7 @@ def test_a_consumer_cannot_leave_a_group_without_an_end(
     db: psycopg.Connection[Any], log_in: LogIn
 ) -> None:
     """The end of a group is left to the commit. If a caller could make it look announced, the group
-    would hand out no message any more."""
+    would no longer deliver a message."""
     world = World(db)
     consumer = log_in("penstock_consumer")
     world.value("select penstock.enqueue('orders', '1', group_key => 'g')")

@@ -1,4 +1,4 @@
-"""A real server on a real socket, for each test, on a database of its own."""
+"""A real server on a real socket, for each test, on its own database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Serve = Callable[..., Running]
 
 @pytest.fixture
 def run(dsn: str) -> Iterator[Callable[[Command[Any]], Any]]:
-    """Runs commands on the test's database, beside the server."""
+    """Runs commands on the test's database, next to the server."""
     connections = Connections(dsn, None, min_size=1, max_size=1, timeout=60, prepare_threshold=None)
     yield connections.run
     connections.close()
@@ -96,7 +96,7 @@ def db(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture(scope="session")
 def shared(server: EmbeddedPostgres, template: str, serve: Serve) -> Iterator[httpx.Client]:
-    """An admin's client of a server that many tests share: each uses names of its own."""
+    """An admin's client of a server that many tests share: each uses its own names."""
     name = f"shared_{uuid4().hex[:12]}"
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute(f"create database {name} template {template}")

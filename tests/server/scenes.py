@@ -321,7 +321,7 @@ def _form(path: str, **fields: Any) -> Build:
 
 
 _QUEUES = "/managed-services/local/queues"
-# Routes whose path says it all have no example of their own: see `example_of`.
+# Routes whose path says it all have no separate example: see `example_of`.
 ROUTES: dict[str, Build] = {
     "POST /api/messages": lambda s: Example("/api/messages", {"topic": s.queue, "json": 1}),
     "POST /api/messages/dequeue": lambda s: Example("/api/messages/dequeue", {"topic": s.queue}),

@@ -51,7 +51,7 @@ def _children(parent: int) -> list[int]:
 
 @contextlib.contextmanager
 def stoppable(pg_bin: Path) -> Iterator[Stoppable]:
-    """A server with the schema in it; it goes on, and ends, with the block."""
+    """A server with the schema in it; it continues, and ends, with the block."""
     home = Path(tempfile.mkdtemp(prefix="penstock-stopped-"))
     home.chmod(0o755)
     try:

@@ -157,7 +157,7 @@ def test_unknown_keys_are_counted_by_address_whatever_the_headers_say(
         statuses.append(answer.status_code)
     assert statuses == [401] * failures + [429]
     assert int(answer.headers["retry-after"]) > 0
-    # A key that this server has not seen before is let in from the same address.
+    # A key that this server has not seen before is accepted from the same address.
     assert open_client(make_key("reader", "read")).get("/api/stats").status_code == 200
 
 
@@ -172,7 +172,7 @@ def test_wrong_secrets_are_counted_for_their_key_and_never_lock_it_out(
         for _ in range(ServerSettings().auth_failures + 2)
     ]
     assert statuses == [401] * ServerSettings().auth_failures + [429] * 2
-    # The address is not to blame: another key from there has failures of its own.
+    # The address is not to blame: another key from there has its own failures.
     other = make_key("other", "read")
     assert anybody.get("/api/stats", auth=("", other[:-3] + "xxx")).status_code == 401
     # The holder comes for the first time.

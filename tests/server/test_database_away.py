@@ -24,7 +24,7 @@ TOPIC = "orders"
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Of a database of its own to stop: the one of the tests goes on."""
+    """Of a separate database to stop: the one of the tests continues."""
     made = Path(tempfile.mkdtemp(prefix="penstock-away-"))
     made.chmod(0o755)
     yield made
@@ -82,7 +82,7 @@ def test_it_is_503_while_the_database_is_away_and_goes_on_when_it_is_back(
         process = start_process("--dsn", database.dsn)
 
         def get(path: str) -> httpx.Response:
-            # Somebody has to find out that the database is away, and waits for it.
+            # One caller has to find out that the database is unavailable, and waits for it.
             return httpx.get(f"{process.url}{path}", verify=False, timeout=60)
 
         callers = [Caller(process.url, made.token) for _ in range(8)]
@@ -114,7 +114,7 @@ def test_it_is_503_while_the_database_is_away_and_goes_on_when_it_is_back(
 
 def _check(callers: list[Caller], dsn: str) -> None:
     answers: Counter[tuple[int, bool]] = sum((c.answers for c in callers), Counter())
-    # 409: a message whose lease ran out while the database was away was acked too late.
+    # 409: a message whose lease expired while the database was unavailable was acked too late.
     assert {status for status, _ in answers} <= {200, 201, 503, 409}, answers
     assert not answers[503, False], "a 503 says when to come back"
     with psycopg.connect(dsn) as connection:

@@ -73,7 +73,7 @@ def test_aborted_long_polls_leave_no_message_leased(web: Any, key: str, db: Db) 
     with callers(web.url, key, "/api/messages/dequeue", body):
         wait_for(lambda: dispatcher.waiting == CALLERS, "all wait", 60)
     fill(db)
-    wait_for(lambda: dispatcher.waiting == 0, "nobody waits any more", 60)
+    wait_for(lambda: dispatcher.waiting == 0, "no caller waits", 60)
     wait_for(lambda: all_are_ready_again(db), "no message is leased", 20)
 
 

@@ -40,7 +40,7 @@ def dial(process: Any) -> socket.socket:
 
 
 def talk(process: Any, data: bytes, patience: float = 30) -> bytes:
-    """Sends bytes, and reads what comes until the server closes or falls silent."""
+    """Sends bytes, and reads the answer until the server closes or falls silent."""
     with dial(process) as line:
         line.settimeout(patience)
         with contextlib.suppress(ConnectionError):
@@ -188,7 +188,7 @@ def test_a_trick_is_refused_and_the_next_caller_served(
     class Target:
         url = str(shared.base_url)
 
-    # Empty lines are no request yet: the server waits for one.
+    # Empty lines are not a request: the server waits for one.
     answer = talk(Target, request_bytes, patience=30 if request_bytes.strip() else 2)
     assert answer == b"" or answer[9:10] in (b"3", b"4"), answer[:200]
     assert shared.get("/healthz/live").status_code == 200

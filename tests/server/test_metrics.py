@@ -150,7 +150,7 @@ def test_a_lease_that_ran_out_is_counted(http: httpx.Client) -> None:
     samples(http)
     claimed = {"topic": "orders", "visibility_timeout_seconds": 1}
     assert http.post("/api/messages/dequeue", json=claimed).json()["messages"]
-    # As soon as it has run out, the next claim gives it back.
+    # As soon as it has expired, the next claim gives it back.
     polled = {"topic": "orders", "wait_seconds": 20}
     assert http.post("/api/messages/dequeue", json=polled).json()["messages"]
     assert value(samples(http), "penstock_queue_expired_leases_total", queue="orders") == 1
@@ -261,4 +261,4 @@ def test_processes_behind_one_port_tell_the_sum(tmp_path: Path) -> None:
     assert total.answers["GET", "/x", 200].count == 5
     assert sum(total.answers["GET", "/x", 200].buckets) == 5
     assert total.messages == {"settled": 5}
-    assert total.waiting == 1, "who waited at a process that died waits no more"
+    assert total.waiting == 1, "callers of a process that died no longer wait"

@@ -1,4 +1,4 @@
-"""Whatever a caller sends and whatever a database administrator sets, nobody sees a 500."""
+"""Whatever a caller sends and whatever a database administrator sets, no caller sees a 500."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_read_only_database_is_a_503_for_what_writes(
     before.post("/login", data={"key": key})
     session = {"Cookie": f"{COOKIE}={before.cookies[COOKIE]}"}
     db.execute(f"alter database {name} set default_transaction_read_only = on")
-    # Sessions that are open go on; the server opens new ones.
+    # Sessions that are open continue; the server opens new ones.
     db.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity "
         "where datname = current_database() and pid <> pg_backend_pid()"

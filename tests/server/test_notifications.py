@@ -199,7 +199,8 @@ async def test_a_database_that_is_away_is_announced_by_the_server_that_led(
         allow(True)
         while receiver.got.empty():
             await first.run_once()
-            await asyncio.sleep(0)  # while the database is away, `run_once` waits for nothing
+            # While the database is unavailable, `run_once` waits for nothing.
+            await asyncio.sleep(0)
         assert receiver.next()["recovered"][0]["finding"] == "database:"
         assert receiver.got.empty()
     await database.close()

@@ -1,5 +1,5 @@
-"""Every route, page and verb, called over a socket with every kind of key: what the declaration in
-`server/permissions.py` promises is what happens, and nothing else is changed or shown."""
+"""Every route, page and verb, called over a socket with every kind of key. Each does what
+`server/auth/permissions.py` declares, and nothing else is changed or shown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from penstock.server.auth.permissions import (
 FOREIGN = "zz-foreign"
 INTERNAL = "penstock.zz-internal"
 ALL = [*ROUTES, *(f"VERB {name}" for name in VERBS)]
-# It never ends: its stream has tests of its own.
+# It never ends: its stream has separate tests.
 STREAMS = {"GET /live"}
 HTML = {f"GET {path}" for path in (*PAGES, *ACTS)} | {f"POST {path}" for path in ACTS}
 JSON_PAGES = {f"GET {json_path(path)}" for path in (*PAGES, *ACTS)}

@@ -104,7 +104,7 @@ def test_a_hung_service_hangs_nothing(
         assert active(http, base=LOCAL)["status"] == "Active"  # type: ignore[arg-type]
         far.stop()
         tasks = [enqueue(http, FAR) for _ in range(6)]
-        # The other service goes on.
+        # The other service continues.
         path = f"{LOCAL}/order-events/messages"
         assert result(http, path, enqueue(http, LOCAL))["status"] == "completed"  # type: ignore[arg-type]
         assert down(http)["error_message"]
@@ -163,7 +163,7 @@ def restartable(pg_bin: Path) -> Iterator[Restartable]:
 
 
 def outage(http: Timed, far: Restartable, seconds: float, tasks: int) -> None:
-    """Tasks of a service that is down wait together, and go on when it is back."""
+    """Tasks of a service that is down wait together, and continue when it is back."""
     register(http, far.dsn)
     create(http, FAR)  # type: ignore[arg-type]
     active(http, base=FAR)  # type: ignore[arg-type]

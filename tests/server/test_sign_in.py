@@ -36,7 +36,7 @@ def test_signing_out_ends_the_session_for_every_copy_of_its_cookie(
     assert COOKIE not in browser.cookies
     assert with_cookie(thief, cookie).status_code == 303
     assert with_cookie(thief, cookie, "/live").status_code == 401
-    # Another server on the database knows it, too; another session of the key goes on.
+    # Another server on the database knows it, too; another session of the key continues.
     other = start_server()
     assert with_cookie(open_client(running=other), cookie).status_code == 303
     assert other_browser.get("/queues").status_code == 200
@@ -110,7 +110,7 @@ NEAR = parse_networks("127.0.0.1, 10.0.0.0/8, ::1")
         ("::ffff:10.0.0.1", {"X-Forwarded-For": "192.0.2.7"}, "192.0.2.7"),
         ("127.0.0.1", {"Forwarded": 'for="[2001:db8::7]:80";proto=https'}, "2001:db8::7"),
         ("127.0.0.1", {"Forwarded": "for=192.0.2.66, proto=http;For=192.0.2.7"}, "192.0.2.7"),
-        # From nobody that is trusted it is nobody's word.
+        # From a caller that is not trusted, the header has no effect.
         ("192.0.2.1", {"X-Forwarded-For": "192.0.2.7"}, "192.0.2.1"),
         ("192.0.2.1", {"Forwarded": "for=192.0.2.7"}, "192.0.2.1"),
         # What cannot be read ends the chain.

@@ -33,7 +33,7 @@ async def app(dsn: str, client: AsyncClient) -> AsyncIterator[App]:
 
 @pytest.fixture
 def db(connect: Connect) -> Db:
-    """A database with queue work for members and queue after for what follows."""
+    """A database with queue work for members and queue after for the messages that follow."""
     db = connect()
     db.execute("select penstock.create_queue('work', exist_ok => true)")
     db.execute("select penstock.create_queue('after', exist_ok => true)")

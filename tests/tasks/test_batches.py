@@ -1,4 +1,4 @@
-"""Batches: members are counted where they end, and what follows is enqueued once."""
+"""Batches: members are counted where they end, and the next messages are enqueued once."""
 
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ async def test_tasks_follow_a_batch_of_calls_and_chains(
             on_finish=chain(tell.s("finish"), tell.si("after that")),
         ).enqueue()
         found = await made.wait(60)
-        await until(lambda: len(seen) == 3, "what follows")
+        await until(lambda: len(seen) == 3, "the messages that follow")
     assert (found.name, found.total, found.done, found.pending) == ("thumbnails", 31, 31, 0)
     assert found.fraction == 1.0
     assert sorted(seen) == [("after that", made.id), ("finish", made.id), ("success", made.id)]

@@ -59,7 +59,7 @@ class Crew:
         self._start()
 
     def restart_ended(self) -> None:
-        """As a supervisor does: a worker that starts while the database is away ends."""
+        """As a supervisor does: a worker that starts while the database is unavailable ends."""
         for worker in self._running:
             if worker.poll() is not None:
                 self._running.remove(worker)
@@ -186,7 +186,7 @@ def check_members(cluster: Server, place: Path, count: int, kills: int) -> None:
 
 
 def check_end(cluster: Server, found: BatchProgress, count: int) -> None:
-    """All members were done, and what follows them was enqueued once."""
+    """All members were done, and the messages that follow them were enqueued once."""
     assert (found.total, found.done, found.pending) == (count, count, 0)
     with cluster.connect() as db:
         fired = db.execute("select event from fired order by 1").fetchall()

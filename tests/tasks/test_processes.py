@@ -1,4 +1,4 @@
-"""Tasks in processes of their own, which can be killed."""
+"""Tasks in separate processes, which can be killed."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ async def test_a_task_that_a_task_enqueues_goes_through_the_workers_clients(
 def test_mistakes_are_refused_when_tasks_are_made() -> None:
     app = App()
     app.task(queue="work")(_nothing)
-    with pytest.raises(ConfigurationError, match="there is a task '_nothing' already"):
+    with pytest.raises(ConfigurationError, match="task '_nothing' already exists"):
         app.task(queue="other")(_nothing)
     with pytest.raises(InvalidValueError, match="name is 'a b'"):
         app.task(queue="work", name="a b")(_nothing)

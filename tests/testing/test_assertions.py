@@ -1,4 +1,4 @@
-"""`assert_enqueued`: what waits is what should, and a failure says what there is."""
+"""`assert_enqueued`: the expected messages wait, and a failure lists the messages."""
 
 from __future__ import annotations
 

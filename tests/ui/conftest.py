@@ -107,7 +107,7 @@ def empty(make_site: MakeSite) -> Iterator[Site]:
 
 @pytest.fixture(scope="session")
 def sick(make_site: MakeSite) -> Iterator[Site]:
-    """Something of everything. To look at: what a test does to it, it does to queues of its own."""
+    """Something of everything. To look at: a test changes its own queues only."""
     with make_site() as made:
         stages.sick(made.client, made.db)
         stages.gold(made.db)
@@ -185,7 +185,7 @@ def visit(chromium: Browser) -> Iterator[Visit]:
 
 
 def _note(errors: list[str], message: Any) -> None:
-    # What a test refuses or cuts off on purpose is no error of the page.
+    # Requests that a test refuses or cuts off on purpose are not errors of the page.
     expected = (
         "the server responded with a status of 4",
         "the server responded with a status of 503",

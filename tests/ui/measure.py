@@ -3,7 +3,7 @@
     python tests/ui/measure.py [--json FILE] [--times 15] [--share 1.0]
     python tests/ui/scale.py DSN && python tests/ui/measure.py DSN
 
-Without a DSN, it starts a PostgreSQL of its own and fills it first, which takes some minutes. It
+Without a DSN, it starts its own PostgreSQL and fills it first, which takes some minutes. It
 exits with status 1 if a page or a search exceeds its limit.
 
 Each page is fetched in turn, round after round, from a server in this process; every query of the
@@ -11,7 +11,7 @@ server is timed. Prints the machine, its load, and for each page: the median and
 the server, how many queries it made, and its slowest query: each query at the best of its rounds,
 since what else runs on the machine makes any round slower and none faster.
 
-First as somebody comes who was not there for long: everything is read anew (`first`). Then as pages
+First as a visitor after a long pause: everything is read again (`first`). Then as pages
 are looked at one after the other, with what the server remembers for some seconds (`next`).
 """
 

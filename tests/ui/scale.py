@@ -4,7 +4,7 @@
 
 200 queues, a million messages, a million rows of history, a day of gold; `share` is a fraction of
 it. Messages go in through the front door. History and gold are written as the engine and the lake
-would have written them, since a million acks take longer than anybody wants to wait.
+would have written them, since a million acks take too long.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from generate_series(0, %(queues)s - 1) q, generate_series(1, %(minutes)s::integ
      lateral (select 0.5 + abs(sin(m / 200.0 + q)) as w) t
 """
 
-# A day of charts by the minute and three months by the hour.
+# A day of charts in minutes and three months in hours.
 CHARTS = """
 insert into penstock.chart_point (slot, queue_id, is_hour, at, ready, leased, scheduled, dead, done,
     failed, died, waits, runs)

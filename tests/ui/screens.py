@@ -4,7 +4,7 @@
     python tests/ui/screens.py DSN FOLDER      # every page: empty, healthy and sick,
                                                # light and dark, on a desk and on a phone
 
-It makes databases of its own on that server, and drops them again.
+It creates its own databases on that server, and drops them again.
 """
 
 from __future__ import annotations

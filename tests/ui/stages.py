@@ -126,7 +126,7 @@ def gold(db: psycopg.Connection[Any]) -> None:
 
 
 def charts(db: psycopg.Connection[Any]) -> None:
-    """A day of charts by the minute and a month by the hour, as the server records them."""
+    """A day of charts in minutes and a month in hours, as the server records them."""
     db.execute(
         "insert into penstock.chart_point (slot, queue_id, is_hour, at, ready, leased, scheduled, "
         "dead, done, failed, died, waits, runs) "
@@ -175,7 +175,7 @@ def beat_again(db: psycopg.Connection[Any]) -> None:
 
 
 def age(db: psycopg.Connection[Any], queue: str, hours: float) -> None:
-    """What waits in a queue has waited for so long."""
+    """The waiting messages of a queue have waited for this long."""
     for slot in range(9):
         db.execute(
             f"update penstock.ready_{slot} set enqueued_at = now() - interval '1 h' * %s "

@@ -35,7 +35,7 @@ def open_menu(scope: Page | Locator) -> None:
 
 
 def told(page: Page, words: str) -> None:
-    """The result is on the page, and in the record with who did it."""
+    """The result is on the page, and in the record with the name of the operator."""
     expect(page.get_by_role("status").filter(has_text=words)).to_be_visible()
     page.goto("/activity")
     row = page.locator("tbody tr").first

@@ -102,7 +102,7 @@ def test_fifty_dashboards_cost_less_than_five_queries_a_second(
 
         monkeypatch.setattr(database, "run", counted)
         cookie = {"penstock_session": _session(made)}
-        # In a thread of its own: the browser's driver has a loop in this one.
+        # In a separate thread: the browser's driver has a loop in this one.
         with ThreadPoolExecutor(1) as pool:
             begun = time.monotonic()
             fetched = pool.submit(_watched, made.url, cookie, 50, 100).result()

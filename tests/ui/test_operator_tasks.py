@@ -136,7 +136,7 @@ def test_acknowledge_a_finding_with_a_reason_and_an_end(make_site: MakeSite, vis
             expect(finding).to_contain_text("Acknowledged by operator")
         expect(finding).to_contain_text("deploy under way")
         expect(page.get_by_text("All is well.")).to_be_visible()
-        # It gets worse in another way: that is a finding of its own.
+        # It gets worse in another way: that is a separate finding.
         site.client.set_queue("mails", max_depth=1)
         site.fresh()
         page.goto("/")

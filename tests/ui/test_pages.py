@@ -393,7 +393,7 @@ def test_a_connection_of_penstock_is_never_to_be_ended(sick: Site, visit: Visit)
         pid = ours.info.backend_pid
         page = visit(sick, "/system")
         row = page.get_by_role("row", name=re.compile(f"pid {pid}"))
-        expect(row).to_contain_text("it is a connection of Penstock")
+        expect(row).to_contain_text("It is a connection of Penstock")
         expect(row).not_to_contain_text("pg_terminate_backend")
         expect(row.get_by_role("link", name="End session")).to_have_count(0)
         holders = twin(sick, "/system.json")["holders"]

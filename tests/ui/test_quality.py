@@ -1,4 +1,4 @@
-"""What every page owes everybody: readable by all, light, and silent towards other hosts."""
+"""Every page is readable by all users, light, and loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_dialog_is_accessible_too(sick: Site, visit: Visit) -> None:
 def test_the_overview_weighs_little_and_asks_no_other_host(sick: Site, visit: Visit) -> None:
     page = visit(sick)
     page.goto("about:blank")
-    # As somebody comes for the first time: signing in has filled the cache.
+    # As at a first visit: signing in has filled the cache.
     network = page.context.new_cdp_session(page)
     network.send("Network.enable")
     network.send("Network.setCacheDisabled", {"cacheDisabled": True})

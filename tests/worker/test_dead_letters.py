@@ -138,6 +138,6 @@ async def test_a_handler_cut_off_at_the_end_of_the_grace_period_is_logged(
     async with Worker(app, dsn, grace=1):
         await begun.wait()
     over.set()
-    [record] = [r for r in caplog.records if "cut off at the end of the grace" in r.getMessage()]
+    [record] = [r for r in caplog.records if "cancelled at the end of the grace" in r.getMessage()]
     assert record.levelno == (logging.ERROR if attempts == 1 else logging.WARNING)
     assert record.__dict__["id"] == id

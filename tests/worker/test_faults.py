@@ -1,4 +1,4 @@
-"""The database goes away and comes back: nothing is lost, nobody has to restart the worker."""
+"""The database fails and recovers: nothing is lost, and no worker has to be restarted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_every_message_is_done_though_connections_are_cut_again_and_again(
             row = await (await cutter.execute(TERMINATE)).fetchone()
             cut += row[0] if row else 0
             so_far = len(runs)
-            await until(lambda so_far=so_far: len(runs) > min(so_far, 199), "it went on")  # type: ignore[misc]
+            await until(lambda so_far=so_far: len(runs) > min(so_far, 199), "it continued")  # type: ignore[misc]
 
         async def all_done() -> bool:
             query = "select count(*) = 200 from penstock.history where state = 'done'"

@@ -146,7 +146,7 @@ async def test_a_database_that_is_slow_is_not_taken_for_a_pooler(
     await listener.start()
     try:
         await until(lambda: "the database does not answer" in caplog.text, "it says so")
-        assert not listener._deaf
+        assert not listener._polls
     finally:
         await listener.stop()
 
@@ -161,7 +161,7 @@ async def test_where_notifications_do_not_arrive_it_says_so_and_waits_are_short(
         listening(dsn, elsewhere) as listener,
     ):
         emails = listener.subscribe("emails")
-        await until(lambda: listener._deaf, "it has noticed")
+        await until(lambda: listener._polls, "it has noticed")
         assert not listener.healthy
         assert await emails.wait(600) in (True, False)  # soon, or this would time out
 
@@ -189,7 +189,7 @@ def notifications(connection: psycopg.Connection[Any]) -> list[str]:
 
 @pytest.fixture
 def ear(connect: Connect) -> psycopg.Connection[Any]:
-    """A connection that listens to a queue that nobody attends to yet."""
+    """A connection that listens to a queue that no consumer attends to yet."""
     connection = connect()
     connection.execute("select penstock.create_queue('emails')")
     connection.execute('listen "penstock:emails"')

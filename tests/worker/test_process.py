@@ -126,7 +126,7 @@ def test_a_second_signal_does_not_wait_for_handlers(
     id = queues.enqueue("slow", 600)
     process.until(lambda: process.lines("begun"), "it was begun")
     process.popen.send_signal(signal.SIGINT)
-    # There may be no heartbeat yet: the first one goes out beside the first claims.
+    # There may be no heartbeat yet: the first one is sent together with the first claims.
     process.until(lambda: [b.state for b in heartbeats(queues)] == ["draining"], "it drains")
     code, errors = process.stop(signal.SIGINT)
     assert code == 0, errors

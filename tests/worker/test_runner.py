@@ -275,7 +275,7 @@ async def test_only_quick_handlers_have_messages_claimed_ahead_and_they_burn_no_
         go_on.set()
         go_on = asyncio.Event()
         await until(far_ahead, "more to be claimed than can be begun at once")
-        # Stopped there, it gives back what was never begun: at once, not when the leases run out.
+        # Stopped there, it gives back unstarted messages at once, not when the leases expire.
         stopping = asyncio.create_task(worker.drain())
         await until(only_four_leased, "the rest to be given back")
         pause = 2000

@@ -30,7 +30,7 @@ def _chosen(kind: str, known: list[str]) -> Any:
     def check(_: Any, __: Any, values: tuple[str, ...]) -> tuple[str, ...]:
         for value in values:
             if value not in known:
-                raise click.BadParameter(f"{value!r} is no {kind}; there are: {', '.join(known)}")
+                raise click.BadParameter(f"{value!r} is not a {kind}; allowed: {', '.join(known)}")
         return values
 
     return check
@@ -71,7 +71,7 @@ def _settings(_: Any, __: Any, values: tuple[str, ...]) -> dict[str, str]:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with what --json names: scenarios that it has whole are kept, "
+    help="Continue the run in the file of --json: scenarios that it has whole are kept, "
     "but for those that --scenario names, which are measured again.",
 )
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="What peers print.")

@@ -131,7 +131,7 @@ class Contender:
         self.database.analyze(self.relations)
         mark = max(1, int(loaded * RAMP))
         self.start(concurrency, handler_ms=handler_ms, expect=loaded, mark=mark)
-        # Costs count from here: what a worker does once, when it starts, is no part of a message.
+        # Costs count from here, because the start of a worker does not belong to a message.
         started = self.database.gauges()
         cpu_before = self.worker.call("cpu")
         early = self.worker.call("progress")["handled"]

@@ -19,7 +19,7 @@ CALL_SECONDS = 120.0
 
 
 class HostError(Exception):
-    """What a host answered, or that it is gone."""
+    """The answer of a host, or the fact that it has ended."""
 
 
 class Host:
@@ -43,7 +43,7 @@ class Host:
         return self._process.pid
 
     def begin(self, verb: str, **arguments: Any) -> Future[Any]:
-        """Ask, and go on; `.result(timeout)` has the answer."""
+        """Ask without waiting; `.result(timeout)` has the answer."""
         future: Future[Any] = Future()
         with self._lock:
             number = next(self._numbers)
@@ -54,7 +54,7 @@ class Host:
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
             except OSError as error:
-                future.set_exception(HostError(f"{verb}: the host is gone ({error})"))
+                future.set_exception(HostError(f"{verb}: the host has ended ({error})"))
         return future
 
     def call(self, verb: str, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:

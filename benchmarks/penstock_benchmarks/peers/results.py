@@ -1,4 +1,4 @@
-"""What a run has measured, in a file that is written as it goes and can be gone on with."""
+"""The measurements of a run, in a file from which an interrupted run can be continued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contenders of a run, what was measured, and a way to go on when one of them fails."""
+"""The contenders of a run, the measurements, and a way to continue when one of them fails."""
 
 from __future__ import annotations
 

@@ -529,7 +529,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Resume a schedule, from its next time on */
+        /** Resume a schedule. It fires again at its next time */
         post: operations["resume_schedule"];
         delete?: never;
         options?: never;
@@ -1460,7 +1460,7 @@ export interface components {
             older_than_seconds?: number | null;
             younger_than_seconds?: number | null;
             cursor?: string | null;
-            /** @description how many on a page; the default is 100 */
+            /** @description the number of items on a page; the default is 100 */
             limit?: number;
         };
         /**
@@ -2081,7 +2081,7 @@ export interface components {
             actor?: string | null;
             target?: string | null;
             cursor?: string | null;
-            /** @description how many on a page; the default is 100 */
+            /** @description the number of items on a page; the default is 100 */
             limit?: number;
         };
         /** Keys */

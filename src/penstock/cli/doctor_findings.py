@@ -49,14 +49,14 @@ def version(server: Mapping[str, Any]) -> Finding:
 
 def primary(server: Mapping[str, Any]) -> Iterator[Finding]:
     if server["read_only"]:
-        advice = "Point the DSN to the primary: a queue is written to even by reading from it."
+        advice = "Point the DSN to the primary. A claim writes to the database."
         yield Finding("primary", "error", "this is a read-only standby", advice, exit_code=6)
 
 
 def schema(status: MigrationStatus) -> Finding:
     if not status.current:
         return Finding(
-            "schema", "error", "there is none", "Run `penstock migrate up`.", exit_code=7
+            "schema", "error", "it does not exist", "Run `penstock migrate up`.", exit_code=7
         )
     if status.current > status.target:
         detail = f"version {status.current}, newer than this client's {status.target}"
@@ -93,15 +93,15 @@ def clock(read_at: tuple[datetime, datetime, datetime], step_seconds: float) -> 
         apart = f"{duration(max(ahead, behind))} {'ahead of' if ahead > behind else 'behind'}"
         detail = f"the server's clock is {apart} the clock of this machine"
         advice = (
-            "Set the one that is wrong, for example by NTP. Leases, delays and schedules follow "
-            "the server's clock: while it is wrong they end early or late."
+            "Correct the wrong clock, for example with NTP. Leases, delays and schedules follow "
+            "the server's clock, and end early or late while it is wrong."
         )
         return Finding("clock", "warning", detail, advice)
     if step_seconds > 0:
         detail = f"the server's clock was put back by {duration(step_seconds)}"
         advice = (
-            "The next claim of any queue corrects what was dated ahead; "
-            "or do it now: select penstock.maintain();"
+            "The next claim of any queue corrects times in the future. "
+            "To correct them now: select penstock.maintain();"
         )
         return Finding("clock", "warning", detail, advice)
     return Finding("clock", "ok", "the server's clock agrees with the clock of this machine")
@@ -168,7 +168,7 @@ def spark_consumers(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
                 f"and was last seen {duration(row['unseen_seconds'])} ago"
             )
             advice = (
-                "Run its stream again; or, if its checkpoint is gone, give them back: "
+                "Run its stream again. If its checkpoint is lost, return them to their queues: "
                 f"select penstock.spark_release('{row['name']}');"
             )
             yield Finding("spark consumer", "warning", detail, advice)
@@ -200,20 +200,20 @@ HARMFUL = (
         _is("off"),
         "warning",
         "a crash during a write can leave torn pages",
-        "Turn it on, unless the file system writes whole pages of 8 kB by itself.",
+        "Turn it on, unless the file system writes pages of 8 kB atomically.",
     ),
     (
         "synchronous_commit",
         _is("off"),
         "warning",
-        "a crash can lose the last committed messages, and bring acked ones back",
-        "Leave it on where messages matter; a batch makes up for the speed.",
+        "a crash can lose the last committed messages, and redeliver acked ones",
+        "Leave it on if no message may be lost. Enqueue in batches for speed.",
     ),
     (
         "autovacuum",
         _is("off"),
         "warning",
-        "dead rows accumulate, and transaction ids get exhausted",
+        "dead rows accumulate, and transaction ids are exhausted in the end",
         "Turn it on: alter system set autovacuum = on; select pg_reload_conf();",
     ),
     (
@@ -235,13 +235,13 @@ HARMFUL = (
         _mebibytes_below(SMALL_BUFFERS_MIB),
         "hint",
         "little of the database stays in memory",
-        "A quarter of the machine's memory is a common choice; needs a restart.",
+        "A quarter of the memory is a common choice. A change needs a restart.",
     ),
     (
         "idle_in_transaction_session_timeout",
         _is("0"),
         "hint",
-        "a session that forgets to commit pins the horizon for ever",
+        "a session that does not commit pins the horizon indefinitely",
         "For example: alter system set idle_in_transaction_session_timeout = '10min';",
     ),
 )

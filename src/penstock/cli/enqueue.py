@@ -26,7 +26,9 @@ ONE_ONLY = {"key": "--key", "on_conflict": "--on-conflict", "unique": "--unique"
 @click.option("--file", type=click.File("rb"), help="Enqueue each line of a file. - is stdin.")
 @click.option("--bytes", "as_bytes", is_flag=True, help="Take the payload as bytes, not as JSON.")
 @click.option("--key", help="Allow one waiting message with this key.")
-@click.option("--priority", type=int, default=0, show_default=True, help="Set it, from -9 to 9.")
+@click.option(
+    "--priority", type=int, default=0, show_default=True, help="Set the priority, from -9 to 9."
+)
 @click.option("--group", help="Deliver messages of this group in order, one at a time.")
 @click.option("--delay", type=duration, help="Deliver the message after this duration.")
 @click.option("--visible-at", type=time, help="Deliver the message at this time.")
@@ -39,7 +41,9 @@ ONE_ONLY = {"key": "--key", "on_conflict": "--on-conflict", "unique": "--unique"
     multiple=True,
     help="Add this header. Repeatable.",
 )
-@click.option("--max-attempts", type=int, help="Set the limit. Default: the queue's.")
+@click.option(
+    "--max-attempts", type=int, help="Limit the attempts. Default: the setting of the queue."
+)
 @click.option(
     "--on-conflict",
     type=click.Choice(["replace", "skip", "error"]),
@@ -63,9 +67,9 @@ def enqueue(
 ) -> None:
     """Enqueue a message into QUEUE, or with --file one for each line.
 
-    PAYLOAD is JSON. `-` reads it from stdin, and so does no PAYLOAD if stdin
-    is not a terminal. A file has one JSON value in each line. All lines are
-    enqueued, or none.
+    PAYLOAD is JSON. With `-`, or without PAYLOAD if stdin is not a terminal,
+    it is read from stdin. A file has one JSON value in each line. All lines
+    are enqueued, or none.
     """
     options = {name: value for name, value in options.items() if value is not None}
     if headers:
@@ -80,12 +84,12 @@ def enqueue(
 def _enqueue_one(session: Session, queue: str, payload: Any, options: dict[str, Any]) -> None:
     with session.client() as client:
         message_id = client.enqueue(queue, payload, **options)
-    session.show({"id": message_id, "queue": queue}, f"message {message_id} is in {queue}")
+    session.show({"id": message_id, "queue": queue}, f"enqueued message {message_id} into {queue}")
 
 
 def _payload(argument: str | None, as_bytes: bool) -> Any:
     if argument is None and sys.stdin.isatty():
-        raise click.UsageError("no payload was given: name it, pipe it in, or use --file")
+        raise click.UsageError("no payload was given: add it, pipe it to stdin, or use --file")
     data = sys.stdin.buffer.read() if argument in (None, "-") else argument.encode()
     if as_bytes:
         return data
@@ -117,7 +121,7 @@ def _enqueue_file(
             done = client.enqueue_many(queue, (NewMessage(line, **options) for line in lines))
     session.show(
         {"queue": queue, "count": done.count, "first_id": done.first_id, "last_id": done.last_id},
-        f"{done.count} messages are in {queue}",
+        f"enqueued {done.count} messages into {queue}",
     )
 
 

@@ -157,5 +157,5 @@ def _source(session: Session, dsn: str | None) -> Iterator[psycopg.Connection[An
 def _show(session: Session, move: Move, report: str) -> None:
     text = report.format(count=move.moved, queue=move.queue)
     if move.held:
-        text += f"; {move.held:,} are being read where they are: run it again later, or with --wait"
+        text += f"; readers hold {move.held:,} more: run the import again later, or with --wait"
     session.show(move, text)

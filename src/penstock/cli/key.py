@@ -79,7 +79,7 @@ def _document(found: ApiKey) -> dict[str, object]:
 
 def _show_keys(screen: Screen, found: list[ApiKey]) -> None:
     if not found:
-        screen.line("no keys yet; make one with `penstock key create NAME --scope admin`")
+        screen.line("no keys yet; create one with `penstock key create NAME --scope admin`")
         return
     columns = ["name", "id", "scopes", "live", "created_at", "expires_at", "last_used_at"]
     rows = [_document(each) | {"scopes": " ".join(map(str, each.grants))} for each in found]

@@ -6,16 +6,16 @@ from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from penstock.cli import logs
 from penstock.cli.command_classes import Verbs
+from penstock.cli.lake_messages import release, replay
 from penstock.cli.lake_project import drop_table, init
 from penstock.cli.lake_screen import (
     Watch,
-    counting,
     in_parts,
     show_repaired,
     show_rows,
@@ -30,21 +30,15 @@ from penstock.cli.lake_setup import (
     opened,
     opened_to_read,
     place_options,
-    registered,
     step_observers,
 )
-from penstock.cli.parameters import duration, time
+from penstock.cli.parameters import duration
 from penstock.cli.session import Session, pass_session, yes_option
-from penstock.model.message import FinalState
 
 
 @click.group(cls=Verbs)
 def lake() -> None:
     """Land finished messages in a lake, and use it. Needs penstock[spark]."""
-
-
-lake.add_command(init)
-lake.add_command(drop_table)
 
 
 @lake.command()
@@ -157,8 +151,8 @@ def verify(session: Session, /, place: Place) -> int:
     """Check every layer: files, days and queues, rows.
 
     Compares each file with its checksum, bronze with PostgreSQL, silver with
-    bronze, and gold with silver. Ends with 0 if all of it agrees, otherwise
-    names the files, the days and the rows that differ.
+    bronze, and gold with silver. The exit code is 0 if all of them agree.
+    Otherwise the files, the days and the rows that differ are listed.
     """
     with opened(session, place) as found:
         from penstock.lake.maintenance.verify import verify as check
@@ -196,8 +190,8 @@ def rebuild(
 ) -> None:
     """Recompute silver and gold from bronze.
 
-    Gold follows the silver that it is counted from. Silver of days that
-    bronze no longer keeps stays as it is.
+    If silver is recomputed, so is the gold that is computed from it. Silver of
+    days that bronze no longer keeps does not change.
     """
     with opened(session, place) as found:
         from penstock.lake.maintenance.rebuild import chosen_tables, days_between
@@ -252,7 +246,7 @@ _DIFFERENT = 9
     type=click.IntRange(2),
     default=2,
     show_default=True,
-    help="Join files if a day and queue has this many small ones.",
+    help="Join the files of a day and queue if at least this many are small.",
 )
 @keep_options
 @click.option(
@@ -260,13 +254,13 @@ _DIFFERENT = 9
     type=duration,
     default="7d",
     show_default=True,
-    help="Delete files that were replaced so long ago. Until then, readers can go back in time.",
+    help="Delete files this long after they were replaced. Until then, readers can go back.",
 )
 @pass_session
 def compact(
     session: Session, /, place: Place, min_files: int, clear_after: timedelta, **keep: Any
 ) -> None:
-    """Join small files into large ones, and remove days that are too old."""
+    """Join small files, and remove days that are too old."""
     with opened(session, place) as found:
         from penstock.lake.maintenance import compact as work
 
@@ -284,7 +278,7 @@ def compact(
 @lake.command("drop-landed")
 @place_options
 @click.option("--keep", type=duration, default="0s", help="Drop only what is older than this.")
-@click.option("--all", "turn", is_flag=True, help="Drop the part in use too.")
+@click.option("--all", "turn", is_flag=True, help="Drop the part that is in use as well.")
 @yes_option
 @pass_session
 def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, yes: bool) -> None:
@@ -299,62 +293,6 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
 
         dropped = drop(found.lake, found.registry, found.service, keep, turn=turn)
     session.show(dropped, f"{dropped.slots} parts of history dropped, {dropped.bytes} bytes")
-
-
-@lake.command()
-@place_options
-@click.option("--job", required=True, help="Name the job. It copies a message once.")
-@click.option("--queue", help="Copy only messages of this queue.")
-@click.option("--state", type=click.Choice(get_args(FinalState)), help="Match this state.")
-@click.option("--since", type=time, help="Copy messages that finished at this time or later.")
-@click.option("--until", type=time, help="Copy messages that finished before this time.")
-@click.option("--where", metavar="SQL", help="Match this condition over silver_messages.")
-@click.option(
-    "--quarantined",
-    is_flag=True,
-    help="Copy quarantined messages. --where is then over silver_quarantine.",
-)
-@click.option("--into", metavar="QUEUE", help="Enqueue here. Default: their queue.")
-@click.option("--max-count", type=click.IntRange(1), help="Copy at most this many.")
-@click.option(
-    "--per-second",
-    type=click.FloatRange(0, min_open=True),
-    help="Copy at most this many each second.",
-)
-@click.option("--dry-run", is_flag=True, help="Count them, and change nothing.")
-@yes_option
-@pass_session
-def replay(
-    session: Session,
-    /,
-    place: Place,
-    job: str,
-    into: str | None,
-    per_second: float | None,
-    dry_run: bool,
-    yes: bool,
-    **filters: Any,
-) -> None:
-    """Enqueue copies of messages that are in the lake.
-
-    A message must match all given options. A second run with the same --job
-    continues the first one, and copies no message twice.
-    """
-    with opened(session, place) as found:
-        from penstock.lake.replay import Choice, chosen
-        from penstock.lake.replay import replay as copy
-
-        rows = chosen(found.lake, Choice(**filters))
-        count = rows.count()
-        copies = 0
-        if not dry_run:
-            session.confirm(f"Enqueue copies of up to {count} messages?", yes)
-            with counting(session, "replaying", count) as progress:
-                copies = copy(
-                    rows, found.registry, job, into=into, per_second=per_second, progress=progress
-                )
-    text = f"{count} messages match" if dry_run else f"{copies} of {count} messages were enqueued"
-    session.show({"job": job, "matched": count, "enqueued": copies, "dry_run": dry_run}, text)
 
 
 @lake.command()
@@ -390,7 +328,7 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
         if dry_run:
             session.show({"matched": count, "dry_run": True}, f"{count} messages match")
             return
-        session.confirm(f"Erase {count} messages for good?", yes)
+        session.confirm(f"Erase {count} messages permanently?", yes)
         with in_parts(session, "erasing") as begun:
             done = erase(found.lake, found.registry, where, begun)
     session.show(
@@ -398,33 +336,6 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
         f"{done.messages} messages erased: {done.lake_rows} rows of the lake, "
         f"{done.postgres_rows} of PostgreSQL",
     )
-
-
-@lake.command()
-@click.option("--consumer", help="Return the messages that this stream holds.")
-@click.option("--lake", "name", help="Stop keeping history for this lake.")
-@yes_option
-@pass_session
-def release(session: Session, /, consumer: str | None, name: str | None, yes: bool) -> None:
-    """Release an abandoned stream or lake.
-
-    Give either --consumer, as in the option of the stream, or --lake, as `lake
-    status` shows it.
-    """
-    if (consumer is None) == (name is None):
-        raise click.UsageError("give either --consumer NAME or --lake NAME")
-    what = f"stream {consumer}" if consumer is not None else f"lake {name}"
-    session.confirm(f"Release {what}?", yes)
-    with registered(session) as registry:
-        if consumer is not None:
-            (returned,) = registry.call("select penstock.spark_release(%s)", consumer)[0]
-            text = f"{what} is released; {returned} messages went back"
-        else:
-            returned = 0
-            if not registry.call("select penstock.release_lake(%s)", name)[0][0]:
-                raise click.ClickException(f"no lake is called {name}")
-            text = f"{what} is released; history no longer waits for it"
-    session.show({"consumer": consumer, "lake": name, "returned": returned}, text)
 
 
 @lake.command()
@@ -452,3 +363,7 @@ def query(session: Session, /, place: Place, sql: str, limit: int) -> None:
         columns, rows = rows_of(found, sql, limit)
     document = {"rows": [dict(zip(columns, row, strict=True)) for row in rows]}
     session.show(document, lambda screen: show_rows(screen, columns, rows, limit))
+
+
+for command in (replay, release, init, drop_table):
+    lake.add_command(command)

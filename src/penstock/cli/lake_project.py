@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.command_classes import Verb
 from penstock.cli.lake_setup import Place, opened, place_options, require_spark
 from penstock.cli.session import Session, pass_session, yes_option
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @pass_session
 def init(session: Session, /, directory: Path) -> None:
-    """Create a project: a model for a queue, and your own gold tables.
+    """Create a project with a model and a gold table.
 
     DIRECTORY gets a small example that works. Nothing is replaced.
     """
@@ -29,7 +30,7 @@ def init(session: Session, /, directory: Path) -> None:
     )
 
 
-@click.command("drop-table")
+@click.command("drop-table", cls=Verb)
 @place_options
 @click.argument("table")
 @yes_option

@@ -170,7 +170,7 @@ def show_summary(screen: Screen, totals: RunTotals) -> None:
     if totals.compacted_files:
         screen.line(f"{totals.compacted_files:,} small files joined")
     if totals.failures:
-        screen.line(f"{totals.failures:,} turns failed, and were tried again")
+        screen.line(f"{totals.failures:,} attempts failed and were repeated")
 
 
 def show_status(screen: Screen, status: LakeStatus) -> None:

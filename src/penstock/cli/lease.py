@@ -29,7 +29,7 @@ COLUMNS = ["id", "token", "attempt", "priority", "key", "group", "lease until", 
 def claim(
     session: Session, queue: str, count: int, lease_seconds: int | None, worker: str | None
 ) -> None:
-    """Take messages from QUEUE under a lease.
+    """Claim messages from QUEUE under a lease.
 
     `ack`, `nack`, `extend`, `snooze` and `reject` need the token that is
     printed. A message whose lease expires goes back to the queue.
@@ -105,7 +105,7 @@ def extend(session: Session, message_id: int, token: int, seconds: int | None) -
         until = client.extend((message_id, token), seconds)
     session.show(
         {"id": message_id, "lease_until": until},
-        f"message {message_id} is yours until {cell(until)}",
+        f"the lease on message {message_id} lasts until {cell(until)}",
     )
 
 

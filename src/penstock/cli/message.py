@@ -63,7 +63,7 @@ def cancel(session: Session, message_id: int) -> None:
         was = client.cancel(message_id)
     session.show(
         {"id": message_id, "state": "cancelled", "was": was},
-        f"message {message_id} is cancelled; it was {was}",
+        f"cancelled message {message_id}, which was {was}",
     )
 
 
@@ -71,7 +71,9 @@ def cancel(session: Session, message_id: int) -> None:
 @click.argument("queue")
 @click.option("--id", "ids", type=int, multiple=True, help="Redrive this message. Repeatable.")
 @click.option("--error-like", help="Match the last error with LIKE.")
-@click.option("--older-than", type=duration, help="Redrive letters dead for longer than this.")
+@click.option(
+    "--older-than", type=duration, help="Redrive only those that died longer ago than this."
+)
 @click.option("--id-from", type=int, help="Redrive this id and higher ones.")
 @click.option("--id-to", type=int, help="Redrive this id and lower ones.")
 @click.option("--max-count", type=int, help="Redrive at most this many.")
@@ -132,7 +134,7 @@ def move(session: Session, queue: str, ids: tuple[int, ...]) -> None:
 def set_priority(session: Session, priority: int, ids: tuple[int, ...]) -> None:
     """Set the priority of waiting messages.
 
-    Write a negative one behind --, as in `set-priority -- -5 123`.
+    Write a negative priority after --, as in `set-priority -- -5 123`.
     """
     with session.client() as client:
         count = client.set_priority(list(ids), priority)

@@ -7,7 +7,8 @@ import click
 from penstock.cli.command_classes import Verbs
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, pass_session
-from penstock.db.migrations import CONTRACTS, MigrationStatus, Migrator
+from penstock.db.migration_plan import CONTRACTS
+from penstock.db.migrations import MigrationStatus, Migrator
 
 _with = click.option(
     "--with",

@@ -108,7 +108,7 @@ def activity(session: Session, actor: str | None, target: str | None, limit: int
 
 def _show_activity(screen: Screen, found: list[Activity]) -> None:
     if not found:
-        screen.line("no act is recorded")
+        screen.line("no actions are recorded")
         return
     columns = ["at", "actor", "act", "target", "details"]
     screen.table(columns, [[a.at, a.actor, a.act, a.target, a.details] for a in found])

@@ -20,7 +20,7 @@ def duration(text: str) -> timedelta:
         return timedelta(seconds=_seconds(text.strip().lower()))
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"{text!r} is not a duration; say seconds (90) or units (90s, 5m, 1h30m, 2d)"
+            f"{text!r} is not a duration; write seconds (90) or units (90s, 5m, 1h30m, 2d)"
         ) from None
 
 

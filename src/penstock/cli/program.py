@@ -55,16 +55,16 @@ for verb in IN_ORDER_OF_USE:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the script: runs the command and ends the process."""
-    # Unwinding instead of dying on the spot lets an embedded server stop cleanly.
+    # An exception, not an immediate end, so that an embedded server stops cleanly.
     signal.signal(signal.SIGTERM, _terminate)
-    # What the pool says of a connection that was interrupted is for a log, if there is one.
+    # Warnings of the pool about interrupted connections appear only if logging is configured.
     logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
     code = run(sys.argv[1:] if argv is None else list(argv))
     sys.exit(code)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command line; every way to fail ends here as one line and a code."""
+    """Run one command line. Every failure becomes one line and an exit code."""
     session = Session()
     try:
         result = penstock.main(list(argv), prog_name="penstock", standalone_mode=False, obj=session)
@@ -87,15 +87,15 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _asked_for_json(error: Exception, argv: Sequence[str]) -> bool:
-    """A line that cannot be parsed was never read as far as its --json."""
+    """Whether --json was given, in a command line that could not be parsed."""
     if not isinstance(error, click.UsageError) or "--json" not in argv:
         return False
     options = error.ctx.command.params if error.ctx else []
-    # The --json of a benchmark names a file, and asks for nothing here.
+    # The --json of a benchmark names a file, so it does not count.
     return all(getattr(option, "is_flag", True) for option in options if "--json" in option.opts)
 
 
 def _stdout_is_gone() -> int:
-    """`| head` has read enough: say nothing, and let the exit flush into the void."""
+    """The reader of a pipe, such as `head`, has ended. Discard the rest of the output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return errors.UNEXPECTED

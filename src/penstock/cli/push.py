@@ -32,7 +32,7 @@ def _options(command: Any) -> Any:
         click.option("--concurrency", type=click.IntRange(1, 1000), help="Send this many at once."),
         click.option(
             "--timeout", "timeout_seconds", type=click.IntRange(1, 300), metavar="SECONDS",
-            help="Let a request take this long.",
+            help="End a request after this time.",
         ),
         click.option(
             "--secret-env", metavar="VARIABLE",
@@ -79,7 +79,10 @@ def create(
 def set_(
     session: Session, /, name: str, url: str | None, secret_env: str | None, **given: Any
 ) -> None:
-    """Change settings of subscription NAME. The previous secret signs in addition to a new one."""
+    """Change settings of subscription NAME.
+
+    If the secret changes, requests are signed with the new one and the previous one.
+    """
     from penstock.push.http_sender import check_url
     from penstock.push.networks import AllowedNetworks
 

@@ -32,7 +32,7 @@ def list_queues(session: Session) -> None:
 
 def _show_queues(screen: Screen, queues: list[Queue]) -> None:
     if not queues:
-        screen.line("no queues yet; make one with `penstock queue create NAME`")
+        screen.line("no queues yet; create one with `penstock queue create NAME`")
         return
     columns = ["name", "paused", "lease_seconds", "max_attempts", "max_depth", "keep_history"]
     rows = [[queue_document(found)[name] for name in columns] for found in queues]
@@ -49,7 +49,7 @@ def create(session: Session, name: str, settings: tuple[str, ...], exist_ok: boo
     chosen = parse_settings(settings)
     with session.client() as client:
         created = client.create_queue(name, exist_ok=exist_ok, **chosen)
-    text = f"queue {name} is there" if created else f"queue {name} was there already"
+    text = f"created queue {name}" if created else f"queue {name} already exists"
     session.show({"queue": name, "created": created}, text)
 
 
@@ -92,7 +92,7 @@ def purge(session: Session, name: str, include_leased: bool, yes: bool) -> None:
         count = client.purge(name, include_leased=include_leased)
     session.show(
         {"queue": name, "purged": count},
-        f"{count} messages of queue {name} are gone; `penstock queue undo-purge {name}` "
+        f"purged {count} messages of queue {name}; `penstock queue undo-purge {name}` "
         "enqueues copies of them, within an hour",
     )
 
@@ -108,12 +108,14 @@ def undo_purge(session: Session, name: str) -> None:
     """
     with session.client() as client:
         count = client.undo_purge(name)
-    session.show({"queue": name, "restored": count}, f"{count} messages are back in {name}")
+    session.show(
+        {"queue": name, "restored": count}, f"enqueued copies of {count} messages into {name}"
+    )
 
 
 @queue.command()
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Drop its messages and schedules too.")
+@click.option("--force", is_flag=True, help="Drop its messages and schedules as well.")
 @yes_option
 @pass_session
 def drop(session: Session, name: str, force: bool, yes: bool) -> None:
@@ -123,7 +125,7 @@ def drop(session: Session, name: str, force: bool, yes: bool) -> None:
         held = found.ready + found.scheduled + found.leased + found.dead
         session.confirm(f"Drop queue {name}, which holds {held} messages?", yes)
         count = client.drop_queue(name, force=force)
-    session.show({"queue": name, "discarded": count}, f"queue {name} is gone, {count} messages too")
+    session.show({"queue": name, "discarded": count}, f"dropped queue {name} with {count} messages")
 
 
 @queue.command()

@@ -66,7 +66,7 @@ def snapshot(directory: Path) -> dict[Path, int]:
 
 
 def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    # In its own session: Ctrl-C in the terminal would reach it twice, which means: do not wait.
+    # In its own session. Otherwise Ctrl-C would reach it twice, and it would not drain.
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 

@@ -38,7 +38,7 @@ def list_schedules(session: Session) -> None:
 
 def _show_schedules(screen: Screen, found: list[Schedule]) -> None:
     if not found:
-        screen.line("no schedules yet; make one with `penstock schedule create NAME QUEUE CRON`")
+        screen.line("no schedules yet; create one with `penstock schedule create NAME QUEUE CRON`")
         return
     columns = ["name", "queue", "cron", "time_zone", "paused", "next_fire_at", "last_fire_at"]
     if any(each.last_error for each in found):
@@ -81,7 +81,8 @@ def create(
         created = client.create_schedule(name, queue, cron, exist_ok=exist_ok, **options)
         found = client.schedule(name)
     first = cell(found.next_fire_at)
-    text = f"schedule {name} fires next at {first}" if created else f"schedule {name} was there"
+    text = f"schedule {name} fires next at {first}"
+    text = text if created else f"schedule {name} already exists"
     document = {"schedule": name, "created": created, "next_fire_at": found.next_fire_at}
     session.show(document, text)
 
@@ -118,10 +119,10 @@ def fire(session: Session, name: str | None) -> None:
     with session.client() as client:
         if name is None:
             fired = client.fire_schedules()
-            session.show(fired, f"{fired.count} messages are enqueued")
+            session.show(fired, f"enqueued {fired.count} messages")
         else:
             message_id = client.fire_schedule(name)
-            session.show({"schedule": name, "id": message_id}, f"message {message_id} is enqueued")
+            session.show({"schedule": name, "id": message_id}, f"enqueued message {message_id}")
 
 
 @schedule.command()
@@ -134,7 +135,7 @@ def drop(session: Session, name: str, yes: bool) -> None:
         client.schedule(name)
         session.confirm(f"Drop schedule {name}?", yes)
         client.drop_schedule(name)
-    session.show({"schedule": name, "dropped": True}, f"schedule {name} is gone")
+    session.show({"schedule": name, "dropped": True}, f"dropped schedule {name}")
 
 
 @schedule.command()
@@ -155,9 +156,9 @@ def sync(session: Session, app: str, drop_others: bool) -> None:
             return changed, await declared.drop_others(client.run) if drop_others else []
 
     changed, dropped = asyncio.run(bring())
-    lines = [f"schedule {name} is as the code says" for name in changed]
-    lines += [f"schedule {name} is dropped" for name in dropped]
-    text = "\n".join(lines) or "all schedules were as the code says"
+    lines = [f"created or changed schedule {name}" for name in changed]
+    lines += [f"dropped schedule {name}" for name in dropped]
+    text = "\n".join(lines) or "all schedules were up to date"
     session.show({"changed": changed, "dropped": dropped}, text)
 
 

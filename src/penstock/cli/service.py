@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Verbs)
 def service() -> None:
-    """Register PostgreSQLs for the control plane."""
+    """Register PostgreSQL services for the control plane."""
 
 
 def _address_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -51,12 +51,12 @@ def _address_options(command: Callable[..., None]) -> Callable[..., None]:
             "--password-from",
             metavar="FILE",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Read the password from this file now.",
+            help="Read the password from this file, once.",
         ),
         click.option(
             "--password-file",
             metavar="NAME",
-            help="Let the servers read it from this file of PENSTOCK_SERVICE_PATHS.",
+            help="Let the servers read the password from this file of PENSTOCK_SERVICE_PATHS.",
         ),
         click.option("--no-check", is_flag=True, help="Skip the test connection."),
     ]
@@ -238,7 +238,7 @@ def cancel_task(session: Session, name: str, task: str) -> None:
 @click.argument("task")
 @pass_session
 def retry_task(session: Session, name: str, task: str) -> None:
-    """Carry out a failed or cancelled task of service NAME again."""
+    """Run a failed or cancelled task of service NAME again."""
     session.run(retry_service_task(name, read.task_id(task)))
     session.run(record_activity(getpass.getuser(), "retry task", f"{name}/{task}"))
     session.show({"task_id": task, "status": "pending"}, f"task {task} is pending again")
@@ -253,7 +253,7 @@ def retry_queue(session: Session, name: str, queue: str) -> None:
     by = getpass.getuser()
     session.run(retry_service_queue(name, queue, created_by=by))
     session.run(record_activity(by, "retry managed queue", f"{name}/{queue}"))
-    session.show({"queue": queue, "service": name}, f"queue {queue} is tried again")
+    session.show({"queue": queue, "service": name}, f"requested another attempt for queue {queue}")
 
 
 @service.command("forget-queue")
@@ -275,7 +275,7 @@ def forget_queue(session: Session, name: str, queue: str, yes: bool) -> None:
 @yes_option
 @pass_session
 def remove(session: Session, name: str, yes: bool) -> None:
-    """Remove the record of service NAME and its queues. Its data stay."""
+    """Remove the record of service NAME and its queues. Its databases do not change."""
     session.confirm(f"Remove the record of service {name} and its queues?", yes)
     session.run(remove_service(name))
     session.run(record_activity(getpass.getuser(), "remove service", name))
@@ -327,7 +327,7 @@ def _address(
     from penstock.server.control.addresses import without_password as address_without_password
 
     if dsn is not None and dsn_env is not None:
-        raise click.UsageError("DSN and --dsn-env exclude each other")
+        raise click.UsageError("give either DSN or --dsn-env, not both")
     passwords = [
         *([sys.stdin.readline().rstrip("\n")] if password_stdin else []),
         *([_variable(password_env)] if password_env else []),

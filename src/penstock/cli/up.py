@@ -45,7 +45,7 @@ class Stopped(BaseException):
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Listen on this port. Default: 8080. 0 is any free one.",
+    help="Listen on this port. Default: 8080. 0 chooses a free one.",
 )
 @click.option(
     "--processes",
@@ -99,7 +99,7 @@ def up(session: Session, /, no_server: bool, no_lake: bool, demo: bool, **chosen
 def _server_is_missing(session: Session) -> bool:
     if find_spec("starlette") is not None and find_spec("uvicorn") is not None:
         return False
-    session.screen.err.print("without HTTP: that needs `pip install penstock[server]`")
+    session.screen.err.print("HTTP is off, because it needs `pip install penstock[server]`")
     return True
 
 
@@ -242,12 +242,12 @@ def program_name() -> str:
 
 def _welcome(screen: Screen, ready: Mapping[str, Any], commands: list[str]) -> None:
     """Text that users copy is at the end of its line."""
-    screen.line("Penstock is up: the database runs, and the schema is in it.")
+    screen.line("Penstock is running, and its schema is installed.")
     screen.line(f"DSN: {ready['dsn']}")
     if "data_directory" in ready:
         screen.line(f"Data directory: {ready['data_directory']}")
     if ready.get("joined"):
-        screen.line("This PostgreSQL was running already: other processes use it, too.")
+        screen.line("This PostgreSQL was already running. Other processes use it too.")
     if "url" in ready:
         screen.line(f"Server: {ready['url']}")
         if ready["sign_in_url"]:
@@ -258,7 +258,7 @@ def _welcome(screen: Screen, ready: Mapping[str, Any], commands: list[str]) -> N
     if "lake" in ready:
         screen.line(f"Lake, brought up to date every minute: {ready['lake']}")
     elif "lake_missing" in ready:
-        screen.line(f"Without a lake, and its charts: {ready['lake_missing']}")
+        screen.line(f"No lake, and no charts from it: {ready['lake_missing']}")
     if "demo" in ready:
         screen.line(f"Demo queues: {', '.join(ready['demo']['queues'])}")
         screen.line(f"Log of the demo: {ready['demo']['log']}")

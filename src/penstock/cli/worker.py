@@ -40,7 +40,7 @@ def load(target: str) -> App:
 
 def _module(name: str) -> ModuleType:
     if not name:
-        raise click.BadParameter("say where the App is, as module:app")
+        raise click.BadParameter("name the App as module:app")
     # As with `python -m`, modules in the current directory can be imported.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -50,7 +50,7 @@ def _module(name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module exists, but one of its imports does not
         raise click.BadParameter(
-            f"there is no module {name!r} here or among the installed packages"
+            f"module {name!r} is neither in this directory nor installed"
         ) from None
 
 

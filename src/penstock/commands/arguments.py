@@ -65,7 +65,7 @@ def note(field: str, value: Any) -> str | None:
 def whole(field: str, value: Any, limit: int = INT4) -> int:
     # A bool is an int in Python, but True is not a valid number of messages.
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > limit:
-        raise refuse(field, value, f"a whole number no further from 0 than {limit}")
+        raise refuse(field, value, f"a whole number from -{limit} to {limit}")
     return value
 
 
@@ -92,7 +92,7 @@ def duration(field: str, value: Any) -> timedelta:
     try:
         return timedelta(seconds=value)
     except (ValueError, OverflowError) as exc:
-        raise refuse(field, value, "a length of time up to 999999999 days") from exc
+        raise refuse(field, value, "a duration of up to 999999999 days") from exc
 
 
 def optional_duration(field: str, value: Duration | None) -> timedelta | None:

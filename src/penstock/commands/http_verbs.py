@@ -2,7 +2,7 @@
 travel. No I/O; client and server share it.
 
 A command is sent as its verb and its arguments; the server has the statement. Which scope a verb
-needs, and for which queue, is declared in `server/permissions.py`.
+needs, and for which queue, is declared in `server/auth/permissions.py`.
 """
 
 from __future__ import annotations

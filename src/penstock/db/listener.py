@@ -19,8 +19,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from time import monotonic
-from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from uuid import uuid4
 
 import psycopg
@@ -30,6 +29,7 @@ from penstock.commands.command import Command
 from penstock.commands.write import workers
 from penstock.db.execute import Notifications, notifications
 from penstock.db.reconnecting import ReconnectingConnection
+from penstock.db.subscriptions import Channel, SubscribedQueue, Subscription
 from penstock.errors import PenstockError
 
 T = TypeVar("T")
@@ -39,18 +39,11 @@ ATTEND_SECONDS: Final = 10
 """How long enqueuers know that a consumer waits."""
 RENEW_SECONDS: Final = 4
 """How long before its end this is renewed, if a consumer still waits."""
-AFTER_SECONDS: Final = (
-    *(0.002, 0.002, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008),
-    *(0.012, 0.02, 0.04, 0.08),
-)
-"""After a wake-up come more looks, so long apart: up to 32 ms after it a message waits for 8 ms at
-most. Enqueuers notify at most every 10 ms, and a message whose enqueuer did not notify may become
-visible later than the one that did, by as much as its commit takes."""
-DEAF_SECONDS: Final = 0.25
+POLL_SECONDS: Final = 0.25
 """How long `wait` waits at most while wake-ups do not arrive."""
-DEAF: Final = (
-    "notifications do not arrive: polling instead. Behind a transaction-mode pooler this cannot be "
-    "otherwise: turn wake-ups off there, or give the worker a direct connection"
+_NO_NOTIFICATIONS: Final = (
+    "notifications do not arrive: polling instead. A transaction-mode pooler does not forward "
+    "them. Turn wake-ups off behind one, or give the worker a direct connection"
 )
 HEALTH_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 5.0
@@ -61,110 +54,6 @@ class Run(Protocol):
     """Runs a command, as `AsyncClient.run` and `ReconnectingConnection.run` do."""
 
     def __call__(self, command: Command[T], /) -> Awaitable[T]: ...
-
-
-class Subscription:
-    """The interest of one waiter in one queue. It calls `wait`, or is called back."""
-
-    def __init__(self, listener: Listener, queue: str, callback: Callable[[bool], None] | None):
-        self.queue = queue
-        self._listener = listener
-        self._event = asyncio.Event()
-        self._callback = callback
-        self.waiting = 0
-
-    async def wait(self, timeout: float) -> bool:
-        """Wait until there may be a message (True) or until the timeout (False)."""
-        self.rest()
-        try:
-            async with asyncio.timeout(min(timeout, self._listener.patience)):
-                await self._event.wait()
-            return True
-        except TimeoutError:
-            return False
-        finally:
-            self._event.clear()
-            self.waiting -= 1
-
-    def rest(self) -> None:
-        """Record that a consumer waits from now on. Only then are enqueuers asked to notify."""
-        self.waiting += 1
-        self._listener.notice(self.queue)
-
-    def wake(self, notified: bool) -> None:
-        """There may be a message. `notified`: an enqueuer has just sent a notification."""
-        if self._callback is not None:
-            self._callback(notified)
-        self._event.set()
-
-    def close(self) -> None:
-        self._listener.forget(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Channel:
-    """A channel with notifications of any other kind, each of which is handed on.
-
-    `callback` gets the payload, or None when the connection begins to listen: what was notified
-    before has not been heard.
-    """
-
-    def __init__(
-        self, listener: Listener, name: str, callback: Callable[[str | None], None]
-    ) -> None:
-        self.name = name
-        self.callback = callback
-        self.listening = False
-        self._listener = listener
-
-    def close(self) -> None:
-        self._listener.forget_channel(self)
-
-
-class _Queue:
-    """The state of a queue that has subscribers."""
-
-    def __init__(self) -> None:
-        self.subscriptions: set[Subscription] = set()
-        self.listening = False
-        self.attended_until = 0.0
-        self.due: asyncio.TimerHandle | None = None
-        self.again: asyncio.TimerHandle | None = None
-
-    @property
-    def waiting(self) -> bool:
-        return any(each.waiting for each in self.subscriptions)
-
-    def wake(self, notified: bool = False) -> None:
-        for each in list(self.subscriptions):
-            each.wake(notified)
-
-    def wake_again(self, looks: int = 0) -> None:
-        """Wakes repeatedly, at growing intervals. A new notification starts this again."""
-        if looks:
-            self.wake()
-        if self.again is not None:
-            self.again.cancel()
-        self.again = None
-        if looks < len(AFTER_SECONDS):
-            loop = asyncio.get_running_loop()
-            self.again = loop.call_later(AFTER_SECONDS[looks], self.wake_again, looks + 1)
-
-    def close(self) -> None:
-        """Stop all timers."""
-        for timer in (self.due, self.again):
-            if timer is not None:
-                timer.cancel()
 
 
 class Listener:
@@ -182,21 +71,21 @@ class Listener:
         self._run = run
         self._link = ReconnectingConnection(dsn, prepare_threshold=None, name="penstock listener")
         self._health_seconds = health_seconds
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, SubscribedQueue] = {}
         self._gone: set[str] = set()
-        self._by_channel: dict[str, _Queue] = {}
+        self._by_channel: dict[str, SubscribedQueue] = {}
         self._channels: dict[str, Channel] = {}
         self._changed = asyncio.Event()
         self._answer: asyncio.Future[None] | None = None
         self._ping = f"penstock:ping:{uuid4().hex}"
         self._check_at = 0.0
-        self._deaf = False
+        self._polls = False
         self._task: asyncio.Task[None] | None = None
 
     @property
     def patience(self) -> float:
         """How long a consumer should wait without looking."""
-        return 60.0 if self.healthy else DEAF_SECONDS
+        return 60.0 if self.healthy else POLL_SECONDS
 
     async def start(self) -> None:
         """Start to listen in the background. Retries while the database is unavailable."""
@@ -220,7 +109,7 @@ class Listener:
         subscription = Subscription(self, queue, callback)
         known = self._queues.get(queue)
         if known is None:
-            known = self._queues[queue] = _Queue()
+            known = self._queues[queue] = SubscribedQueue()
             self._by_channel[workers.wake_channel(queue)] = known
             self._gone.discard(queue)
         known.subscriptions.add(subscription)
@@ -267,7 +156,7 @@ class Listener:
             await self._link.close()
             # Random, so that the processes of a fleet do not reconnect at the same time.
             await asyncio.sleep(pause * random.uniform(0.5, 1))
-            pause = min(pause * 2, 60.0 if self._deaf else 5.0)
+            pause = min(pause * 2, 60.0 if self._polls else 5.0)
 
     def _lost(self) -> None:
         self.healthy = False
@@ -282,11 +171,11 @@ class Listener:
         """Listen until the connection breaks or its notifications no longer arrive."""
         notes = notifications(connection, self._notified, self._closed)
         await connection.execute(_listen_to([self._ping]))
-        was_deaf = self._deaf
+        was_polling = self._polls
         await self._check(connection, notes)
-        if self._deaf:
-            if not was_deaf:
-                logger.warning(DEAF)
+        if self._polls:
+            if not was_polling:
+                logger.warning(_NO_NOTIFICATIONS)
             return
         self.healthy = True
         while True:
@@ -297,7 +186,7 @@ class Listener:
                 await self._idle(connection, notes, timeout)
             if monotonic() >= self._check_at:
                 await self._check(connection, notes)
-                if self._deaf:
+                if self._polls:
                     raise psycopg.OperationalError("notifications no longer arrive")
 
     def _next_duty(self) -> float:
@@ -340,7 +229,7 @@ class Listener:
                 # Messages that were enqueued until now caused no wake-up.
                 queue.wake()
 
-    def _look_when_due(self, queue: _Queue, seconds: float | None) -> None:
+    def _look_when_due(self, queue: SubscribedQueue, seconds: float | None) -> None:
         if queue.due is not None:
             queue.due.cancel()
         queue.due = None
@@ -348,7 +237,7 @@ class Listener:
             loop = asyncio.get_running_loop()
             queue.due = loop.call_later(seconds + 0.001, self._came_due, queue)
 
-    def _came_due(self, queue: _Queue) -> None:
+    def _came_due(self, queue: SubscribedQueue) -> None:
         queue.due = None
         self._ask_again(queue)
         queue.wake()
@@ -386,7 +275,7 @@ class Listener:
             queue.wake(notified=True)
         queue.wake_again()
 
-    def _ask_again(self, queue: _Queue) -> None:
+    def _ask_again(self, queue: SubscribedQueue) -> None:
         """Another queue may now be due before the known ones."""
         queue.attended_until = min(queue.attended_until, monotonic() + RENEW_SECONDS)
         self._changed.set()
@@ -407,11 +296,11 @@ class Listener:
         finally:
             self._answer = None
         _check_not_closed(connection)
-        self._deaf = not heard
+        self._polls = not heard
         self._check_at = monotonic() + self._health_seconds
 
     def _answered(self) -> None:
-        """Our own notification arrived, or none will arrive any more."""
+        """Our own notification arrived, or no more will arrive."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
 

@@ -1,21 +1,18 @@
-"""Brings schema `penstock` into a database, and says where it stands.
+"""Installs and upgrades schema `penstock` in a database, and reports its version.
 
 Migrations (`sql/migrations/NNNN_name.sql`) run once each, in order, each in one transaction with
-its row in the ledger: whatever interrupts `up`, the next `up` continues from there. Functions and
-views (`sql/generated`) are replaced after them, in one transaction, whenever their text differs
-from what the database has. The contracts that were asked for follow, each in its own schema. Roles
-may be created later than the schema: `up` makes the grants that are missing.
+its row in the ledger. If `up` is interrupted, the next `up` continues. Functions and views
+(`sql/generated`) are replaced after them, in one transaction, if their text differs from that in
+the database. The requested contracts follow, each in its own schema. Roles may be created later
+than the schema, so `up` makes missing grants.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final
 
@@ -23,100 +20,23 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+from penstock.db.migration_plan import CODE_NAME, CONTRACTS, Migration, Plan, Step
 from penstock.errors import MigrationError, SchemaNewerError
 
 # Any number works if every version of Penstock has the same: "penstock" in ASCII.
 LOCK: Final = 0x70656E73746F636B
-CODE_NAME: Final = "functions and views"
-GRANTS_NAME: Final = "roles and grants"
 ENCODING: Final = "UTF8"
-CONTRACTS: Final = ("pgmq",)
-"""Interfaces of other products that are installed on request."""
-_CODE_FILES: Final = ("functions", "views", "mdb_queue")
-# The line of a migration that supports clients of earlier versions: see sql/README.md.
-_CLIENTS_FROM: Final = re.compile(r"^-- Clients from version (\d+) on work with it\.$", re.M)
-_FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step. The functions and views together are the last step, with the target's version."""
-
-    version: int
-    name: str
-    checksum: str
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """`current` is None where there is no schema; `pending` is what `up` would do; `contracts`
-    are those that are installed here on request."""
+    """`current` is None without a schema. `pending` has the steps that `up` would take, and
+    `contracts` the installed contracts."""
 
     current: int | None
     target: int
     pending: list[Migration]
     contracts: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    migration: Migration
-    sql: str
-
-
-class _Plan:
-    """The steps to this version of the schema, as the files have them."""
-
-    def __init__(self, directory: Traversable | None = None) -> None:
-        self._directory = directory if directory is not None else files("penstock") / "sql"
-
-    @cached_property
-    def migrations(self) -> list[_Step]:
-        steps = [self._migration(file) for file in _sql_files(self._directory / "migrations")]
-        versions = [step.migration.version for step in steps]
-        if versions != list(range(1, len(steps) + 1)):
-            raise MigrationError(f"the migration files must be numbered 1, 2, 3..., not {versions}")
-        return steps
-
-    def _migration(self, file: Traversable) -> _Step:
-        match = _FILE_NAME.fullmatch(file.name)
-        if match is None:
-            raise MigrationError(f"{file.name} is not named like 0001_what_it_does.sql")
-        text = file.read_text("utf-8")
-        return _Step(Migration(int(match[1]), match[2], _checksum(text)), text)
-
-    @cached_property
-    def code(self) -> _Step:
-        text = "\n".join([*map(self._generated, _CODE_FILES), self._roles("roles")])
-        return _Step(Migration(self.target, CODE_NAME, _checksum(text)), text)
-
-    def grants(self, contracts: Iterable[str]) -> _Step:
-        """Creates the roles and their grants, with those of the installed contracts."""
-        folders = ["roles", *(f"contracts/{name}" for name in contracts)]
-        text = "\n".join(map(self._roles, folders))
-        return _Step(Migration(self.target, GRANTS_NAME, _checksum(text)), text)
-
-    def contract(self, name: str) -> _Step:
-        """A contract. It is replaced with the functions, because it depends on them."""
-        text = self._generated(name) + _REVOKE_SQL
-        checksum = _checksum(self.code.sql + text)
-        return _Step(Migration(self.target, f"contract {name}", checksum), text)
-
-    def _generated(self, name: str) -> str:
-        file = self._directory / "generated" / f"{name}.sql"
-        return file.read_text("utf-8") if file.is_file() else ""
-
-    def _roles(self, folder: str) -> str:
-        found = _sql_files(self._directory.joinpath(*folder.split("/")))
-        return "\n".join(file.read_text("utf-8") for file in found if "_roles" in file.name)
-
-    @property
-    def target(self) -> int:
-        return len(self.migrations)
-
-    @property
-    def ledger(self) -> str:
-        return (files("penstock") / "sql" / "schema" / "ledger.sql").read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +53,9 @@ class _Ledger:
 
 
 class Migrator:
-    """Works on the caller's connection; `directory` stands in for the package's own SQL files.
+    """Works on the caller's connection. `directory` replaces the SQL files of the package.
 
-    `contracts` are to be installed too; those that are installed already are kept up to date.
+    `contracts` are installed too. Installed contracts are always kept up to date.
     """
 
     def __init__(
@@ -145,7 +65,7 @@ class Migrator:
         contracts: Iterable[str] = (),
     ) -> None:
         self._connection = connection
-        self._plan = _Plan(directory)
+        self._plan = Plan(directory)
         self._wanted = _checked(contracts)
 
     def status(self) -> MigrationStatus:
@@ -168,7 +88,7 @@ class Migrator:
     @staticmethod
     def sql(directory: Traversable | None = None, contracts: Iterable[str] = ()) -> str:
         """The whole schema as a script for psql. Nothing of it runs if the schema exists."""
-        return _script(_Plan(directory), _checked(contracts))
+        return _script(Plan(directory), _checked(contracts))
 
     def _step(self) -> Migration | None:
         """Applies the first pending step and returns it, or None if there is none."""
@@ -232,7 +152,7 @@ class Migrator:
                 hint=f"Nothing was created. {_ENCODING_HINT}",
             )
 
-    def _apply(self, step: _Step, record: str | None = None) -> None:
+    def _apply(self, step: Step, record: str | None = None) -> None:
         try:
             self._run(_SESSION_SQL + step.sql)
         except psycopg.Error as error:
@@ -245,7 +165,7 @@ class Migrator:
         if record is not None:
             self._run(record)
 
-    def _pending(self, ledger: _Ledger) -> Iterator[_Step]:
+    def _pending(self, ledger: _Ledger) -> Iterator[Step]:
         self._check_past(ledger)
         done = {migration.version for migration in ledger.migrations}
         missing = [step for step in self._plan.migrations if step.migration.version not in done]
@@ -322,6 +242,8 @@ class Migrator:
         return self._connection.cursor(row_factory=tuple_row).execute(sql.encode(), prepare=False)
 
 
+# The line of a migration that supports clients of earlier versions: see sql/README.md.
+_CLIENTS_FROM: Final = re.compile(r"^-- Clients from version (\d+) on work with it\.$", re.M)
 _LOCK_SQL: Final = f"select pg_advisory_xact_lock({LOCK})"
 # An unqualified name in a file is an error, instead of a name in the user's search path.
 _SESSION_SQL: Final = (
@@ -343,17 +265,7 @@ begin
 end $encoding$;"""
 
 
-# A contract may create functions in our own schema. PostgreSQL lets all roles execute new ones.
-_REVOKE_SQL: Final = "revoke all on all functions in schema penstock from public;\n"
-
-
-@cache
-def schema_target() -> int:
-    """The version of the schema that this Penstock installs."""
-    return _Plan().target
-
-
-def _record(step: _Step, plan: _Plan) -> str:
+def _record(step: Step, plan: Plan) -> str:
     migration = step.migration
     if migration.name.startswith("contract "):
         return (
@@ -387,7 +299,7 @@ def _checked(contracts: Iterable[str]) -> list[str]:
     return wanted
 
 
-def _script(plan: _Plan, contracts: list[str]) -> str:
+def _script(plan: Plan, contracts: list[str]) -> str:
     parts = [
         "-- Schema penstock, whole. Run it with psql; `penstock migrate` takes over from there.",
         "\\set ON_ERROR_STOP on",
@@ -401,17 +313,3 @@ def _script(plan: _Plan, contracts: list[str]) -> str:
         title = f"-- {step.migration.version} {step.migration.name}"
         parts += [title, step.sql, f"{_record(step, plan)};"]
     return "\n".join([*parts, "commit;", ""])
-
-
-def _sql_files(folder: Traversable) -> list[Traversable]:
-    if not folder.is_dir():
-        return []
-    return sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".sql")),
-        key=lambda file: file.name,
-    )
-
-
-def _checksum(text: str) -> str:
-    # The line endings of a checkout are not a change.
-    return hashlib.sha256(text.replace("\r\n", "\n").encode()).hexdigest()

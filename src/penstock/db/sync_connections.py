@@ -186,7 +186,7 @@ class Connections:
             _, max_size = self._sizes
             if len(self._lent) >= max_size:
                 raise ConnectionLimitError(
-                    f"no connection came free in {self._timeout:g} s: all {max_size} are in use",
+                    f"no connection became free in {self._timeout:g} s: all {max_size} are in use",
                     hint="Raise max_size, or return connections sooner.",
                 ) from exc
         pool = self._renewed(pool)

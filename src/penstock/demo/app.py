@@ -93,7 +93,7 @@ async def write_report(message: Delivery) -> None:
 
 @app.handler(NEWSLETTERS)
 async def send_newsletter(message: Delivery) -> None:
-    """The queue is paused. Resume it in the UI to see this handler at work."""
+    """The queue is paused. Resume it in the UI to see this handler run."""
     await work(0.5, 1.5)
 
 

@@ -9,7 +9,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.module_loading import autodiscover_modules
 
-from penstock.db.migrations import Migration, Migrator
+from penstock.db.migration_plan import Migration
+from penstock.db.migrations import Migrator
 from penstock.django.conf import penstock_settings
 from penstock.django.database import client, driver_connection
 

@@ -274,7 +274,7 @@ class TaskArgumentsError(PenstockError, TypeError):
 
 
 class TaskFailedError(PenstockError):
-    """The task has failed for good: its message is a dead letter."""
+    """The task has used up its attempts, so its message is a dead letter."""
 
     @property
     def type(self) -> str | None:

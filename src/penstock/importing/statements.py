@@ -23,6 +23,6 @@ def _statements(file: str) -> dict[str, str]:
 
 
 def statement(file: str, name: str, **parts: sql.Composable) -> sql.Composed:
-    # Any: what a .sql file of this package says is no user's input.
+    # Any: what a .sql file of this package says is not input of a user.
     text: Any = _statements(file)[name]
     return sql.SQL(text).format(**parts)

@@ -90,7 +90,7 @@ class Landing:
         if landed != batch.rows:
             raise LakeError(
                 f"PostgreSQL counted {batch.rows} rows to land, but {landed} were read",
-                hint="Nothing was changed. Run it again; if it stays so, history was edited.",
+                hint="Nothing was changed. Run it again. If it fails again, history was edited.",
             )
         self._lake.ledger.commit(
             Entry(

@@ -67,7 +67,7 @@ def _reason(file: DataFile, size: int | None, checksum: str | None) -> str | Non
     if size != file.bytes:
         return f"has {size:,} bytes instead of {file.bytes:,}"
     if file.sha256 is not None and checksum != file.sha256:
-        return "has other content than was written"
+        return "differs from the content that was written"
     return None
 
 

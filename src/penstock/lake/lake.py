@@ -66,7 +66,7 @@ class Lake:
     @property
     def spark(self) -> SparkSession:
         if self._spark is None:
-            raise LakeError("this needs a Spark session, and the lake was opened without")
+            raise LakeError("this needs a Spark session, but the lake was opened without one")
         return self._spark
 
     @classmethod
@@ -83,7 +83,7 @@ class Lake:
         if about is None:
             raise LakeError(
                 f"there is no lake at {root}",
-                hint="`penstock lake run` makes one; --path or PENSTOCK_LAKE says where.",
+                hint="`penstock lake run` creates one at --path or PENSTOCK_LAKE.",
             )
         return cls(storage, about, spark, guard, dsn)
 

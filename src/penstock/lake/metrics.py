@@ -22,12 +22,12 @@ def text(
     """`lag` is None if the database does not respond."""
     counters = {
         "landed_rows_total": (totals.landed_rows, "Rows landed in bronze since the run began."),
-        "landed_bytes_total": (totals.landed_bytes, "Bytes of the files that they are in."),
-        "landed_files_total": (totals.landed_files, "How many files those are."),
+        "landed_bytes_total": (totals.landed_bytes, "Bytes of the files that contain these rows."),
+        "landed_files_total": (totals.landed_files, "Number of these files."),
         "repaired_files_total": (totals.repaired_files, "Damaged files that were repaired."),
         "lost_rows_total": (totals.lost_rows, "Rows that no repair could restore."),
         "batches_total": (totals.batches, "Batches landed since the run began."),
-        "failures_total": (totals.failures, "Turns that failed, and were tried again."),
+        "failures_total": (totals.failures, "Attempts of the run that failed and were repeated."),
         "quarantined_rows_total": (totals.quarantined_rows, "Rows that went into quarantine."),
     }
     lines: list[str] = []

@@ -183,7 +183,7 @@ class HorizonHolder:
     query_start: datetime | None
     name: str | None
     query: str | None = None  # the statement that runs, or ran last
-    begun: str | None = None  # tells its transaction from the next one of the session
+    begun: str | None = None  # distinguishes its transaction from later ones of the session
 
     @property
     def is_ours(self) -> bool:
@@ -194,7 +194,7 @@ class HorizonHolder:
     def remedy(self) -> str:
         """What to do about it."""
         if self.is_ours:
-            return "Nothing: it is a connection of Penstock, and its transaction ends by itself."
+            return "Nothing. It is a connection of Penstock, and its transaction ends by itself."
         if self.kind == "session":
             return f"Let it commit, or end it: select pg_terminate_backend({self.pid});"
         if self.kind == "prepared transaction":

@@ -167,7 +167,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         if request.method in ("GET", "HEAD") and (page := _page_without_slash(request)):
             return Response(status_code=308, headers={"Location": page})
-        error = HttpError(404, "NotFound", "there is nothing at this path", hint="See /docs.")
+        error = HttpError(404, "NotFound", "this path does not exist", hint="See /docs.")
     else:
         error = HttpError(error.status_code, "Refused", error.detail, headers=error.headers)
     return _response(request, error)

@@ -42,7 +42,7 @@ Id: TypeAlias = Annotated[
     str, Meta(pattern="^[1-9][0-9]{0,17}$", description="the message's id, a string")
 ]
 Cursor: TypeAlias = Annotated[
-    str, Meta(pattern="^[1-9][0-9]{0,17}$", description="`next` of the page before")
+    str, Meta(pattern="^[1-9][0-9]{0,17}$", description="`next` of the previous page")
 ]
 LeaseToken: TypeAlias = Annotated[
     str,
@@ -111,7 +111,7 @@ MaxPayloadBytes: TypeAlias = Annotated[int, _whole(1, 104_857_600, "the largest 
 KeepHistory: TypeAlias = Annotated[
     int, _whole(0, 3650, "days for which finished messages are kept; 0 means none")
 ]
-Limit: TypeAlias = Annotated[int, _whole(1, 1000, "how many on a page")]
+Limit: TypeAlias = Annotated[int, _whole(1, 1000, "the number of items on a page")]
 Age: TypeAlias = Annotated[int, _whole(0, 3_153_600_000, "an age in seconds")]
 OnConflict: TypeAlias = Literal["replace", "skip", "error"]
 Unique: TypeAlias = Literal["waiting", "unfinished"]
@@ -124,8 +124,8 @@ BackoffJitter: TypeAlias = Annotated[
 ]
 Ids: TypeAlias = Annotated[list[Id], Meta(min_length=1, max_length=1000)]
 ManyIds: TypeAlias = Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
-MaxCount: TypeAlias = Annotated[int, _whole(0, 1_000_000, "how many at most")]
-PurgeCount: TypeAlias = Annotated[int, _whole(1, 1_000_000_000, "how many at most")]
+MaxCount: TypeAlias = Annotated[int, _whole(0, 1_000_000, "the largest number of messages")]
+PurgeCount: TypeAlias = Annotated[int, _whole(1, 1_000_000_000, "the largest number of messages")]
 PerSecond: TypeAlias = Annotated[
     float, Meta(ge=0.001, le=1_000_000, description="messages that become visible in a second")
 ]

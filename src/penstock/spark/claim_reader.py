@@ -183,7 +183,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         server = self._server(service)
         if place.get("database", server.database) != server.database:
             raise ConfigurationError(
-                f"the checkpoint is of another database than service {service.name!r} has now",
+                f"the checkpoint belongs to another database than that of service {service.name!r}",
                 hint=START_ANEW,
             )
         consumer = self._consumers.get(service.name)

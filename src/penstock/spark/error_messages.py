@@ -55,7 +55,7 @@ def explain(error: Exception, root: str) -> PenstockError:
         )
     if type(error).__module__.startswith("py4j") and _GONE.search(text):
         return LakeError(
-            "Spark's own process is gone", hint="Run it again. It continues from there."
+            "the Java process of Spark has ended", hint="Run it again. It continues from there."
         )
     if ours := _from_task(text):
         return ours

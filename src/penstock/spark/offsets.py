@@ -10,7 +10,7 @@ from penstock.spark.snapshot_diff import BEGINNING, NOTHING, Position, Snapshot
 
 FORMAT: Final = 1
 START_ANEW: Final = (
-    "Use another checkpoint, and start from `initial`: rows that come twice have the same id."
+    "Use another checkpoint, and start from `initial`. Rows that are read twice have the same id."
 )
 
 
@@ -87,13 +87,13 @@ def check_same_database(service: str, place: Place, database: str, now: Snapshot
     """Transaction ids have a meaning on one server only, and only while they grow."""
     if place.database not in (None, database):
         raise ConfigurationError(
-            f"the checkpoint is of another database than service {service!r} has now "
-            f"({place.database}, not {database}): it was moved, upgraded or restored from a dump",
+            f"the checkpoint belongs to database {place.database}, and service {service!r} is now "
+            f"database {database}: it was moved, upgraded or restored from a dump",
             hint=START_ANEW,
         )
     if now.xmax < (place.window or place.seen).xmax:
         raise ConfigurationError(
-            f"the database of service {service!r} has gone back in time behind the checkpoint: "
+            f"the database of service {service!r} is older than the checkpoint: "
             "it was restored from a backup, or a failover lost transactions",
             hint=START_ANEW,
         )

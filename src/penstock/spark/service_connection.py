@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock.db.migrations import schema_target
+from penstock.db.migration_plan import schema_target
 from penstock.errors import ConfigurationError, SchemaNewerError, translated
 from penstock.spark.log_cuts import Cut, Walk, Way
 from penstock.spark.options import Service
@@ -62,7 +62,7 @@ class Server:
         limit: int,
         step: int,
     ) -> tuple[list[Cut], bool]:
-        """The cuts between two positions, about a step apart and at the last one.
+        """The cuts between two positions, one in each step, and the last one.
 
         Also whether there are more than `limit` rows.
         """
@@ -98,7 +98,7 @@ class Server:
         if standby:
             raise ConfigurationError(
                 f"service {self.service.name!r} is a standby",
-                hint="Snapshots are valid on the primary only. Point the DSN to it.",
+                hint="Snapshots are valid on the primary only. Point the DSN to the primary.",
             )
         if oldest > schema_target():
             raise SchemaNewerError(

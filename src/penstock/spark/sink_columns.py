@@ -70,7 +70,7 @@ def incoming_columns(schema: StructType) -> tuple[str, ...]:
     if not {"payload", "payload_bytes"} & set(columns):
         raise InvalidValueError(
             "the sink needs a column payload",
-            hint="Make one, such as: select(to_json(struct('*')).alias('payload')).",
+            hint="Add one, such as: select(to_json(struct('*')).alias('payload')).",
             field="payload",
         )
     if len(set(columns)) < len(columns):

@@ -59,7 +59,7 @@ class Expander:
         return f"{self.file(LEDGER)}\n{self.folder('schema')}"
 
     def folder(self, folder: str) -> str:
-        """All files of a folder, each behind those that it needs."""
+        """All files of a folder, each after those that it needs."""
         texts = {name: self.file(name) for name in self._names(folder) if name != LEDGER}
         if self._clock != CLOCK and not any(self._clock in text for text in texts.values()):
             raise TemplateError(f"{folder}: no file uses {CLOCK}")
@@ -110,7 +110,7 @@ class Expander:
 
 
 def _in_order(texts: dict[str, str]) -> list[str]:
-    """The names, so that each file comes behind those that it needs, else as they are given."""
+    """The names in an order in which each file comes after those that it needs."""
     homes = {created: name for name, text in texts.items() for created in _CREATED.findall(text)}
     order: list[str] = []
     underway: list[str] = []

@@ -128,7 +128,7 @@ def _replaced(lines: list[Line], rule: Line) -> list[Line]:
 
 
 def _define(line: Line, rest: list[Line], macros: dict[str, Macro]) -> list[Line]:
-    """Adds a macro; returns the lines behind its definition."""
+    """Adds a macro; returns the lines after its definition."""
     match = _DEFINE.fullmatch(line.directive or "")
     if match is None:
         raise line.error("write `define name(parameters) as expression`")
@@ -144,7 +144,7 @@ def _define(line: Line, rest: list[Line], macros: dict[str, Macro]) -> list[Line
 
 
 def _block(line: Line, rest: list[Line]) -> tuple[list[Line], list[Line]]:
-    """The lines up to `end`, and the lines behind it."""
+    """The lines up to `end`, and the lines after it."""
     for index, inner in enumerate(rest):
         if inner.directive == "end":
             return rest[:index], rest[index + 1 :]
@@ -223,7 +223,7 @@ def _arguments(text: str) -> list[str]:
 
 
 def _is_simple(expression: str) -> bool:
-    """A name, a number or a call: no operator can tear it apart."""
+    """A name, a number or a call: no operator can split it."""
     without_calls = expression
     while (shorter := re.sub(r"\([^()]*\)", "", without_calls)) != without_calls:
         without_calls = shorter

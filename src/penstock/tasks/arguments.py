@@ -60,7 +60,7 @@ class Arguments:
         first = self._parameters[0] if self._parameters else None
         if first is None or first.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
             raise self._refused(
-                "it takes no first argument, as a step of a chain does",
+                "it has no first argument, which a step of a chain needs",
                 "Use si() for a step that takes nothing from the previous step.",
             )
         try:

@@ -68,7 +68,7 @@ class BatchHandle:
         """Wait until the batch has finished.
 
         Args:
-            timeout: The longest time to wait. The default is no limit.
+            timeout: The longest time to wait. The default is unlimited.
 
         Returns:
             The numbers of its members.
@@ -88,7 +88,7 @@ class BatchHandle:
         """As `wait`, for code that is not async.
 
         Args:
-            timeout: The longest time to wait. The default is no limit.
+            timeout: The longest time to wait. The default is unlimited.
         """
         seconds = _seconds(timeout)
         ends_at = None if seconds is None else time.monotonic() + seconds
@@ -148,7 +148,7 @@ class Batch:
         known = [c for c in (first, self.on_success, self.on_failure, self.on_finish) if c]
         if not known:
             raise ConfigurationError(
-                "the batch has no calls, and no call that follows",
+                "the batch has no calls, and enqueues none at its end",
                 hint="Give it calls: batch([task.s(1), task.s(2)], on_finish=other.s()).",
             )
         return known[0].clients, flatten([] if first is None else [first], calls)
@@ -217,7 +217,7 @@ def _pieces(calls: Iterator[AnyCall]) -> Iterator[tuple[str, list[NewMessage]]]:
 
 
 def _undo(id: int) -> Steps:
-    """Cancel a batch that could not be enqueued as a whole. Mere producers may not."""
+    """Cancel a batch that could not be enqueued as a whole. A producer lacks the right to."""
     try:
         yield from _cancel(id)
     except PenstockError as error:

@@ -187,10 +187,10 @@ def next_step(headers: Mapping[str, Any], result: str | None) -> NextStep | None
     if header is None:
         return None
     if not isinstance(header, dict):
-        raise _invalid("it is no object")
+        raise _invalid("it is not an object")
     steps, keep_seconds = header.get("steps"), header.get("keep_seconds")
     if not isinstance(steps, list) or not 1 <= len(steps) < MAX_STEPS:
-        raise _invalid("steps is no list of steps")
+        raise _invalid("steps is not a list of steps")
     if keep_seconds is not None and not (
         type(keep_seconds) is int and 1 <= keep_seconds <= 315_360_000
     ):
@@ -207,7 +207,7 @@ def next_step(headers: Mapping[str, Any], result: str | None) -> NextStep | None
 
 def _message(step: Any, result: str | None) -> dict[str, Any]:
     if not isinstance(step, dict) or not isinstance(step.get("headers"), dict):
-        raise _invalid("a step is no object with headers")
+        raise _invalid("a step is not an object with headers")
     queue, payload, into = step.get("queue"), step.get("payload"), step.get("into")
     # A worker may have more rights than the producer of the message.
     if not isinstance(queue, str) or queue.startswith("penstock."):

@@ -33,7 +33,7 @@ class GroupHandle(Generic[R]):
         """Wait for the results of all calls.
 
         Args:
-            timeout: The longest time to wait. The default is no limit.
+            timeout: The longest time to wait. The default is unlimited.
 
         Returns:
             The results in the order of the calls.
@@ -48,7 +48,7 @@ class GroupHandle(Generic[R]):
         """As `results`, for code that is not async.
 
         Args:
-            timeout: The longest time to wait. The default is no limit.
+            timeout: The longest time to wait. The default is unlimited.
         """
         seconds = None if timeout is None else check.duration("timeout", timeout).total_seconds()
         ends_at = None if seconds is None else monotonic() + seconds

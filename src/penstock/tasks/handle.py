@@ -46,7 +46,7 @@ class Handle(Generic[R]):
         """Wait for the result of the call.
 
         Args:
-            timeout: The longest time to wait. The default is no limit.
+            timeout: The longest time to wait. The default is unlimited.
 
         Returns:
             The value that the task returned.
@@ -69,7 +69,7 @@ class Handle(Generic[R]):
         """As `result`, for code that is not async.
 
         Args:
-            timeout: The longest time to wait. The default is no limit.
+            timeout: The longest time to wait. The default is unlimited.
         """
         ends_at, id = _ends_at(timeout), self.id
         while True:
@@ -134,7 +134,7 @@ def _failed(call: str, error: str) -> TaskFailedError:
     traceback: Any = (mark.lstrip() + rest) if found else None
     return TaskFailedError(
         f"{call} failed: {head}",
-        hint="Its message is a dead letter: redrive it when the cause is gone.",
+        hint="Its message is a dead letter: redrive it when the cause is fixed.",
         type=type_,
         text=text,
         traceback=traceback,

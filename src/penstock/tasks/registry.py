@@ -66,7 +66,7 @@ class TaskRegistry(Mapping[str, Task[..., Any]]):
             raise check.refuse("name", name, "1 to 128 of letters, digits, _ . : and -")
         if name in self._tasks:
             raise ConfigurationError(
-                f"there is a task {name!r} already: {_path(self._tasks[name].function)}",
+                f"task {name!r} already exists: {_path(self._tasks[name].function)}",
                 hint=f"Give {_path(function)} another name: @app.task(name=...).",
             )
         from penstock.tasks.arguments import Arguments

@@ -18,7 +18,8 @@ from penstock.commands.write.results import (
     get_outcome,
     get_results,
 )
-from penstock.db.listener import DEAF_SECONDS, Channel, Listener
+from penstock.db.listener import POLL_SECONDS, Listener
+from penstock.db.subscriptions import Channel
 from penstock.errors import PenstockError
 from penstock.tasks.deadlines import Deadlines
 
@@ -111,9 +112,10 @@ class ResultWaiter:
         self._deadlines.prune()
 
     async def _sweep(self) -> None:
-        """While callers wait: look for ends that are not notified, or for all where deaf."""
+        """While callers wait: look for ends that are not notified, or for all ends if notifications
+        do not arrive."""
         while self._calls:
-            await asyncio.sleep(_FIRST_LOOK if self._hears else DEAF_SECONDS)
+            await asyncio.sleep(_FIRST_LOOK if self._hears else POLL_SECONDS)
             self._forget_waiters_that_went()
             if not self._hears:
                 self._look(*self._calls)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
-import inspect
-import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -19,6 +16,17 @@ from penstock.tasks.clients import AppClients
 from penstock.tasks.registry import TaskDecorator, TaskRegistry
 from penstock.tasks.schedule import DeclaredSchedules, declared
 from penstock.tasks.task import TASK_HEADER, Task
+from penstock.worker.app_arguments import (
+    concurrency_of,
+    handler_function,
+    is_async_function,
+    keep_seconds,
+    lease_seconds_of,
+    queue_name,
+    retry_policy,
+    task_function,
+    timeout_seconds,
+)
 from penstock.worker.delivery import Delivery
 from penstock.worker.processes import ProcessLimits, task_place
 from penstock.worker.retry import RetryPolicy
@@ -36,8 +44,6 @@ F = TypeVar("F", bound=Function)
 M = TypeVar("M", bound=Middleware)
 T = TypeVar("T")
 
-_QUEUE: Final = re.compile(r"[a-z0-9._-]{1,128}")
-MAX_CONCURRENCY: Final = 10_000
 # Header texts whose handler is cached.
 _MOST_HEADERS: Final = 1000
 _LONGEST_HEADERS: Final = 200
@@ -182,16 +188,16 @@ class App:
             return function
 
         def handler(function: Function) -> Handler:
-            is_async = _is_async(function)
-            checked = _function(function)
+            is_async = is_async_function(function)
+            checked = handler_function(function)
             return Handler(
-                queue=_queue(queue),
+                queue=queue_name(queue),
                 function=checked if is_async else self._in_thread(checked),
                 is_async=is_async,
-                concurrency=None if concurrency is None else _concurrency(concurrency),
-                timeout=_timeout(timeout),
-                lease_seconds=_lease_seconds(lease_seconds),
-                retry=_retry(retry),
+                concurrency=None if concurrency is None else concurrency_of(concurrency),
+                timeout=timeout_seconds(timeout),
+                lease_seconds=lease_seconds_of(lease_seconds),
+                retry=retry_policy(retry),
             )
 
         return register
@@ -242,18 +248,18 @@ class App:
             options: MessageOptions = {"priority": priority, "ttl": ttl}
             if isinstance(retry, int):
                 options["max_attempts"] = check.whole("retry", retry)
-            keep = _keep_seconds(keep_result)
-            made = self._tasks.make(_task_function(function), _queue(queue), name, options, keep)
-            is_async = _is_async(function) or bool(process)
+            keep = keep_seconds(keep_result)
+            made = self._tasks.make(task_function(function), queue_name(queue), name, options, keep)
+            is_async = is_async_function(function) or bool(process)
             run = _task_handler(made, is_async, process)
             self._served(queue).tasks[made.name] = Handler(
                 queue=queue,
                 function=run if is_async else self._in_thread(run),
                 is_async=is_async,
-                concurrency=None if concurrency is None else _concurrency(concurrency),
-                timeout=_timeout(timeout),
-                lease_seconds=_lease_seconds(lease_seconds),
-                retry=_retry(None if isinstance(retry, int) else retry),
+                concurrency=None if concurrency is None else concurrency_of(concurrency),
+                timeout=timeout_seconds(timeout),
+                lease_seconds=lease_seconds_of(lease_seconds),
+                retry=retry_policy(None if isinstance(retry, int) else retry),
                 keeps_result=keep is not None,
                 task=made,
             )
@@ -364,7 +370,7 @@ class App:
         Returns:
             The function, unchanged.
         """
-        if not _is_async(function):
+        if not is_async_function(function):
             raise check.refuse("middleware", function, "an async function (delivery, call_next)")
         self._middleware.append(function)
         return function
@@ -414,27 +420,6 @@ def _around(middleware: Middleware, call: Call) -> Call:
     return lambda delivery: middleware(delivery, call)
 
 
-def _queue(queue: Any) -> str:
-    if not isinstance(queue, str) or not _QUEUE.fullmatch(queue):
-        allowed = "the name of a queue: 1 to 128 lowercase letters, digits, -, _ and ."
-        raise check.refuse("queue", queue, allowed)
-    return queue
-
-
-def _function(function: Any) -> Function:
-    if not callable(function):
-        raise check.refuse("handler", function, "a function that takes one delivery")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise check.refuse("handler", function, "a function without yield")
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        raise check.refuse("handler", function, "a function that takes one delivery") from None
-    except ValueError:  # a builtin that does not tell
-        pass
-    return function  # type: ignore[no-any-return]
-
-
 def _task_handler(task: Task[..., Any], is_async: bool, process: bool | ProcessLimits) -> Function:
     if process is False:
         return async_handler(task) if is_async else sync_handler(task)
@@ -443,61 +428,6 @@ def _task_handler(task: Task[..., Any], is_async: bool, process: bool | ProcessL
         raise check.refuse("process", process, "True, False or ProcessLimits")
     task_place(task)
     return process_handler(task, limits)
-
-
-def _keep_seconds(value: bool | Duration) -> int | None:
-    if isinstance(value, bool):
-        return 86_400 if value else None
-    seconds = check.whole_seconds("keep_result", value)
-    if seconds is None or not 1 <= seconds <= 315_360_000:
-        raise check.refuse("keep_result", value, "True, False, or 1 second to 10 years")
-    return seconds
-
-
-def _task_function(function: Any) -> Callable[..., Any]:
-    if not callable(function):
-        raise check.refuse("task", function, "a function")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise check.refuse("task", function, "a function without yield")
-    return function  # type: ignore[no-any-return]
-
-
-def _is_async(function: Any) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - is it async, not: is it there
-    )
-
-
-def _concurrency(value: Any) -> int:
-    if not 1 <= check.whole("concurrency", value) <= MAX_CONCURRENCY:
-        raise check.refuse("concurrency", value, f"1 to {MAX_CONCURRENCY}")
-    return int(value)
-
-
-def _timeout(value: Duration | None) -> float | None:
-    if value is None:
-        return None
-    seconds = check.duration("timeout", value).total_seconds()
-    if seconds <= 0:
-        raise check.refuse("timeout", value, "more than 0 seconds")
-    return seconds
-
-
-def _lease_seconds(value: Duration | None) -> int | None:
-    seconds = check.whole_seconds("lease_seconds", value)
-    if seconds is not None and not 1 <= seconds <= 43_200:
-        raise check.refuse("lease_seconds", value, "1 to 43200 seconds")
-    return seconds
-
-
-def _retry(value: Any) -> RetryPolicy:
-    if value is None:
-        return RetryPolicy()
-    if not isinstance(value, RetryPolicy):
-        raise check.refuse("retry", value, "a number of attempts or a RetryPolicy")
-    return value
 
 
 def _name(function: Any) -> str:

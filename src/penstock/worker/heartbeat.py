@@ -73,7 +73,7 @@ class Heartbeat:
         if self._state == "draining":
             return
         if command == "stop":
-            logger.info("an operator stops worker %s", self._worker)
+            logger.info("an operator stopped worker %s", self._worker)
             self._stop()
             return
         quiet = command == "quiet"

@@ -40,13 +40,13 @@ class Collector:
             labels=["queue"],
         )
         running = core.GaugeMetricFamily(
-            "penstock_worker_running", "Handlers at work.", labels=["queue"]
+            "penstock_worker_running", "Handlers that are running.", labels=["queue"]
         )
         waiting = core.GaugeMetricFamily(
             "penstock_worker_claimed_ahead", "Messages claimed and not started.", labels=["queue"]
         )
         concurrency = core.GaugeMetricFamily(
-            "penstock_worker_concurrency", "Handlers that may work at once.", labels=["queue"]
+            "penstock_worker_concurrency", "Handlers that may run at once.", labels=["queue"]
         )
         for runner in runners:
             labels = [runner.queue]

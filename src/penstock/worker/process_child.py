@@ -104,7 +104,7 @@ class Child:
 
     def _send_reports(self) -> None:
         if reports := self.reports.take():
-            with suppress(OSError):  # the worker is gone
+            with suppress(OSError):  # the worker has ended
                 self._send(reports)
 
     def _send(self, said: Said) -> None:
@@ -145,7 +145,7 @@ def find_task(place: TaskPlace) -> Task[..., Any]:
     for part in place.name.split("."):
         found = getattr(found, part)
     if not isinstance(found, Task):
-        raise TypeError(f"{place.module}.{place.name} is no task")
+        raise TypeError(f"{place.module}.{place.name} is not a task")
     if found._clients.dsn is None:
         found._clients.dsn = place.dsn
     return found

@@ -33,7 +33,7 @@ class ProcessLimits:
     """The lifetime of the processes of a task.
 
     Attributes:
-        max_tasks: The number of runs after which a process is replaced. None is no limit.
+        max_tasks: The number of runs after which a process is replaced. None means no limit.
         max_memory_mb: The memory above which a process is killed, in MB. Its run has failed then.
     """
 

@@ -230,7 +230,7 @@ class Runner:
     def _cut_off(self, delivery: Delivery) -> Outcome:
         """The grace period is over, and the handler was still running."""
         outcome = Retry(0, STOPPED)
-        text = "handler cut off at the end of the grace period: message %d "
+        text = "handler cancelled at the end of the grace period: message %d "
         if _is_dead(delivery, outcome):
             self._log(logging.ERROR, text + "becomes a dead letter", delivery, None, delivery.id)
         else:

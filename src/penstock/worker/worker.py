@@ -26,7 +26,8 @@ from penstock.db.reconnecting import ReconnectingConnection, ReconnectingConnect
 from penstock.errors import ConfigurationError, PermissionDeniedError, QueueNotFoundError
 from penstock.model.message import Duration
 from penstock.tasks.waiting import ResultWaiter
-from penstock.worker.app import App, QueueHandlers, _concurrency
+from penstock.worker.app import App, QueueHandlers
+from penstock.worker.app_arguments import concurrency_of
 from penstock.worker.batch_finisher import BatchFinisher
 from penstock.worker.claimer import Claimer, Poller
 from penstock.worker.heartbeat import Heartbeat
@@ -84,7 +85,7 @@ class Worker:
         self._handlers = _chosen(app, queues)
         self._app = app
         self._dsn = dsn
-        self._concurrency = _concurrency(concurrency)
+        self._concurrency = concurrency_of(concurrency)
         self._wake_ups = wake_ups
         self._prepare_threshold = prepare_threshold
         self._start_over()

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def ok(answer: T | Problem | None) -> T:
-    """A response that is no problem."""
+    """A response that is not a problem document."""
     assert answer is not None
     assert not isinstance(answer, Problem), answer
     return answer

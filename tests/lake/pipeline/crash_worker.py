@@ -1,6 +1,6 @@
 """One worker of the crash test: enqueues, claims and settles until it or the server is killed.
 
-Run as `python crash_worker.py DSN JOURNAL SEED BATCH PAUSE`. While the file `enough` is beside the
+Run as `python crash_worker.py DSN JOURNAL SEED BATCH PAUSE`. While the file `enough` is next to the
 journal, it enqueues nothing. Some of its transactions are slow to
 commit, some roll back, some messages fail first. Every id whose enqueue was committed goes, as a
 line, to a file that no crash of the server touches.

@@ -1,4 +1,4 @@
-"""What may be wrong: one clear line, nothing half written, and the next run goes on."""
+"""What may be wrong: one clear line, nothing half written, and the next run continues."""
 
 from __future__ import annotations
 

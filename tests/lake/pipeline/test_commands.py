@@ -29,7 +29,7 @@ def ask(cli: Cli) -> Callable[..., Any]:
 def test_a_day_with_a_lake(
     traffic: Any, cli: Cli, ask: Callable[..., Any], sql: Any, connect: Connect, tmp_path: Path
 ) -> None:
-    # What somebody is at is not dropped, this time: autovacuum may be.
+    # A slot that is in use is not dropped this time: autovacuum may use it.
     for table in ("history_log_0", "attempt_log_0"):
         connect().execute(f"alter table penstock.{table} set (autovacuum_enabled = off)")
     traffic.done("orders", 120, {"amount": 5})

@@ -1,6 +1,6 @@
 """kill -9 of the driver, an executor, PostgreSQL and everything: the lake still has all, once.
 
-Processes of its own: the run that is killed, its Spark, the workers, the server.
+Separate processes: the run that is killed, its Spark, the workers, the server.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Stage:
             for worker in self.workers:
                 worker.kill()
         if what == "executor":
-            # A JVM of its own on a cluster; in one process with the driver, its Python.
+            # A separate JVM on a cluster; in one process with the driver, its Python.
             own = [pid for pid, args in family if "CoarseGrainedExecutorBackend" in args]
             _kill(self.chance.choice(own or [p for p, a in family if "pyspark.daemon" in a] or [0]))
         if what in ("postgres", "everything"):
@@ -317,7 +317,7 @@ def test_the_lake_has_everything_once_after_everything_was_killed(place: Path) -
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_the_lake_has_everything_once_after_many_crashes(place: Path) -> None:
-    """Twenty rounds and a million messages, with executors of their own.
+    """Twenty rounds and a million messages, with separate executors.
 
     Workers that pause leave Spark some room on a small machine.
     """

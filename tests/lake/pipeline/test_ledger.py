@@ -1,4 +1,4 @@
-"""The ledger: a step has happened, or it has not, whoever is killed in between."""
+"""The ledger: a step has happened, or it has not, whichever process is killed in between."""
 
 from __future__ import annotations
 

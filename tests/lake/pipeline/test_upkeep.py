@@ -50,7 +50,7 @@ def test_small_files_are_joined_and_nothing_is_lost(
         land(lake)
         gild(lake)
     traffic.done("orders", 5)
-    land(lake)  # not in silver yet, so bronze keeps these files apart
+    land(lake)  # not in silver yet, so bronze does not join these files
     before, pending = counts(lake), lake.state().pending
     done = compact(lake)
     assert done.before > done.after

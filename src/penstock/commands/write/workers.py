@@ -98,8 +98,8 @@ def look(wants: Sequence[Want], worker: str) -> Command[dict[str, Found]]:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneWant:
-    """The claim of the consumers that wait for one lane."""
+class PollWant:
+    """The claim of the consumers that wait for one poll."""
 
     queue: str
     count: int
@@ -107,10 +107,10 @@ class LaneWant:
     worker: str
 
 
-def dequeue(wants: Sequence[LaneWant], max_bytes: int) -> Command[list[Found]]:
-    """Claim for several lanes in one statement. The rows are those of `claim`.
+def dequeue(wants: Sequence[PollWant], max_bytes: int) -> Command[list[Found]]:
+    """Claim for several polls in one statement. The rows are those of `claim`.
 
-    All lanes together get about `max_bytes`. Each lane that has messages gets at least one.
+    All polls together get about `max_bytes`. Each poll that has messages gets at least one.
     """
     params = {
         "max_bytes": max(max_bytes // len(wants), 1),
@@ -122,8 +122,8 @@ def dequeue(wants: Sequence[LaneWant], max_bytes: int) -> Command[list[Found]]:
 
     def decode(rows: Rows) -> list[Found]:
         found = [Found(False, []) for _ in wants]
-        for lane, known, *lease in rows:
-            each = found[lane - 1] = Found(known, found[lane - 1].rows)
+        for poll, known, *lease in rows:
+            each = found[poll - 1] = Found(known, found[poll - 1].rows)
             if lease[0] is not None:
                 each.rows.append(lease)
         return found

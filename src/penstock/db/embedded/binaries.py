@@ -32,9 +32,9 @@ def bin_directory(data: Path, given: Path | None) -> Path:
     folder = wheel_bin_directory(major)
     if not folder.exists():
         raise ConfigurationError(
-            f"{data} was made by PostgreSQL {major}, which the embedded extra does not have",
-            hint=f"It has {sorted(_WHEEL_FOLDERS)}. Set PENSTOCK_HOME to another directory, "
-            "or dump the data with the PostgreSQL that made them.",
+            f"{data} was created by PostgreSQL {major}, which the embedded extra lacks",
+            hint=f"It contains {sorted(_WHEEL_FOLDERS)}. Set PENSTOCK_HOME to another directory, "
+            "or dump the data with PostgreSQL of that version.",
         )
     return folder
 
@@ -45,7 +45,7 @@ def wheel_bin_directory(major: int) -> Path:
     spec = find_spec(_WHEEL)
     if spec is None or not spec.submodule_search_locations:
         raise ConfigurationError(
-            "no PostgreSQL was named, and the embedded one is not installed", hint=_INSTALL
+            "no PostgreSQL is configured, and the embedded one is not installed", hint=_INSTALL
         )
     folder = _WHEEL_FOLDERS.get(major, f"pginstall{major}")
     return Path(spec.submodule_search_locations[0]) / folder / "bin"

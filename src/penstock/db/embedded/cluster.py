@@ -73,7 +73,7 @@ class Cluster:
         if not self._room.exists():
             raise ConfigurationError(
                 f"{self._room} leads to {os.readlink(self._room)}, which no longer exists",
-                hint="Bring that directory back, or remove the link to start with no data.",
+                hint="Restore that directory, or remove the link to start without data.",
             )
         self._room = self._room.resolve()
 
@@ -116,7 +116,7 @@ class Cluster:
         if done.returncode != 0:
             raise DatabaseUnavailableError(
                 f"could not {verb} the embedded PostgreSQL in {self._room}",
-                hint=f"{_way_out(done.stdout)} It said:\n{_tail(done.stdout)}",
+                hint=f"{_way_out(done.stdout)} Its output:\n{_tail(done.stdout)}",
             )
 
     def ensure_running(self, settings: Mapping[str, str]) -> postmaster.Postmaster:
@@ -142,7 +142,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise DatabaseUnavailableError(
                     f"the embedded PostgreSQL was killed, and its processes "
-                    f"{', '.join(map(str, left))} still work in {self.data}",
+                    f"{', '.join(map(str, left))} still use {self.data}",
                     hint="End these processes, then try again.",
                 )
             time.sleep(0.02)
@@ -249,12 +249,12 @@ def _tail(text: str, lines: int = 15) -> str:
 
 def _way_out(said: str) -> str:
     if "No space left" in said:
-        return "The disk is full: make room, then try again."
+        return "The disk is full. Free some space, then try again."
     if "Read-only file system" in said or "Permission denied" in said:
         return "Set PENSTOCK_HOME to a directory that can be written."
     if "could not look up effective user" in said:
         return (
-            "PostgreSQL needs a user with a name: run as another, or set PENSTOCK_DSN to a "
-            "PostgreSQL that runs elsewhere."
+            "PostgreSQL needs a user that has a name. Run Penstock as another user, or set "
+            "PENSTOCK_DSN to another PostgreSQL."
         )
-    return "Mend what it complains of and try again, or set PENSTOCK_DSN to another PostgreSQL."
+    return "Correct the reported problem and try again, or set PENSTOCK_DSN to another PostgreSQL."

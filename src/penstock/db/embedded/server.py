@@ -142,7 +142,7 @@ def _usable_server(cluster: Cluster, settings: Mapping[str, str]) -> Path:
         server = cluster.ensure_running(settings)
         if server.socket_directory is None:
             raise DatabaseUnavailableError(
-                f"the PostgreSQL in {cluster.data} was started by other means, without a socket",
+                f"the PostgreSQL in {cluster.data} was started by other software, without a socket",
                 hint="Stop it, then try again.",
             )
         try:

@@ -151,8 +151,8 @@ def _sync(directory: Path) -> None:
 class HadoopStorage:
     """Any file system that Spark knows by its address, through the JVM that Spark runs in.
 
-    Object stores have no rename that fails if the target is there: two writers are kept apart
-    by a lock in PostgreSQL instead (`decides`).
+    Object stores have no rename that fails if the target is there: a lock in PostgreSQL
+    prevents two writers instead (`decides`).
     """
 
     decides = False

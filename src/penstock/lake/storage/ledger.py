@@ -1,10 +1,11 @@
-"""What is in a lake, step by step: the one place that decides it.
+"""The ledger of a lake. It alone decides which files the lake has.
 
-Each step (landing a batch, refreshing silver and gold, compacting) writes its files aside, and
-then one ledger entry that names them, what they replace, and how far the source was read. An entry
-is there whole or not at all, and its number can be taken only once: so a step has happened or has
-not, for every table it touches, wherever a process or the machine was killed. Moving the files to
-their places comes after; it can be repeated, and the next writer does so.
+Each step (landing a batch, refreshing silver and gold, compacting) writes its files to a staging
+directory, and then one ledger entry. The entry names these files, the files that they replace, and
+the position of the source. An entry is written as a whole or not at all, and each number can be
+taken only once. So a step takes effect for all of its tables or for none, even if the process or
+the machine is killed. The files are moved to their places afterwards. That can be repeated, and the
+next writer does so.
 """
 
 from __future__ import annotations
@@ -288,7 +289,7 @@ class Ledger:
             ) from error
         raise LakeError(
             f"the ledger of the lake at {self._storage.root} lacks entry {version}",
-            hint="Files of the lake were removed by hand: put its _ledger back.",
+            hint="Files of the lake were removed. Restore its directory _ledger from a backup.",
         )
 
     def _read_checkpoint(self, version: int) -> State | None:

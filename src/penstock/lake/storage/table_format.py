@@ -59,8 +59,8 @@ def difference_of(listed: Collection[str], expected: Collection[str]) -> str | N
     if not more and not fewer:
         return None
     return (
-        f"shows other files to its readers than the ledger has: {more.total()} too many, "
-        f"{fewer.total()} missing"
+        f"shows its readers other files than the ledger has ({more.total()} too many, "
+        f"{fewer.total()} missing)"
     )
 
 

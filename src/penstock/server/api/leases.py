@@ -13,7 +13,7 @@ from penstock.errors import InvalidValueError, LeaseLostError, QueueNotFoundErro
 from penstock.model.message import SettledState
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Claim, Want
-from penstock.server.api.long_polls import LaneKey
+from penstock.server.api.long_polls import PollKey
 from penstock.server.api.rendering import STATUS, claim_documents, status_of
 from penstock.server.api.topic_creation import is_strict
 from penstock.server.fields import Status
@@ -115,7 +115,7 @@ async def _wait(call: Call, body: d.Dequeue, worker: str) -> d.DequeuedMessages:
     call.context.metrics.waits(1)
     try:
         found = await call.context.long_polls.wait(
-            LaneKey(body.topic, body.visibility_timeout_seconds, worker),
+            PollKey(body.topic, body.visibility_timeout_seconds, worker),
             body.count,
             body.wait_seconds,
             is_strict(call),

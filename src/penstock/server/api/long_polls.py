@@ -1,9 +1,9 @@
 """Long polls: consumers that wait for messages, and one task that claims for all of them.
 
-Consumers that wait for the same topic with the same options form a lane. When its topic is
-notified, one claim asks for as many messages as the lane wants, and the consumers get them in order
-of arrival. One connection receives the notifications of all topics. From time to time one statement
-claims for all lanes, to find messages without a notification, such as those of expired leases.
+Consumers that wait for the same topic with the same options share a poll. When its topic is
+notified, one claim asks for as many messages as its consumers want, and they get them in order of
+arrival. One connection receives the notifications of all topics. From time to time one statement
+claims for all polls, to find messages without a notification, such as those of expired leases.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
-from penstock.commands.write.workers import Found, LaneWant, dequeue
-from penstock.db.listener import Listener, Subscription
+from penstock.commands.write.workers import Found, PollWant, dequeue
+from penstock.db.listener import Listener
+from penstock.db.subscriptions import Subscription
 from penstock.errors import DatabaseUnavailableError, PenstockError, QueueNotFoundError
 from penstock.server.api import documents as d
 from penstock.server.api.batches import give_back
@@ -28,7 +29,7 @@ from penstock.server.database import Database
 log: Final = logging.getLogger("penstock.server")
 LOOK_SECONDS: Final = 2.0
 MAX_COUNT: Final = 1000
-# A claim for a lane takes milliseconds. A consumer whose time is over waits for it this long.
+# A claim for a poll takes milliseconds. A consumer whose time is over waits for it this long.
 LAST_LOOK_SECONDS: Final = 2.0
 # Consumers that arrive together, as after a restart, would all return together every 20 s. If many
 # wait, the time of each is shortened by a random share up to this one.
@@ -41,7 +42,7 @@ LINGER_SECONDS: Final = 10.0
 MAX_LINGERING: Final = 1000
 
 
-class LaneKey(NamedTuple):
+class PollKey(NamedTuple):
     topic: str
     lease_seconds: int | None
     worker: str
@@ -56,17 +57,17 @@ class Waiter:
         self.found: asyncio.Future[list[d.Message]] = asyncio.get_running_loop().create_future()
 
 
-class Lane:
+class SharedPoll:
     """Consumers that one claim can serve."""
 
-    def __init__(self, key: LaneKey) -> None:
+    def __init__(self, key: PollKey) -> None:
         self.key = key
         self.waiters: deque[Waiter] = deque()
         self.looking = False
 
-    def want(self) -> LaneWant:
+    def want(self) -> PollWant:
         count = sum(waiter.count for waiter in self.waiters)
-        return LaneWant(
+        return PollWant(
             self.key.topic, min(count, MAX_COUNT), self.key.lease_seconds, self.key.worker
         )
 
@@ -78,7 +79,7 @@ class LongPolls:
         self._database = database
         self._answer_bytes = answer_bytes
         self._listener = listener
-        self._lanes: dict[LaneKey, Lane] = {}
+        self._polls: dict[PollKey, SharedPoll] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._lingering: dict[str, asyncio.TimerHandle] = {}
         self._woken: set[str] = set()
@@ -89,7 +90,7 @@ class LongPolls:
     @property
     def waiting(self) -> int:
         """The number of waiting consumers."""
-        return sum(len(lane.waiters) for lane in self._lanes.values())
+        return sum(len(poll.waiters) for poll in self._polls.values())
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._work(), name="penstock long polls")
@@ -97,9 +98,9 @@ class LongPolls:
     def drain(self) -> None:
         """Answer all waiting consumers, and let no consumer wait from now on."""
         self._draining = True
-        for lane in list(self._lanes.values()):
-            for waiter in lane.waiters:
-                if not lane.looking and not waiter.found.done():
+        for poll in list(self._polls.values()):
+            for waiter in poll.waiters:
+                if not poll.looking and not waiter.found.done():
                     waiter.found.set_result([])
 
     async def stop(self) -> None:
@@ -111,32 +112,32 @@ class LongPolls:
             self._unsubscribe(topic)
 
     async def wait(
-        self, key: LaneKey, count: int, seconds: float, strict: bool, gone: asyncio.Future[None]
+        self, key: PollKey, count: int, seconds: float, strict: bool, gone: asyncio.Future[None]
     ) -> list[d.Message]:
         """The messages, as soon as there is one. None if the time is over or `gone` is done."""
-        lane = self._lanes.setdefault(key, Lane(key))
+        poll = self._polls.setdefault(key, SharedPoll(key))
         waiter = Waiter(count, strict)
-        # A consumer that joins a waiting lane need not claim, because the lane has just claimed.
-        alone = not lane.waiters
-        lane.waiters.append(waiter)
+        # A consumer that joins a waiting poll need not claim, because the poll has just claimed.
+        alone = not poll.waiters
+        poll.waiters.append(waiter)
         self._attend(key.topic)
         if alone or strict:
             self._woke(key.topic)
         try:
-            if len(lane.waiters) > MANY:
+            if len(poll.waiters) > MANY:
                 seconds *= 1 - random.random() * SPREAD
-            return await self._await(lane, waiter, 0 if self._draining else seconds, gone)
+            return await self._await(poll, waiter, 0 if self._draining else seconds, gone)
         finally:
-            if waiter in lane.waiters:
-                lane.waiters.remove(waiter)
-            self._leave(lane)
+            if waiter in poll.waiters:
+                poll.waiters.remove(waiter)
+            self._leave(poll)
 
     async def _await(
-        self, lane: Lane, waiter: Waiter, seconds: float, gone: asyncio.Future[None]
+        self, poll: SharedPoll, waiter: Waiter, seconds: float, gone: asyncio.Future[None]
     ) -> list[d.Message]:
         ends: set[asyncio.Future[Any]] = {waiter.found, gone}
         await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if not waiter.found.done() and lane.looking:
+        if not waiter.found.done() and poll.looking:
             # The claim in progress was made for this consumer, too.
             await asyncio.wait({waiter.found}, timeout=LAST_LOOK_SECONDS)
         if not waiter.found.done():
@@ -158,12 +159,12 @@ class LongPolls:
         if not known.waiting:
             known.rest()
 
-    def _leave(self, lane: Lane) -> None:
-        if lane.waiters:
+    def _leave(self, poll: SharedPoll) -> None:
+        if poll.waiters:
             return
-        self._lanes.pop(lane.key, None)
-        topic = lane.key.topic
-        if any(key.topic == topic for key in self._lanes):
+        self._polls.pop(poll.key, None)
+        topic = poll.key.topic
+        if any(key.topic == topic for key in self._polls):
             return
         if len(self._lingering) >= MAX_LINGERING:
             self._unsubscribe(topic)
@@ -190,7 +191,7 @@ class LongPolls:
                 await asyncio.sleep(0.1)
 
     async def _turn(self) -> None:
-        """Claim after each notification, and for all lanes at intervals."""
+        """Claim after each notification, and for all polls at intervals."""
         everywhere = False
         try:
             async with asyncio.timeout(min(LOOK_SECONDS, self._listener.patience)):
@@ -199,43 +200,45 @@ class LongPolls:
             everywhere = True
         self._wake.clear()
         woken, self._woken = self._woken, set()
-        lanes = [
-            lane
-            for lane in self._lanes.values()
-            if lane.waiters and (everywhere or lane.key.topic in woken)
+        polls = [
+            poll
+            for poll in self._polls.values()
+            if poll.waiters and (everywhere or poll.key.topic in woken)
         ]
-        if lanes:
-            await self._look(lanes)
+        if polls:
+            await self._look(polls)
 
-    async def _look(self, lanes: list[Lane]) -> None:
-        wants = [lane.want() for lane in lanes]
-        for lane in lanes:
-            lane.looking = True
+    async def _look(self, polls: list[SharedPoll]) -> None:
+        wants = [poll.want() for poll in polls]
+        for poll in polls:
+            poll.looking = True
         try:
             answers = await self._database.run(dequeue(wants, self._answer_bytes))
         finally:
-            for lane in lanes:
-                lane.looking = False
-        for lane, answer in zip(lanes, answers, strict=True):
-            await self._hand_out(lane, answer)
-            if answer.rows and lane.waiters:  # there may be more
-                self._woke(lane.key.topic)
+            for poll in polls:
+                poll.looking = False
+        for poll, answer in zip(polls, answers, strict=True):
+            await self._hand_out(poll, answer)
+            if answer.rows and poll.waiters:  # there may be more
+                self._woke(poll.key.topic)
 
-    async def _hand_out(self, lane: Lane, answer: Found) -> None:
-        messages = deque(claimed(row, lane.key.worker) for row in answer.rows)
-        for waiter in list(lane.waiters):
+    async def _hand_out(self, poll: SharedPoll, answer: Found) -> None:
+        messages = deque(claimed(row, poll.key.worker) for row in answer.rows)
+        for waiter in list(poll.waiters):
             if not answer.known and waiter.strict:
-                self._resolve(lane, waiter, _unknown(lane.key.topic))
+                self._resolve(poll, waiter, _unknown(poll.key.topic))
             elif messages and not waiter.found.done():
                 share = [messages.popleft() for _ in range(min(waiter.count, len(messages)))]
-                self._resolve(lane, waiter, share)
+                self._resolve(poll, waiter, share)
             elif self._draining:
-                self._resolve(lane, waiter, [])
+                self._resolve(poll, waiter, [])
         if messages:  # their consumers have left
             await give_back(self._database, messages)
 
-    def _resolve(self, lane: Lane, waiter: Waiter, end: list[d.Message] | PenstockError) -> None:
-        lane.waiters.remove(waiter)
+    def _resolve(
+        self, poll: SharedPoll, waiter: Waiter, end: list[d.Message] | PenstockError
+    ) -> None:
+        poll.waiters.remove(waiter)
         if waiter.found.done():
             return
         if isinstance(end, PenstockError):
@@ -246,8 +249,8 @@ class LongPolls:
     def _fail(self, error: PenstockError | psycopg.Error) -> None:
         if not isinstance(error, DatabaseUnavailableError):
             log.warning("long polls cannot be served: %s", error)
-        for lane in list(self._lanes.values()):
-            for waiter in list(lane.waiters):
+        for poll in list(self._polls.values()):
+            for waiter in list(poll.waiters):
                 if not waiter.found.done():
                     waiter.found.set_exception(error)
 

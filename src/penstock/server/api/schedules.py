@@ -169,7 +169,7 @@ async def pause_schedule(call: Call) -> Schedule:
 
 @endpoint("POST", "/api/schedules/{schedule}/resume", answers={200: Schedule}, problems=(404,))
 async def resume_schedule(call: Call) -> Schedule:
-    """Resume a schedule, from its next time on."""
+    """Resume a schedule. It fires again at its next time."""
     name = await _name(call)
     return await _act(call, write.resume_schedule(name), "resume schedule", name)
 

@@ -24,7 +24,7 @@ from penstock.server import fields as f
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Claim, Want
 from penstock.server.api.leases import disconnected
-from penstock.server.api.long_polls import LaneKey
+from penstock.server.api.long_polls import PollKey
 from penstock.server.api.topic_creation import is_strict
 from penstock.server.transport.routing import Call, Endpoints, Reply, encoded, problem_reply
 
@@ -121,7 +121,7 @@ async def _next(
     if len(held) >= query.credit:
         await call.context.settles.wait(min(LOOK_SECONDS, left), gone)
         return []
-    key = LaneKey(query.topic, query.visibility_timeout_seconds, _worker(call, query))
+    key = PollKey(query.topic, query.visibility_timeout_seconds, _worker(call, query))
     seconds = min(left, LOOK_SECONDS if held else HEARTBEAT_SECONDS)
     count = query.credit - len(held)
     return await call.context.long_polls.wait(key, count, seconds, False, gone)

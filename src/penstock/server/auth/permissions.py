@@ -360,10 +360,10 @@ def check_declared(routes: Iterable[str], verbs: Iterable[str]) -> None:
     for kind, there, declared in (("route", routes, ROUTES), ("verb", verbs, VERBS)):
         if odd := sorted(set(there) ^ set(declared)):
             raise UndeclaredError(
-                f"{kind} {odd[0]!r} is declared in server/permissions.py and does not exist"
+                f"{kind} {odd[0]!r} is declared in server/auth/permissions.py and does not exist"
                 if odd[0] in declared
-                else f"{kind} {odd[0]!r} does not say what it needs: declare it in "
-                "server/permissions.py"
+                else f"{kind} {odd[0]!r} has no declared permission: declare it in "
+                "server/auth/permissions.py"
             )
 
 

@@ -68,7 +68,7 @@ class ServiceMonitor:
             await asyncio.wait({checking}, timeout=READ_SECONDS)
 
     async def check(self, service_id: str) -> CheckResult | None:
-        """Check a service now. None if it does not exist any more."""
+        """Check a service now. None if it no longer exists."""
         return await asyncio.shield(self.begin(service_id))
 
     def begin(self, service_id: str) -> asyncio.Task[CheckResult | None]:

@@ -27,7 +27,8 @@ from penstock.commands.write.services import (
     finish_task,
     note_task_failure,
 )
-from penstock.db.listener import Listener, Subscription
+from penstock.db.listener import Listener
+from penstock.db.subscriptions import Subscription
 from penstock.errors import (
     DatabaseUnavailableError,
     LeaseLostError,

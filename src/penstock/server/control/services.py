@@ -68,7 +68,7 @@ async def change_service(call: Call) -> c.Service:
         if tested.error is not None:
             raise ServiceUnreachableError(
                 f"service {found.name!r} was not changed, because the test failed: {tested.error}",
-                hint="Correct the address or the password, or send `check` false.",
+                hint="Correct the address or the password, or send `check` as false.",
                 service=found.name,
             )
     command = set_service_address(
@@ -103,7 +103,7 @@ def changed_address(call: Call, service: Service, change: c.ServiceChange) -> Se
     """The address with the change. Another address without a password keeps the password."""
     if service.dsn is None:
         raise InvalidValueError(
-            "service 'local' is the database of the server, which has no other address",
+            "the address of service 'local' cannot be changed: it is the database of the server",
             hint="Set PENSTOCK_DSN, and restart the server.",
             field="service",
         )

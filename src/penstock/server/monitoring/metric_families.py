@@ -117,12 +117,12 @@ def finished(queues: Sequence[str], counters: Sequence[QueueCounter]) -> Iterato
 def times(found: Sequence[Latencies]) -> Iterator[Metric]:
     wait = GaugeMetricFamily(
         "penstock_queue_wait_seconds",
-        "Time from enqueue to first claim, of messages that finished lately.",
+        "Time from enqueue to first claim, of messages that finished recently.",
         labels=["queue", "quantile"],
     )
     work = GaugeMetricFamily(
         "penstock_queue_work_seconds",
-        "Time from the last claim to the end, of messages that finished lately.",
+        "Time from the last claim to the end, of messages that finished recently.",
         labels=["queue", "quantile"],
     )
     for each in found:

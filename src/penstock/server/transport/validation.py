@@ -55,7 +55,7 @@ def _unknown(code: str, what: str, kind: Any, path: str, name: str) -> HttpError
         400,
         code,
         f"the {what} has an unknown {part}, {field!r:.100}",
-        hint=f"Known here: {names}.",
+        hint=f"Allowed: {names}.",
         field=field,
         allowed=names,
     )

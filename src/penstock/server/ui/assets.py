@@ -1,7 +1,7 @@
 """The static files of the pages: style, script, icon.
 
 They are read and compressed once. Their names contain a digest of their content, so browsers may
-cache them for ever.
+cache them forever.
 """
 
 from __future__ import annotations

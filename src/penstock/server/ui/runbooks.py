@@ -70,21 +70,21 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
     "paused": Runbook(
         "A queue is paused and messages wait",
         "{} queues are paused and messages wait",
-        "Resume it when the reason is gone.",
+        "Resume it when the reason no longer exists.",
         "An operator paused the queue. Messages are enqueued, but cannot be claimed.",
         (
-            "Activity says who paused it, and when.",
-            "Resume it when the reason for the pause is gone.",
+            "Activity shows who paused it, and when.",
+            "Resume it when the reason for the pause no longer exists.",
         ),
     ),
     "dead-letters": Runbook(
         "A queue has dead letters",
         "{} queues have dead letters",
         "Fix the cause, then redrive them.",
-        "Messages have failed as often as they may. They stay until they are redriven or purged.",
+        "Messages have used up their attempts. They stay until they are redriven or purged.",
         (
             "Dead letters shows them by cause, with examples.",
-            "Fix the cause. Then redrive one kind, at a rate that the service can bear.",
+            "Fix the cause. Then redrive one kind, at a rate that the service can handle.",
             "Purge those that are no longer needed.",
         ),
     ),
@@ -96,14 +96,14 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "delivered again when their leases expire.",
         (
             "Look for the process on the host that Workers names. Was it killed, or is it stuck?",
-            "Restart it. It disappears from the list after a day if it is gone for good.",
+            "Restart it. A worker that does not return leaves the list after a day.",
         ),
     ),
     "schedule": Runbook(
         "A schedule does not fire",
         "{} schedules do not fire",
         "Read its error under Schedules.",
-        "A schedule could not enqueue its message, or is due for more than two minutes.",
+        "A schedule could not enqueue its message, or has been due for more than two minutes.",
         (
             "If it has an error, remove the cause: a full queue, or a payload that is too large.",
             "If it is only late, no worker or server is running to fire it. Start one.",
@@ -139,8 +139,8 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "Prometheus has had no metrics from any server for five minutes. Workers and SQL clients "
         "do not need the server, so messages may still be processed.",
         (
-            "Open `/healthz/live` of the server. Without an answer, the process is gone: its log "
-            "says why it stopped.",
+            "Open `/healthz/live` of the server. Without an answer, the process has ended, and "
+            "its log has the reason.",
             "With an answer, see Targets in Prometheus. An answer 401 or 403 means that the API "
             "key has expired, was revoked or lacks the scope read.",
             "Start the server again. All state is in the database.",
@@ -154,9 +154,9 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "lost, and no attempt is used up while workers wait.",
         (
             "Connect with psql from the host of the server, with the same DSN.",
-            "If PostgreSQL refuses connections because it has too many, lower the pools or raise "
+            "If PostgreSQL refuses connections because it has too many, use smaller pools or raise "
             "max_connections.",
-            "After a failover, check that the host name in the DSN leads to the new primary.",
+            "After a failover, check that the host name in the DSN points to the new primary.",
             "Servers and workers reconnect by themselves. They need no restart.",
         ),
     ),
@@ -167,9 +167,9 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "More than ten leases expired in 15 minutes. Workers were killed, or lost the database "
         "for longer than the lease. Their messages are delivered again.",
         (
-            "Look for workers that were killed: out of memory, or by a stop that was too short.",
+            "Look for workers that were killed: out of memory, or after too short a grace period.",
             "Look for handlers that block the event loop: the worker cannot extend leases then.",
-            "Raise lease_seconds of the queue if the network to the database is often away.",
+            "Raise lease_seconds of the queue if the network to the database often fails.",
         ),
     ),
     "ring": Runbook(

@@ -1011,7 +1011,7 @@ begin
   if dropped is not null then
     delete from penstock.batch_member m where m.batch_id = any (dropped);
   end if;
-  -- Changes of batches that do not exist any more: members that were redriven and ended later.
+  -- Changes of batches that no longer exist: members that were redriven and ended later.
   delete from penstock.batch_change c where not exists (select from penstock.batch b where b.id = c.batch_id);
   return max_count;
 end $$;
@@ -1531,7 +1531,7 @@ begin
 -- from functions/claim/bury_again.sql:19
 end $$;
 
--- Messages by id, for the contracts whose callers know nothing but the id. leased_N_id finds leases that were claimed
+-- Messages by id, for the contracts whose callers know only the id. leased_N_id finds leases that were claimed
 -- by id. Scheduled messages and messages of groups have an index on the id. A ready message has none. But the position
 -- of a message that never came back is its id, and lane_N_order has the position; lane_N_back has the ids of those that
 -- came back. Messages that were claimed with a token are not looked for.
@@ -1619,7 +1619,7 @@ end if;
   end loop;
 end $$;
 
--- Gives such a lease another end and another holder. False if it does not exist any more. Locks: the row. Uses
+-- Gives such a lease another end and another holder. False if it no longer exists. Locks: the row. Uses
 -- leased_N_id.
 -- from functions/claim/by_id.sql:34
 create or replace function penstock._amend_by_id(queue_id integer, id bigint, of_attempt integer, until timestamptz,
@@ -2444,7 +2444,7 @@ end $$;
 -- archive through pgmq are a third faster without it (bench commit, crowd_64_over_pgmq: 0.77 with, 1.03 without).
 --
 -- The planner settings keep index scans that the statistics of an empty table would talk the planner out of. They also
--- keep the plans: once a table is analyzed, a plan for the values at hand looks cheaper than the generic one, and
+-- keep the plans: once a table is analyzed, a plan for the current values looks cheaper than the generic one, and
 -- making it for every claim takes longer than the claim.
 --
 -- The variant _claim_by_id is for callers that settle by id alone, as the contracts of others do. Its messages always
@@ -2813,7 +2813,7 @@ end $$;
 -- archive through pgmq are a third faster without it (bench commit, crowd_64_over_pgmq: 0.77 with, 1.03 without).
 --
 -- The planner settings keep index scans that the statistics of an empty table would talk the planner out of. They also
--- keep the plans: once a table is analyzed, a plan for the values at hand looks cheaper than the generic one, and
+-- keep the plans: once a table is analyzed, a plan for the current values looks cheaper than the generic one, and
 -- making it for every claim takes longer than the _claim_by_id.
 --
 -- The variant _claim_by_id is for callers that settle by id alone, as the contracts of others do. Its messages always
@@ -4266,7 +4266,7 @@ $$;
 
 -- The upkeep that claims do, each part at its own interval: floors every 5 ms, upkeep every 50 ms, the safety net every
 -- second.
--- Locks: the sweep lock of the queue, tried for. Uses lane_N_order through _sweep.
+-- Locks: the sweep lock of the queue, without waiting. Uses lane_N_order through _sweep.
 -- from functions/claim/in_passing.sql:4
 create or replace function penstock._in_passing(q penstock.queue) returns void language plpgsql as $$
 declare
@@ -4285,8 +4285,8 @@ begin
 end $$;
 
 -- May this transaction sweep? A sweep has to see what all others have committed. An old snapshot does not show that. A
--- transaction that has written something must not sweep either: messages that it has claimed are gone for it, but come
--- back if it is rolled back.
+-- transaction that has written something must not sweep either: it does not see messages that it has claimed, but they
+-- come back if it is rolled back.
 -- from functions/claim/in_passing.sql:23
 create or replace function penstock._may_sweep() returns boolean language sql volatile as $$
   select current_setting('transaction_isolation') = 'read committed'
@@ -4330,8 +4330,8 @@ end $$;
 
 -- Limits of a queue. _allowance returns how many of the wanted messages max_in_flight and throughput_limit allow, and
 -- spends the tokens of throughput_limit.
--- Locks: with max_in_flight, the lock of the queue until commit, tried for up to 50 ms; with throughput_limit, the lock
--- of its register for a moment. Uses leased_N_watched.
+-- Locks: with max_in_flight, the lock of the queue until commit, waiting for up to 50 ms; with throughput_limit, the
+-- lock of its register for a moment. Uses leased_N_watched.
 -- from functions/claim/limits.sql:5
 create or replace function penstock._allowance(q penstock.queue, wanted integer) returns integer language plpgsql as $$
 declare
@@ -4466,7 +4466,7 @@ end $$;
 
 -- A claim found too few messages and looks for due messages and expired leases. It moves no more than it will take
 -- itself: no other session could reach the rest until this transaction ends. A claim that found nothing also runs the
--- safety net (_rescan), at most once a second. True if something turned up.
+-- safety net (_rescan), at most once a second. True if it found something.
 -- Locks: the rows it moves, with SKIP LOCKED. Uses scheduled_queue, leased_N_until and grant_N_until.
 -- from functions/claim/look_again.sql:5
 create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean
@@ -4522,7 +4522,7 @@ end $$;
 
 -- Lowers the floor of a lane to a position that a transaction has taken before it joined its generation. Also lowers
 -- what sweeps know to be settled: neither the mark of the current generation nor settled_register may claim that
--- position. This is one expression, which cannot be interrupted half way: the sweep lock belongs to the session and has
+-- position. This is one expression, which cannot be interrupted halfway: the sweep lock belongs to the session and has
 -- to be released.
 -- Locks: the sweep lock of the queue for a moment. Indexes: none.
 -- from functions/claim/lower_floor.sql:6
@@ -4541,8 +4541,8 @@ begin
 end $$;
 
 -- Picks ready rows. A claim that leases messages in place changes rows that other claims are looking at. FOR UPDATE
--- SKIP LOCKED follows such a row to its newest version, locks that version, and only then finds that it is not ready
--- any more. The lock stays until the transaction ends, and the holder of the lease waits for it when it settles the
+-- SKIP LOCKED follows such a row to its newest version, locks that version, and only then finds that it is no longer
+-- ready. The lock stays until the transaction ends, and the holder of the lease waits for it when it settles the
 -- message. That is a millisecond if the transaction consists of the claim, but a claim may also be the first statement
 -- of a long transaction.
 --
@@ -5280,7 +5280,7 @@ end $$;
 -- so from then on, and claims do not look until then: leases that begin meanwhile last for a second at least.
 -- _forget_quiet clears the bit if a lease gets an earlier end. Its lock, and the register as it was before we looked,
 -- tell that no transaction has done so meanwhile.
--- Locks: the quiet lock of the queue, tried for and released at once. Uses leased_N_until and grant_N_until.
+-- Locks: the quiet lock of the queue, without waiting, released at once. Uses leased_N_until and grant_N_until.
 -- from functions/claim/quiet.sql:6
 create or replace function penstock._any_lease_ends(queue_id integer, started timestamptz, notes boolean)
 returns boolean language plpgsql as $$
@@ -5560,7 +5560,7 @@ end $$;
 -- restore, or if registers were damaged, and counts that (rescans_that_found). Segments are small, so the work is
 -- bounded. True if it found messages: then the floor is where they are. Messages of the transaction of the caller are
 -- not counted. sweeps: the caller may sweep, so the first row of the queue can be noted as well (read/first_row.sql).
--- Locks: the sweep lock of the queue, tried for. Uses lane_N_order.
+-- Locks: the sweep lock of the queue, without waiting. Uses lane_N_order.
 -- from functions/claim/rescan.sql:6
 create or replace function penstock._rescan(q penstock.queue, counted boolean, sweeps boolean default false)
 returns boolean language plpgsql as $$
@@ -5641,8 +5641,8 @@ set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Looks at rows that a claim has just taken: expired messages go to history, and each group token is exchanged for the
--- next message of its group. Returns how many rows came to nothing. Locks: the messages it takes. Uses leased_N_token,
--- grouped_order.
+-- next message of its group. Returns how many rows had no message to deliver. Locks: the messages it takes. Uses
+-- leased_N_token, grouped_order.
 -- from functions/claim/resolve.sql:4
 create or replace function penstock._resolve(slot integer, lease_token bigint, until timestamptz, worker text)
 returns integer language plpgsql
@@ -5976,7 +5976,7 @@ end $$;
 -- millisecond that the floor stands still leaves dead index entries for each claim to walk over. The caller must not
 -- have claimed from this queue in the same transaction: the sweep would not see those messages, which come back if the
 -- transaction is rolled back.
--- Locks: the sweep lock of the queue, tried for, for the length of the sweep. Uses lane_N_order.
+-- Locks: the sweep lock of the queue, without waiting, for the duration of the sweep. Uses lane_N_order.
 -- from functions/claim/sweep.sql:23
 create or replace function penstock._sweep(q penstock.queue, now_us bigint) returns void language plpgsql as $$
 declare
@@ -6056,7 +6056,7 @@ begin
         end if;
       end loop;
     end if;
-    -- In one expression, which cannot be interrupted half way.
+    -- In one expression, which cannot be interrupted halfway.
     perform nextval('penstock.flips_begun'),
       setval(q.generation_register, ((began_ms << 22) | (holders << 14) | (aside << 6) | (draining << 3) | generation)),
         nextval('penstock.flips_over');
@@ -7783,7 +7783,7 @@ end if;
   end if;
 end $$;
 
--- After enqueue_many has put messages into a segment that is not the current one any more, or that is full. Locks: the
+-- After enqueue_many has put messages into a segment that is no longer the current one, or that is full. Locks: the
 -- rows, if they are put in again. Scans the segment in that case. Uses queue_name_key.
 -- from functions/enqueue/enqueue_many.sql:64
 create or replace function penstock._rotated_many(slot integer, queue text) returns void language plpgsql as $$
@@ -8095,7 +8095,7 @@ begin
     elsif on_conflict = 'skip' then
       return waiting;
     end if;
-    -- A claim may take it in between. Then no message is waiting any more, and we look again.
+    -- A claim may take it in between. Then no message is waiting, and we look again.
     if penstock._replace_waiting(q.id, m, waiting) then
       return waiting;
     end if;
@@ -8312,7 +8312,7 @@ end if;
     m.payload_bytes, m.last_error)::penstock.envelope, m.position);
 end $$;
 
--- Messages were put into a segment that is not the current one any more. Claims look there only if the segment is in
+-- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in
 -- use and the floor of the lane is not in the share of positions of the current segment.
 -- from functions/enqueue/put.sql:64
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
@@ -8385,7 +8385,7 @@ end if;
 -- from functions/enqueue/put.sql:83
 end $$;
 
--- Schedules a message, or a group token, for later. Locks: none but the new row. Indexes: none.
+-- Schedules a message, or a group token, for later. Locks: only the new row. Indexes: none.
 -- from functions/enqueue/put_scheduled.sql:2
 create or replace function penstock._put_scheduled(due timestamptz, m penstock.envelope) returns void language plpgsql
   as $$
@@ -8664,7 +8664,7 @@ begin
     limit 1) w);
 end $$;
 
--- Gives the waiting message with this id and key the payload and headers of m. False if it is not waiting any more.
+-- Gives the waiting message with this id and key the payload and headers of m. False if it is no longer waiting.
 -- Locks: the message until commit. Uses scheduled_key, grouped_key and lane_N_key.
 -- from functions/enqueue/waiting_with_key.sql:68
 create or replace function penstock._replace_waiting(queue_id integer, m penstock.envelope, waiting bigint)
@@ -8807,7 +8807,7 @@ end $$;
 --
 -- _wake notifies the waiters of a queue at the commit of this transaction. enqueue asks in its one statement whether it
 -- is time to: once every 10 ms while a consumer waits, else never. To ask costs 1.2 us of 16. Always returns true.
--- Locks: one of four notify locks, tried for, until commit. Indexes: none.
+-- Locks: one of four notify locks until commit, without waiting. Indexes: none.
 -- from functions/enqueue/wake.sql:18
 create or replace function penstock._wake(notify_register regclass, waiting_register regclass, queue text,
   what text default 'ready')
@@ -8817,7 +8817,7 @@ declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
   if pg_sequence_last_value(waiting_register) < now_us then
-    -- No consumer waits any more. If one begins to wait at this moment, this hides it until it calls attend again.
+    -- No consumer waits now. If one begins to wait at this moment, this hides it until it calls attend again.
     perform setval(notify_register, never);
   elsif pg_sequence_last_value(notify_register) < now_us - 100000
         or pg_try_advisory_xact_lock(1885695607, (notify_register::oid::bigint % 4)::integer) then
@@ -9561,7 +9561,7 @@ begin
 end $$;
 
 -- Inserts the messages and attempts that ended in transactions below `until` and that the last call did not see, and
--- stores how far it got. One statement, so that the rows and the new snapshot agree. The rows of the own transaction
+-- stores how far it got. One statement, so that the rows and the new snapshot agree. Rows of this transaction
 -- count next time: it may still write more of them. Locks: the row of progress. Uses history_log_xid and
 -- attempt_log_xid.
 -- from functions/monitoring/record_charts.sql:68
@@ -9592,7 +9592,7 @@ begin
     select a.queue, a.ended_at, a.state = 'dead', penstock._duration_bucket(a.ended_at - a.started_at)
     from penstock.attempt_log a where a.xid = any (array(select pg_snapshot_xip(seen))) and a.xid <> own
   ), counted as (
-    -- By minute, and by minute and duration: waits and runs apart, or there would be as many groups as messages.
+    -- By minute, and by minute and duration: waits and runs separately, or there would be as many groups as messages.
     select e.queue, e.at, e.wait, e.run, grouping(e.wait) = 0 as is_wait, grouping(e.run) = 0 as is_run,
       count(*) as done, 0 as failed, 0 as died
     from (select queue, penstock._chart_step('1 minute', at) as at, wait, run from ended
@@ -9698,8 +9698,8 @@ begin
 end $$;
 
 -- Adds the minutes of each hour up, three minutes after its end, and returns the end of the last hour that is done.
--- What is counted for these hours later is inserted as another row of the hour. Locks: none but
--- the new rows. Uses chart_point_at.
+-- What is counted for these hours later is inserted as another row of the hour. Locks: the new
+-- rows only. Uses chart_point_at.
 -- from functions/monitoring/record_charts.sql:201
 create or replace function penstock._add_up_hours(done_until timestamptz, now_at timestamptz) returns timestamptz
 language plpgsql as $$
@@ -10814,7 +10814,7 @@ begin
       'Drop them first, or drop the queue with force => true.');
   end if;
   if q.has_members then
-    -- Their batches do not wait for messages that are gone.
+    -- Their batches do not wait for messages that were deleted.
     perform penstock.purge(q.name, include_leased => true), penstock.purge(q.name || '.dlq');
   end if;
   delete from penstock.schedule s where s.queue_id = q.id;
@@ -12209,8 +12209,8 @@ begin
   perform pg_notify('penstock_subscriptions', '');
 end $$;
 
--- Notes what a server has delivered, and disables the subscription if its endpoint is gone. A server that works with
--- older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
+-- Notes what a server has delivered, and disables the subscription if its endpoint answered 410 Gone. A server that
+-- works with older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
 -- from functions/operate/subscription.sql:119
 create or replace function penstock.note_deliveries(
   name text, version integer, delivered bigint, failed bigint, last_error text, disabled_reason text) returns void
@@ -13477,12 +13477,12 @@ language sql immutable as $$
   select (1 << (priority + 9)) | case when stays_plain then 0 else (1 << 19) end
 $$;
 
--- Adds bits to lanes_register. One expression, which cannot be interrupted half way.
+-- Adds bits to lanes_register. One expression, which cannot be interrupted halfway.
 -- from functions/storage/lanes.sql:11
 create or replace function penstock._widen(q penstock.queue, bits integer) returns void language plpgsql as $$
 begin
   if pg_sequence_last_value(q.lanes_register) & bits <> bits then
-    -- In one expression, which cannot be interrupted half way.
+    -- In one expression, which cannot be interrupted halfway.
     perform pg_advisory_lock(1885695608, q.id),
       setval(q.lanes_register, pg_sequence_last_value(q.lanes_register) | bits),
       pg_advisory_unlock(1885695608, q.id);
@@ -14587,7 +14587,7 @@ begin
   end if;
   select array_agg(p.part), array_agg(p.blocks) into parts, blocks from penstock.search_parts() p;
   if from_part <> all (parts) then
-    perform penstock._fail_value('place', place, 'the place of a row of the page before');
+    perform penstock._fail_value('place', place, 'the place of a row of the previous page');
   end if;
   for i in array_position(parts, from_part) .. cardinality(parts) loop
     block := split_part(trim('(' from from_tid::text), ',', 1);
@@ -14614,7 +14614,7 @@ begin
   end loop;
   return next penstock._looked(null, 0);
 exception when invalid_text_representation or numeric_value_out_of_range then
-  perform penstock._fail_value('place', place, 'the place of a row of the page before');
+  perform penstock._fail_value('place', place, 'the place of a row of the previous page');
 end $$;
 
 -- The tables that a search reads, in its order, with their states and sizes. Locks: none. Scans history_slot.
@@ -15140,10 +15140,10 @@ begin
   returning s.id, s.name, s.dsn, s.secret, s.password_file, s.address_version, clock_timestamp();
 end $$;
 
--- Records the result of a check. A report about an address that has been changed since counts for nothing. If the
+-- Records the result of a check. A report about an address that has been changed since is ignored. If the
 -- service was reached, its waiting tasks continue, in the order of the requests. If not, all its tasks wait, and those
--- that have waited for `wait_seconds` fail together. Null is no limit. Returns the number of tasks that were delivered
--- again or failed. Locks: the row of the service, and those of the tasks. Uses
+-- that have waited for `wait_seconds` fail together. Null means no limit. Returns the number of tasks that were
+-- delivered again or failed. Locks: the row of the service, and those of the tasks. Uses
 -- service_task_queue and service_task_waiting.
 -- from functions/server/service_checks.sql:23
 create or replace function penstock.report_service(
@@ -17336,7 +17336,7 @@ end if;
 end $$;
 
 -- A message has reached its end: writes history if the queue keeps it, deletes its body and its key, and counts it in
--- its batch. Locks: none but the rows it deletes. Uses body_N_id, message_key_pkey and batch_member_pkey.
+-- its batch. Locks: only the rows that it deletes. Uses body_N_id, message_key_pkey and batch_member_pkey.
 -- from functions/settle/finish.sql:3
 create or replace function penstock._finish(m penstock.envelope, state text, reason text) returns void language plpgsql
   as $$
@@ -18420,7 +18420,7 @@ declare
   total    bigint := 0;
   sums     numeric := 0;
 begin
-  -- A write larger than its queue would wait for ever.
+  -- A write larger than its queue would wait forever.
   for of_queue in
     select s.queue, sum(s.count) as count, max(t.max_depth) as max_depth
     from penstock.spark_staged s join penstock.queue t on t.name = s.queue
@@ -19459,7 +19459,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.spark_staged s where s.attempt = any (attempts);
 $$;
 
--- Part of the upkeep: drops what writes that ended without a word have staged, a day later, and forgets writes that had
+-- Part of the upkeep: drops what abandoned writes have staged, a day later, and forgets writes that had
 -- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way. Locks: the rows,
 -- with SKIP LOCKED.
 -- from functions/spark/stage.sql:126
@@ -20056,9 +20056,9 @@ end if;
 -- from functions/storage/clear_oldest.sql:39
 end $$;
 
--- Closes segments that have no ready messages any more. Also takes the next segment if a burst has left the current one
+-- Closes segments that no longer have ready messages. Also takes the next segment if a burst has left the current one
 -- large and empty. Only registers change, so any transaction may do this. Returns true if there is more to do for the
--- ring: see _tend_ring. Locks: the lock of the ring, tried for and released at the end. Uses lane_N_order through
+-- ring: see _tend_ring. Locks: the lock of the ring, without waiting, released at the end. Uses lane_N_order through
 -- _any_ready.
 -- from functions/storage/close_segments.sql:5
 create or replace function penstock._close_segments() returns boolean language plpgsql as $$
@@ -20385,7 +20385,7 @@ begin
 end $$;
 
 -- Puts a closing segment, or segment 0, back into use because a message was found in it.
--- Locks: the lock of the ring, tried for and released at once. Indexes: none.
+-- Locks: the lock of the ring, without waiting, released at once. Indexes: none.
 -- from functions/storage/reopen.sql:3
 create or replace function penstock._reopen(slot text) returns void language plpgsql as $$
 declare
@@ -20410,7 +20410,7 @@ end $$;
 -- Makes the next free segment the current one, once the current one has had its share of positions (or at once, if
 -- early). Without a free segment the current one grows until there is one. Only registers change, so any transaction
 -- may do this.
--- Locks: the lock of the ring, tried for and released at once. Indexes: none.
+-- Locks: the lock of the ring, without waiting, released at once. Indexes: none.
 -- from functions/storage/rotate.sql:5
 create or replace function penstock._rotate(early boolean default false) returns void language plpgsql as $$
 declare

@@ -1,7 +1,7 @@
 -- Advisory locks. Each has two numbers: the class, and what it is about. 1885695603 is "pens" in ASCII.
 --
 --   class                       second number      protects
---   1885695603                  1 ring             the register penstock.ring: tried for, never waited for
+--   1885695603                  1 ring             the register penstock.ring: taken without waiting, or not at all
 --                               2 history          the rotation of time slots
 --                               3 clock            the correction of leases after the clock was set back
 --                               4 forget expired   the deletion of expired messages from the history

@@ -6,7 +6,7 @@
 --      closing    separator    in use, from the oldest to the current one, which takes the inserts
 --
 -- 21938 says: segments 2 and 1 are closing, 3 and 8 are in use, 8 is the current one, and the others are free. Claims
--- look at the segments in use. A closing segment has no ready messages; it becomes free once its leases are gone.
+-- look at the segments in use. A closing segment has no ready messages; it becomes free once its leases have ended.
 -- Segment 0, the overflow segment, stands first among those in use while it holds ready messages.
 --
 -- A segment takes the inserts for a share of 32,768 positions. The register penstock.ring_until holds the position from

@@ -17,7 +17,7 @@
 --            that a claim of an admin may have, and settle a message of a queue that it may not use
 -- random     a sequence may repeat a number after a crash, for a claim whose commit did not wait for the disk. These
 -- bits       keep the holder of the first lease from settling the second one
--- end        16 bits of the time when the lease ends, which tell two leases of one message in one place apart
+-- end        16 bits of the time when the lease ends, which distinguish two leases of one message in one place
 -- block,     the ctid of the message: settling it needs no index. A lane has room for 2^24 blocks of leased messages
 -- line
 -- h          set (value 16) if the queue keeps history, or has members of batches: settling the message then takes more
@@ -31,7 +31,7 @@
 --             | end of the lease, in microseconds since 1970       | random bits | h |
 --             +----------------------------------------------------+-------------+---+
 --
--- The random bits tell claims of the same moment apart. The time fits until the year 2112. The end of the lease in the
+-- The random bits distinguish claims of the same moment. The time fits until the year 2112. The end of the lease in the
 -- token is the lowest 16 bits of the time. A mark is what a token and a hold have in common: these 16 bits, then h.
 
 --: define token.segment(token) as ({token} & 15)

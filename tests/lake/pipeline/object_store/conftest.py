@@ -1,6 +1,6 @@
 """An S3 for the tests in this folder, reached through the real S3A connector: `make test-s3`.
 
-The S3 is moto's, in a process of its own on loopback. Spark gets the jars of `make spark-jars`, so
+The S3 is moto's, in a separate process on loopback. Spark gets the jars of `make spark-jars`, so
 these tests have a Spark session and a process to themselves.
 """
 
@@ -25,7 +25,7 @@ ENVIRONMENT = Path(sys.prefix)
 MOTO = ENVIRONMENT / "s3" / "bin" / "moto_server"
 JARS = ENVIRONMENT / "spark-jars"
 BUCKET = "penstock"
-REASON = "needs 0.7 GB of jars and a Spark session of its own: make test-s3"
+REASON = "needs 0.7 GB of jars and a separate Spark session: make test-s3"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""kill -9 while a lake on S3 is filled. The S3 itself stays up, as a service of its own would."""
+"""kill -9 while a lake on S3 is filled. The S3 itself stays up, as a separate service would."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ NAMES: Final = {
     "set_priority": "Change the priority of",
 }
 EFFECTS: Final = {
-    "cancel": "They end as cancelled, and are not delivered any more.",
+    "cancel": "They end as cancelled, and are no longer delivered.",
     "redrive": "They are put back into their queue, and start again at their first attempt.",
     "replay": "A copy of each is enqueued.",
     "move": "They are put into another queue, and keep their ids.",

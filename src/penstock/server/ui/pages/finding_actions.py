@@ -94,7 +94,7 @@ class Note(FindingAct):
                 label="Reason",
                 value=visit.asked("reason") or "",
                 required=True,
-                hint="What is known, or who works on it.",
+                hint="The known cause, or who is working on it.",
             ),
             Field(
                 name="for",

@@ -130,7 +130,7 @@ class PurgeDead(Purge):
 def _after_purge(keep_history: int) -> str:
     undo = "The purge can be undone for an hour: copies of the messages are enqueued."
     if keep_history == 0:
-        return undo + " The queue keeps no history, so after that they are gone."
+        return undo + " The queue keeps no history, so they cannot be restored after that."
     days = "a day" if keep_history == 1 else f"{count(keep_history)} days"
     return undo + f" Each of them can be replayed from history for {days}."
 

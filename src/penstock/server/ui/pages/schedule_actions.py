@@ -81,7 +81,7 @@ class PauseSchedule(_Plain):
 class ResumeSchedule(_Plain):
     path = "/schedules/{name}/resume"
     verb = "resume"
-    text = "It fires again, from its next time on."
+    text = "It fires again, beginning with its next time."
 
 
 class FireSchedule(_Plain):

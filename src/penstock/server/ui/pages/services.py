@@ -201,7 +201,7 @@ class _OnQueue(_OnService):
 class RetryQueue(_OnQueue):
     path = "/services/{service}/queues/{queue}/retry"
     title, button, act = "Retry queue", "Retry", "retry managed queue"
-    text = "The task that failed is carried out again."
+    text = "The failed task runs again."
 
     def _command(self, visit: Visit, service: Service) -> Command[Any]:
         queue = visit.path["queue"]

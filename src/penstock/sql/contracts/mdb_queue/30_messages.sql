@@ -3,7 +3,7 @@
 -- claimed_by is always null, statements with "claimed_by = ..." read nothing. Leases are found by leased_N_id. Locks:
 -- ACCESS SHARE, and as penstock.claim for a statement that claims.
 create or replace view mdb_queue.messages as
--- This part returns nothing but has a cost. A claim must search for messages (where this part has no cost, because 1 <
+-- This part returns no rows and has a cost. A claim must search for messages (where this part has no cost, because 1 <
 -- 0 is never true) before it searches for the rows to update (where it has one). See _rows.
 select null::bigint as id, null::text as queue_name, null::jsonb as payload, 1 as attempt_count, 0 as max_attempts,
        null::timestamptz as visible_at, null::text as claimed_by, null::text as last_error, null::timestamptz

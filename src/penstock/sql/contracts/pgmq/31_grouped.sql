@@ -45,7 +45,7 @@ returns table (id bigint, fifo_key text) language sql as $$
 $$;
 
 -- Reads from groups. A reader locks a group with an advisory lock until commit, so that two readers do not share a
--- group. If the next message of a group is gone, the reader skips the rest of the group, because another reader is
+-- group. If the next message of a group was taken, the reader skips the rest of the group, because another reader is
 -- ahead in it.
 create or replace function pgmq._read_groups(queue_name text, vt integer, qty integer, style text)
 returns setof pgmq.message_record language plpgsql as $$

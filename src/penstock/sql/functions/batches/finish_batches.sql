@@ -107,7 +107,7 @@ begin
   if dropped is not null then
     delete from penstock.batch_member m where m.batch_id = any (dropped);
   end if;
-  -- Changes of batches that do not exist any more: members that were redriven and ended later.
+  -- Changes of batches that no longer exist: members that were redriven and ended later.
   delete from penstock.batch_change c where not exists (select from penstock.batch b where b.id = c.batch_id);
   return max_count;
 end $$;

@@ -1,4 +1,4 @@
--- Messages by id, for the contracts whose callers know nothing but the id. leased_N_id finds leases that were claimed
+-- Messages by id, for the contracts whose callers know only the id. leased_N_id finds leases that were claimed
 -- by id. Scheduled messages and messages of groups have an index on the id. A ready message has none. But the position
 -- of a message that never came back is its id, and lane_N_order has the position; lane_N_back has the ids of those that
 -- came back. Messages that were claimed with a token are not looked for.
@@ -29,7 +29,7 @@ begin
   end loop;
 end $$;
 
--- Gives such a lease another end and another holder. False if it does not exist any more. Locks: the row. Uses
+-- Gives such a lease another end and another holder. False if it no longer exists. Locks: the row. Uses
 -- leased_N_id.
 create or replace function penstock._amend_by_id(queue_id integer, id bigint, of_attempt integer, until timestamptz,
   worker text) returns boolean

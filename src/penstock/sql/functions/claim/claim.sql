@@ -9,7 +9,7 @@
 -- archive through pgmq are a third faster without it (bench commit, crowd_64_over_pgmq: 0.77 with, 1.03 without).
 --
 -- The planner settings keep index scans that the statistics of an empty table would talk the planner out of. They also
--- keep the plans: once a table is analyzed, a plan for the values at hand looks cheaper than the generic one, and
+-- keep the plans: once a table is analyzed, a plan for the current values looks cheaper than the generic one, and
 -- making it for every claim takes longer than the claim.
 --
 -- The variant _claim_by_id is for callers that settle by id alone, as the contracts of others do. Its messages always

@@ -1,6 +1,6 @@
 -- The upkeep that claims do, each part at its own interval: floors every 5 ms, upkeep every 50 ms, the safety net every
 -- second.
--- Locks: the sweep lock of the queue, tried for. Uses lane_N_order through _sweep.
+-- Locks: the sweep lock of the queue, without waiting. Uses lane_N_order through _sweep.
 create or replace function penstock._in_passing(q penstock.queue) returns void language plpgsql as $$
 declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
@@ -18,8 +18,8 @@ begin
 end $$;
 
 -- May this transaction sweep? A sweep has to see what all others have committed. An old snapshot does not show that. A
--- transaction that has written something must not sweep either: messages that it has claimed are gone for it, but come
--- back if it is rolled back.
+-- transaction that has written something must not sweep either: it does not see messages that it has claimed, but they
+-- come back if it is rolled back.
 create or replace function penstock._may_sweep() returns boolean language sql volatile as $$
   select current_setting('transaction_isolation') = 'read committed'
     and (penstock._alone() or pg_current_xact_id_if_assigned() is null)

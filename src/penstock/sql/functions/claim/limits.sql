@@ -1,7 +1,7 @@
 -- Limits of a queue. _allowance returns how many of the wanted messages max_in_flight and throughput_limit allow, and
 -- spends the tokens of throughput_limit.
--- Locks: with max_in_flight, the lock of the queue until commit, tried for up to 50 ms; with throughput_limit, the lock
--- of its register for a moment. Uses leased_N_watched.
+-- Locks: with max_in_flight, the lock of the queue until commit, waiting for up to 50 ms; with throughput_limit, the
+-- lock of its register for a moment. Uses leased_N_watched.
 create or replace function penstock._allowance(q penstock.queue, wanted integer) returns integer language plpgsql as $$
 declare
   patience timestamptz := clock_timestamp() + interval '50 milliseconds';

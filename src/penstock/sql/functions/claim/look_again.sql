@@ -1,6 +1,6 @@
 -- A claim found too few messages and looks for due messages and expired leases. It moves no more than it will take
 -- itself: no other session could reach the rest until this transaction ends. A claim that found nothing also runs the
--- safety net (_rescan), at most once a second. True if something turned up.
+-- safety net (_rescan), at most once a second. True if it found something.
 -- Locks: the rows it moves, with SKIP LOCKED. Uses scheduled_queue, leased_N_until and grant_N_until.
 create or replace function penstock._look_again(q penstock.queue, wanted integer, has_some boolean) returns boolean
 language plpgsql

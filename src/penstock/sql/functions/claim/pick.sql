@@ -1,6 +1,6 @@
 -- Picks ready rows. A claim that leases messages in place changes rows that other claims are looking at. FOR UPDATE
--- SKIP LOCKED follows such a row to its newest version, locks that version, and only then finds that it is not ready
--- any more. The lock stays until the transaction ends, and the holder of the lease waits for it when it settles the
+-- SKIP LOCKED follows such a row to its newest version, locks that version, and only then finds that it is no longer
+-- ready. The lock stays until the transaction ends, and the holder of the lease waits for it when it settles the
 -- message. That is a millisecond if the transaction consists of the claim, but a claim may also be the first statement
 -- of a long transaction.
 --

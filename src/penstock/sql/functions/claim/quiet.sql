@@ -2,7 +2,7 @@
 -- so from then on, and claims do not look until then: leases that begin meanwhile last for a second at least.
 -- _forget_quiet clears the bit if a lease gets an earlier end. Its lock, and the register as it was before we looked,
 -- tell that no transaction has done so meanwhile.
--- Locks: the quiet lock of the queue, tried for and released at once. Uses leased_N_until and grant_N_until.
+-- Locks: the quiet lock of the queue, without waiting, released at once. Uses leased_N_until and grant_N_until.
 create or replace function penstock._any_lease_ends(queue_id integer, started timestamptz, notes boolean)
 returns boolean language plpgsql as $$
 #variable_conflict use_column

@@ -2,7 +2,7 @@
 -- restore, or if registers were damaged, and counts that (rescans_that_found). Segments are small, so the work is
 -- bounded. True if it found messages: then the floor is where they are. Messages of the transaction of the caller are
 -- not counted. sweeps: the caller may sweep, so the first row of the queue can be noted as well (read/first_row.sql).
--- Locks: the sweep lock of the queue, tried for. Uses lane_N_order.
+-- Locks: the sweep lock of the queue, without waiting. Uses lane_N_order.
 create or replace function penstock._rescan(q penstock.queue, counted boolean, sweeps boolean default false)
 returns boolean language plpgsql as $$
 declare

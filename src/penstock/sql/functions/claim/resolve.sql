@@ -1,6 +1,6 @@
 -- Looks at rows that a claim has just taken: expired messages go to history, and each group token is exchanged for the
--- next message of its group. Returns how many rows came to nothing. Locks: the messages it takes. Uses leased_N_token,
--- grouped_order.
+-- next message of its group. Returns how many rows had no message to deliver. Locks: the messages it takes. Uses
+-- leased_N_token, grouped_order.
 create or replace function penstock._resolve(slot integer, lease_token bigint, until timestamptz, worker text)
 returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$

@@ -19,7 +19,7 @@
 -- millisecond that the floor stands still leaves dead index entries for each claim to walk over. The caller must not
 -- have claimed from this queue in the same transaction: the sweep would not see those messages, which come back if the
 -- transaction is rolled back.
--- Locks: the sweep lock of the queue, tried for, for the length of the sweep. Uses lane_N_order.
+-- Locks: the sweep lock of the queue, without waiting, for the duration of the sweep. Uses lane_N_order.
 create or replace function penstock._sweep(q penstock.queue, now_us bigint) returns void language plpgsql as $$
 declare
   high       bigint;
@@ -98,7 +98,7 @@ begin
         end if;
       end loop;
     end if;
-    -- In one expression, which cannot be interrupted half way.
+    -- In one expression, which cannot be interrupted halfway.
     perform nextval('penstock.flips_begun'),
       setval(q.generation_register, {generation.state(began_ms, holders, aside, draining, generation)}),
         nextval('penstock.flips_over');

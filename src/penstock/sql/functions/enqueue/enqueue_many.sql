@@ -59,7 +59,7 @@ begin
   end if;
 end $$;
 
--- After enqueue_many has put messages into a segment that is not the current one any more, or that is full. Locks: the
+-- After enqueue_many has put messages into a segment that is no longer the current one, or that is full. Locks: the
 -- rows, if they are put in again. Scans the segment in that case. Uses queue_name_key.
 create or replace function penstock._rotated_many(slot integer, queue text) returns void language plpgsql as $$
 declare

@@ -39,7 +39,7 @@ begin
     elsif on_conflict = 'skip' then
       return waiting;
     end if;
-    -- A claim may take it in between. Then no message is waiting any more, and we look again.
+    -- A claim may take it in between. Then no message is waiting, and we look again.
     if penstock._replace_waiting(q.id, m, waiting) then
       return waiting;
     end if;

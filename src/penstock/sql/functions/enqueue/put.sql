@@ -59,7 +59,7 @@ begin
     m.payload_bytes, m.last_error)::penstock.envelope, m.position);
 end $$;
 
--- Messages were put into a segment that is not the current one any more. Claims look there only if the segment is in
+-- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in
 -- use and the floor of the lane is not in the share of positions of the current segment.
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
 language plpgsql as $$

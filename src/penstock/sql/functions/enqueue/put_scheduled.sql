@@ -1,4 +1,4 @@
--- Schedules a message, or a group token, for later. Locks: none but the new row. Indexes: none.
+-- Schedules a message, or a group token, for later. Locks: only the new row. Indexes: none.
 create or replace function penstock._put_scheduled(due timestamptz, m penstock.envelope) returns void language plpgsql
   as $$
 begin

@@ -63,7 +63,7 @@ begin
     limit 1) w);
 end $$;
 
--- Gives the waiting message with this id and key the payload and headers of m. False if it is not waiting any more.
+-- Gives the waiting message with this id and key the payload and headers of m. False if it is no longer waiting.
 -- Locks: the message until commit. Uses scheduled_key, grouped_key and lane_N_key.
 create or replace function penstock._replace_waiting(queue_id integer, m penstock.envelope, waiting bigint)
 returns boolean language plpgsql

@@ -14,7 +14,7 @@
 --
 -- _wake notifies the waiters of a queue at the commit of this transaction. enqueue asks in its one statement whether it
 -- is time to: once every 10 ms while a consumer waits, else never. To ask costs 1.2 us of 16. Always returns true.
--- Locks: one of four notify locks, tried for, until commit. Indexes: none.
+-- Locks: one of four notify locks until commit, without waiting. Indexes: none.
 create or replace function penstock._wake(notify_register regclass, waiting_register regclass, queue text,
   what text default 'ready')
 returns boolean language plpgsql as $$
@@ -23,7 +23,7 @@ declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
 begin
   if pg_sequence_last_value(waiting_register) < now_us then
-    -- No consumer waits any more. If one begins to wait at this moment, this hides it until it calls attend again.
+    -- No consumer waits now. If one begins to wait at this moment, this hides it until it calls attend again.
     perform setval(notify_register, never);
   elsif pg_sequence_last_value(notify_register) < now_us - 100000
         or pg_try_advisory_xact_lock({lock.notify}, (notify_register::oid::bigint % 4)::integer) then

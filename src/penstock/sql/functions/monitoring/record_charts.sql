@@ -62,7 +62,7 @@ begin
 end $$;
 
 -- Inserts the messages and attempts that ended in transactions below `until` and that the last call did not see, and
--- stores how far it got. One statement, so that the rows and the new snapshot agree. The rows of the own transaction
+-- stores how far it got. One statement, so that the rows and the new snapshot agree. Rows of this transaction
 -- count next time: it may still write more of them. Locks: the row of progress. Uses history_log_xid and
 -- attempt_log_xid.
 create or replace function penstock._chart_history(progress penstock.chart_progress, until xid8) returns integer
@@ -92,7 +92,7 @@ begin
     select a.queue, a.ended_at, a.state = 'dead', penstock._duration_bucket(a.ended_at - a.started_at)
     from penstock.attempt_log a where a.xid = any (array(select pg_snapshot_xip(seen))) and a.xid <> own
   ), counted as (
-    -- By minute, and by minute and duration: waits and runs apart, or there would be as many groups as messages.
+    -- By minute, and by minute and duration: waits and runs separately, or there would be as many groups as messages.
     select e.queue, e.at, e.wait, e.run, grouping(e.wait) = 0 as is_wait, grouping(e.run) = 0 as is_run,
       count(*) as done, 0 as failed, 0 as died
     from (select queue, penstock._chart_step('1 minute', at) as at, wait, run from ended
@@ -196,8 +196,8 @@ begin
 end $$;
 
 -- Adds the minutes of each hour up, three minutes after its end, and returns the end of the last hour that is done.
--- What is counted for these hours later is inserted as another row of the hour. Locks: none but
--- the new rows. Uses chart_point_at.
+-- What is counted for these hours later is inserted as another row of the hour. Locks: the new
+-- rows only. Uses chart_point_at.
 create or replace function penstock._add_up_hours(done_until timestamptz, now_at timestamptz) returns timestamptz
 language plpgsql as $$
 #variable_conflict use_column

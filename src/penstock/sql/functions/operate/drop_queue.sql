@@ -27,7 +27,7 @@ begin
       'Drop them first, or drop the queue with force => true.');
   end if;
   if q.has_members then
-    -- Their batches do not wait for messages that are gone.
+    -- Their batches do not wait for messages that were deleted.
     perform penstock.purge(q.name, include_leased => true), penstock.purge(q.name || '.dlq');
   end if;
   delete from penstock.schedule s where s.queue_id = q.id;

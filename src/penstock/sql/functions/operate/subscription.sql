@@ -114,8 +114,8 @@ begin
   perform pg_notify('penstock_subscriptions', '');
 end $$;
 
--- Notes what a server has delivered, and disables the subscription if its endpoint is gone. A server that works with
--- older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
+-- Notes what a server has delivered, and disables the subscription if its endpoint answered 410 Gone. A server that
+-- works with older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
 create or replace function penstock.note_deliveries(
   name text, version integer, delivered bigint, failed bigint, last_error text, disabled_reason text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

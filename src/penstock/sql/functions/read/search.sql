@@ -31,7 +31,7 @@ begin
   end if;
   select array_agg(p.part), array_agg(p.blocks) into parts, blocks from penstock.search_parts() p;
   if from_part <> all (parts) then
-    perform penstock._fail_value('place', place, 'the place of a row of the page before');
+    perform penstock._fail_value('place', place, 'the place of a row of the previous page');
   end if;
   for i in array_position(parts, from_part) .. cardinality(parts) loop
     block := split_part(trim('(' from from_tid::text), ',', 1);
@@ -58,7 +58,7 @@ begin
   end loop;
   return next penstock._looked(null, 0);
 exception when invalid_text_representation or numeric_value_out_of_range then
-  perform penstock._fail_value('place', place, 'the place of a row of the page before');
+  perform penstock._fail_value('place', place, 'the place of a row of the previous page');
 end $$;
 
 -- The tables that a search reads, in its order, with their states and sizes. Locks: none. Scans history_slot.

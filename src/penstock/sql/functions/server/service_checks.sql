@@ -15,10 +15,10 @@ begin
   returning s.id, s.name, s.dsn, s.secret, s.password_file, s.address_version, clock_timestamp();
 end $$;
 
--- Records the result of a check. A report about an address that has been changed since counts for nothing. If the
+-- Records the result of a check. A report about an address that has been changed since is ignored. If the
 -- service was reached, its waiting tasks continue, in the order of the requests. If not, all its tasks wait, and those
--- that have waited for `wait_seconds` fail together. Null is no limit. Returns the number of tasks that were delivered
--- again or failed. Locks: the row of the service, and those of the tasks. Uses
+-- that have waited for `wait_seconds` fail together. Null means no limit. Returns the number of tasks that were
+-- delivered again or failed. Locks: the row of the service, and those of the tasks. Uses
 -- service_task_queue and service_task_waiting.
 create or replace function penstock.report_service(
   service_id uuid, address_version integer, status jsonb, error_message text, check_seconds numeric,

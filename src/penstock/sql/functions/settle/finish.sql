@@ -1,5 +1,5 @@
 -- A message has reached its end: writes history if the queue keeps it, deletes its body and its key, and counts it in
--- its batch. Locks: none but the rows it deletes. Uses body_N_id, message_key_pkey and batch_member_pkey.
+-- its batch. Locks: only the rows that it deletes. Uses body_N_id, message_key_pkey and batch_member_pkey.
 create or replace function penstock._finish(m penstock.envelope, state text, reason text) returns void language plpgsql
   as $$
 declare

@@ -76,7 +76,7 @@ declare
   total    bigint := 0;
   sums     numeric := 0;
 begin
-  -- A write larger than its queue would wait for ever.
+  -- A write larger than its queue would wait forever.
   for of_queue in
     select s.queue, sum(s.count) as count, max(t.max_depth) as max_depth
     from penstock.spark_staged s join penstock.queue t on t.name = s.queue

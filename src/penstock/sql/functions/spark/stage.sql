@@ -120,7 +120,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.spark_staged s where s.attempt = any (attempts);
 $$;
 
--- Part of the upkeep: drops what writes that ended without a word have staged, a day later, and forgets writes that had
+-- Part of the upkeep: drops what abandoned writes have staged, a day later, and forgets writes that had
 -- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way. Locks: the rows,
 -- with SKIP LOCKED.
 create or replace function penstock._forget_staged() returns integer language plpgsql as $$

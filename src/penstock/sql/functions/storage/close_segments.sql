@@ -1,6 +1,6 @@
--- Closes segments that have no ready messages any more. Also takes the next segment if a burst has left the current one
+-- Closes segments that no longer have ready messages. Also takes the next segment if a burst has left the current one
 -- large and empty. Only registers change, so any transaction may do this. Returns true if there is more to do for the
--- ring: see _tend_ring. Locks: the lock of the ring, tried for and released at the end. Uses lane_N_order through
+-- ring: see _tend_ring. Locks: the lock of the ring, without waiting, released at the end. Uses lane_N_order through
 -- _any_ready.
 create or replace function penstock._close_segments() returns boolean language plpgsql as $$
 declare

@@ -7,11 +7,11 @@ language sql immutable as $$
   select {lanes.priority(priority)} | case when stays_plain then 0 else {lanes.not_plain} end
 $$;
 
--- Adds bits to lanes_register. One expression, which cannot be interrupted half way.
+-- Adds bits to lanes_register. One expression, which cannot be interrupted halfway.
 create or replace function penstock._widen(q penstock.queue, bits integer) returns void language plpgsql as $$
 begin
   if pg_sequence_last_value(q.lanes_register) & bits <> bits then
-    -- In one expression, which cannot be interrupted half way.
+    -- In one expression, which cannot be interrupted halfway.
     perform pg_advisory_lock({lock.sweep}, q.id),
       setval(q.lanes_register, pg_sequence_last_value(q.lanes_register) | bits),
       pg_advisory_unlock({lock.sweep}, q.id);

@@ -1,5 +1,5 @@
 -- Puts a closing segment, or segment 0, back into use because a message was found in it.
--- Locks: the lock of the ring, tried for and released at once. Indexes: none.
+-- Locks: the lock of the ring, without waiting, released at once. Indexes: none.
 create or replace function penstock._reopen(slot text) returns void language plpgsql as $$
 declare
   ring text;

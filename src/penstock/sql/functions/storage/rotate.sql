@@ -1,7 +1,7 @@
 -- Makes the next free segment the current one, once the current one has had its share of positions (or at once, if
 -- early). Without a free segment the current one grows until there is one. Only registers change, so any transaction
 -- may do this.
--- Locks: the lock of the ring, tried for and released at once. Indexes: none.
+-- Locks: the lock of the ring, without waiting, released at once. Indexes: none.
 create or replace function penstock._rotate(early boolean default false) returns void language plpgsql as $$
 declare
   share constant bigint := {ring.share};

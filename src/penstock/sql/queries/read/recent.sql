@@ -1,5 +1,6 @@
--- What finished lately, by queue and state: of the latest rows of history, as many as the sample takes, those of the last seconds.
--- `since` is how far back they reach: a rate is a count over that time. No locks; uses history_log_xid.
+-- Messages that finished recently, by queue and state: of the latest rows of history, as many as the sample takes,
+-- those of the last seconds. `since` is how far back they reach: a rate is a count over that time. No locks; uses
+-- history_log_xid.
 with latest as materialized (
   select queue, state, finished_at
     from penstock.history_feed

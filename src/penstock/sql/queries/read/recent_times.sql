@@ -1,5 +1,6 @@
--- How long messages that finished lately had waited for their first claim, and how long their last attempt took, by queue: the
--- 50th, 95th and 99th percentile in seconds, of the latest rows of history, as many as the sample takes. No locks; uses history_log_xid.
+-- How long messages that finished recently had waited for their first claim, and how long their last attempt took, by
+-- queue: the 50th, 95th and 99th percentile in seconds, of the latest rows of history, as many as the sample takes. No
+-- locks; uses history_log_xid.
 with latest as materialized (
   select queue, enqueued_at, first_claimed_at, last_claimed_at, finished_at
     from penstock.history_feed
