@@ -177,3 +177,29 @@ async def test_a_server_that_stops_answers_who_waits(consumer: httpx.AsyncClient
     await waiting(web, 10)
     await asyncio.to_thread(web.stop)
     assert [await poll for poll in polls] == [[]] * 10
+
+
+async def test_a_message_of_a_long_transaction_is_handed_out_though_floors_have_passed_it(
+    consumer: httpx.AsyncClient, web: Any, db: Db, dsn: str
+) -> None:
+    """By the look after the wake-up of its commit: the safety net finds nothing."""
+    db.execute("select penstock.create_queue('orders', '{\"keep_history\": 0}')")
+    floor = "select pg_sequence_last_value(floors[1]) from penstock.queue where name = 'orders'"
+    with psycopg.connect(dsn) as block:
+        late = _value(block, "select penstock.enqueue('orders', '{\"late\": true}')")
+        while (_value(db, floor) or 0) <= late:
+            db.execute("select penstock.enqueue('orders', '1')")
+            [message] = await dequeue(consumer, wait_seconds=20)
+        assert message["json"] == 1
+        poll = asyncio.create_task(dequeue(consumer, wait_seconds=20))
+        await waiting(web, 1)
+        block.commit()
+        [message] = await poll
+    assert message["json"] == {"late": True}
+    assert _value(db, "select penstock.rescans_that_found()") == 0
+
+
+def _value(connection: Db, query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return row[0]

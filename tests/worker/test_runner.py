@@ -352,3 +352,41 @@ async def test_a_handler_that_exits_has_failed_and_the_worker_goes_on(
         await client.enqueue("work", 2)
         await until(lambda: runs == [1, 2], "the second")
     assert (await client.message(first)).last_error == "SystemExit: 3"
+
+
+async def test_a_message_of_a_long_transaction_is_handled_though_floors_have_passed_it(
+    dsn: str, client: AsyncClient
+) -> None:
+    """By the claim after the wake-up of its commit: the safety net finds nothing."""
+    await client.create_queue("orders", keep_history=0)
+    handled: set[int] = set()
+    app = App()
+
+    @app.handler("orders")
+    async def ship(message: Delivery) -> None:
+        handled.add(message.id)
+
+    floor = "select pg_sequence_last_value(floors[1]) from penstock.queue where name = 'orders'"
+    async with (
+        await psycopg.AsyncConnection.connect(dsn) as block,
+        await psycopg.AsyncConnection.connect(dsn, autocommit=True) as admin,
+        Worker(app, dsn),
+    ):
+        late = await _value(block, "select penstock.enqueue('orders', '1')")
+
+        async def floor_has_passed() -> bool:
+            sent = await client.enqueue("orders", 2)
+            await until(lambda: sent in handled, "a quick message")
+            return bool((await _value(admin, floor) or 0) > late)
+
+        await until(floor_has_passed, "the floor is above the open transaction")
+        assert late not in handled
+        await block.commit()
+        await until(lambda: late in handled, "the message of the long transaction")
+        assert await _value(admin, "select penstock.rescans_that_found()") == 0
+
+
+async def _value(connection: psycopg.AsyncConnection[Any], query: str) -> Any:
+    row = await (await connection.execute(query.encode())).fetchone()
+    assert row is not None
+    return row[0]

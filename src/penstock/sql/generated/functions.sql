@@ -12346,7 +12346,7 @@ begin
     from penstock.queue q left join penstock._sample(share, now_at) t on t.queue_id = q.id group by q.id order by q.name
   loop
     if greatest(g.ready, g.scheduled, g.leased, g.dead) < few then
-      n := penstock._count(g.q, now_at);
+      n := penstock._count((g.q).name, now_at);
       return next ((g.q).name, n.ready, n.scheduled, n.leased, n.dead + n.dead_leased,
         penstock._age(n.oldest_ready, now_at), n.estimated)::penstock.queue_stats;
     else
@@ -13467,65 +13467,6 @@ set search_path = pg_catalog, pg_temp as $$
   select penstock._step_us((date_part('epoch', clock_timestamp()) * 1e6)::bigint) / 1e6
 $$;
 
--- Lanes: the messages of one queue with one priority form a lane. The first message of a priority, or the first with a
--- group or a time to live, changes what claims have to look for. The enqueuer writes that into lanes_register
--- (layout/register.sql) at once, and claims read it there. The row of the queue follows at the commit of a claim, in
--- _adopt_lanes. _lane_bits returns the bits that a message needs. Locks: none. Indexes: none.
--- from functions/storage/lanes.sql:5
-create or replace function penstock._lane_bits(priority integer, stays_plain boolean) returns integer
-language sql immutable as $$
-  select (1 << (priority + 9)) | case when stays_plain then 0 else (1 << 19) end
-$$;
-
--- Adds bits to lanes_register. One expression, which cannot be interrupted halfway.
--- from functions/storage/lanes.sql:11
-create or replace function penstock._widen(q penstock.queue, bits integer) returns void language plpgsql as $$
-begin
-  if pg_sequence_last_value(q.lanes_register) & bits <> bits then
-    -- In one expression, which cannot be interrupted halfway.
-    perform pg_advisory_lock(1885695608, q.id),
-      setval(q.lanes_register, pg_sequence_last_value(q.lanes_register) | bits),
-      pg_advisory_unlock(1885695608, q.id);
-  end if;
-end $$;
-
--- Returns the queue with the lanes in its register. A lane that the row does not have yet has no floor: claims look
--- from the beginning.
--- from functions/storage/lanes.sql:23
-create or replace function penstock._with_lanes(q penstock.queue) returns penstock.queue language plpgsql as $$
-declare
-  bits constant integer := pg_sequence_last_value(q.lanes_register);
-begin
-  if bits <> q.lane_bits then
-    select array_agg(p order by p desc), array_agg(q.floors[array_position(q.priorities, p::smallint)] order by p desc)
-    into q.priorities, q.floors from generate_series(-9, 9) p where (bits >> (p + 9) & 1 = 1);
-    q.plain := (bits >> 19 = 0);
-  end if;
-  return q;
-end $$;
-
--- Writes new lanes into the row of their queue, and creates their floors. Skips a queue whose row is locked. Locks: the
--- row of the queue until commit. Scans the queues.
--- from functions/storage/lanes.sql:37
-create or replace function penstock._adopt_lanes() returns void language plpgsql as $$
-declare
-  q penstock.queue;
-begin
-  for q in select * from penstock.queue t
-    where t.lane_bits <> pg_sequence_last_value(t.lanes_register) for no key update skip locked loop
-    q := penstock._with_lanes(q);
-    for i in 1 .. cardinality(q.priorities) loop
-      q.floors[i] := coalesce(q.floors[i], penstock._unlogged_register(format('floor_%s_%s', q.id,
-        replace(q.priorities[i]::text, '-', 'm'))));
-    end loop;
-    update penstock.queue u
-    set priorities = q.priorities, floors = q.floors, plain = q.plain,
-        lane_bits = (select sum((1 << (p + 9))) from unnest(q.priorities) p) + case when q.plain then 0
-          else (1 << 19) end
-    where u.id = q.id;
-  end loop;
-end $$;
-
 -- Counts the messages of a queue by state, with the times of the oldest and the newest. oldest and newest are over all
 -- states except dead. A group token is not a message and is not counted.
 --
@@ -13533,48 +13474,56 @@ end $$;
 -- index of the queue, and lanes from the first row of the queue on. Beyond that, reading the whole table is faster: see
 -- _count_table. leased_N has no index on the queue. It is read along leased_N_until, whose dead entries cost less than
 -- the dead rows. These statements are static, so that their plans are made once in a session: 10 us each instead of
--- 100. One statement counts both tables of a segment. Its kinds are 0 for ready, 1 for leased, 2 for a dead letter that
--- is leased, and 3 for a message of another queue. Tables without blocks are not read, nor is an older segment without
--- leased messages if the first row of the queue is in the current one.
+-- 100. One statement counts both tables of a segment, and adds to the counts. Tables without blocks are not read, nor
+-- is an older segment without leased messages if the first row of the queue is in the current one.
 --
--- The ring is read after the snapshot was taken. So it names every segment that holds a row which the snapshot shows.
--- Locks: ACCESS SHARE. Uses scheduled_queue, grouped_order, dead_queue, lane_N_order and leased_N_until.
--- from functions/read/count.sql:14
-create or replace function penstock._count(q penstock.queue, now_at timestamptz, out ready bigint, out scheduled bigint,
+-- One statement reads the queue and its registers: a session prepares each expression again in every transaction, which
+-- costs more than its value. The ring is read after the snapshot was taken, so it names every segment that holds a row
+-- which the snapshot shows. It is read before the beginning of the current segment: if it turns in between, all lanes
+-- are read. All columns are null if there is no such queue.
+-- Locks: ACCESS SHARE. Uses queue_name_key, scheduled_queue, grouped_order, dead_queue, lane_N_order and
+-- leased_N_until.
+-- from functions/read/count.sql:17
+create or replace function penstock._count(queue text, now_at timestamptz, out ready bigint, out scheduled bigint,
   out leased bigint, out dead bigint, out dead_leased bigint, out oldest_ready timestamptz, out oldest timestamptz,
   out newest timestamptz, out oldest_dead timestamptz, out estimated boolean)
-language plpgsql stable set search_path = pg_catalog, pg_temp
+language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
-  past  constant bigint := penstock._hold_at(now_at);
-  first constant bigint := penstock._first_row(q);
-  lanes constant smallint[] := case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
-    else (penstock._with_lanes(q)).priorities end;
-  slots constant integer[] := penstock._slots_by_age();
-  lone  constant boolean := first > (pg_sequence_last_value('penstock.ring_until') - 32768);   -- the queue has no row in the lanes of older segments
-  bytes bigint;
-  few   integer;
-  slot  integer;
-  n     record;
+  lane_queue integer;
+  lanes      smallint[];
+  first      bigint;
+  past       bigint;
+  slots      text;      -- the segments that may hold rows, the current one last
+  lone       boolean;   -- the queue has no row in the lanes of older segments
+  bytes      bigint;
+  few        bigint;
+  rows       bigint;
+  slot       integer;
+  n          record;
+  before     record;
 begin
-  ready := 0;
-  scheduled := 0;
-  leased := 0;
-  dead := 0;
-  dead_leased := 0;
-  estimated := false;
+  select t.id, t.lanes, t.first, '0' || translate(pg_sequence_last_value('penstock.ring')::text, '09', ''), t.first > (pg_sequence_last_value('penstock.ring_until') - 32768), (((date_part('epoch', now_at) * 1e6)::bigint << 11) | 2047),
+    pg_relation_size('penstock.scheduled', 'main'), bigint '0', bigint '0', bigint '0', bigint '0', bigint '0', false
+  into lane_queue, lanes, first, slots, lone, past, bytes, ready, scheduled, leased, dead, dead_leased, estimated
+  from (select q.id, penstock._first_row(q.id, q.first_row_register, q.first_row_xid_register) as first,
+          case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
+            else (penstock._with_lanes(q)).priorities end as lanes
+        from penstock.queue q where q.name = _count.queue) t;
+  if lane_queue is null then
+    return;
+  end if;
 
-  bytes := pg_relation_size('penstock.scheduled', 'main');
-  if bytes > 0 then
+  if bytes > bigint '0' then
     few := 20000 + bytes / 65536;
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = q.id and t.group_key is null
-      limit few) c;
+    from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = lane_queue
+      and t.group_key is null limit few) c;
     if n.total >= few then
-      n := penstock._count_table('scheduled', format('t.queue_id = %s and t.group_key is null', q.id),
+      n := penstock._count_table('scheduled', format('t.queue_id = %s and t.group_key is null', lane_queue),
         format('t.due_at <= %L', now_at));
     end if;
     ready := n.ready; scheduled := n.total - n.ready; oldest_ready := n.oldest_ready; oldest := n.oldest;
@@ -13582,14 +13531,15 @@ begin
   end if;
 
   bytes := pg_relation_size('penstock.grouped', 'main');
-  if bytes > 0 then
+  if bytes > bigint '0' then
     few := 20000 + bytes / 65536;
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = q.id limit few) c;
+    from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = lane_queue limit few) c;
     if n.total >= few then
-      n := penstock._count_table('grouped', format('t.queue_id = %s', q.id), format('t.visible_at <= %L', now_at));
+      n := penstock._count_table('grouped', format('t.queue_id = %s', lane_queue),
+        format('t.visible_at <= %L', now_at));
     end if;
     ready := ready + n.ready; scheduled := scheduled + n.total - n.ready;
     oldest_ready := least(oldest_ready, n.oldest_ready);
@@ -13597,209 +13547,261 @@ begin
   end if;
 
   bytes := pg_relation_size('penstock.dead', 'main');
-  if bytes > 0 then
+  if bytes > bigint '0' then
     few := 20000 + bytes / 65536;
     select count(*) as total, min(c.dead_at) as oldest_ready, false as estimated into n
-    from (select t.dead_at from penstock.dead t where t.queue_id = q.id limit few) c;
+    from (select t.dead_at from penstock.dead t where t.queue_id = lane_queue limit few) c;
     if n.total >= few then
-      n := penstock._count_table('dead', format('t.queue_id = %s', q.id), 'false', 't.dead_at');
+      n := penstock._count_table('dead', format('t.queue_id = %s', lane_queue), 'false', 't.dead_at');
       n.oldest_ready := n.oldest;
     end if;
     dead := n.total; oldest_dead := n.oldest_ready; estimated := estimated or n.estimated;
   end if;
 
-  foreach slot in array slots loop
+  loop
+    slot := right(slots, 1);
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/count.sql:84, segment 0
-    bytes := pg_relation_size('penstock.leased_0', 'main') + case when lone and slot <> slots[1] then bigint '0'
+-- from functions/read/count.sql:94, segment 0
+    bytes := pg_relation_size('penstock.leased_0', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_0', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_0 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_0 t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > bigint '1000000' then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_0 t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit (20000 + bytes / 65536))
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_0 t where t.lease_until >= '-infinity' limit (20000 + bytes / 65536))) c;
+    end if;
 else
--- from functions/read/count.sql:84, segment 1
-    bytes := pg_relation_size('penstock.leased_1', 'main') + case when lone and slot <> slots[1] then bigint '0'
+-- from functions/read/count.sql:94, segment 1
+    bytes := pg_relation_size('penstock.leased_1', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_1', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_1 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_1 t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > bigint '1000000' then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_1 t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit (20000 + bytes / 65536))
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_1 t where t.lease_until >= '-infinity' limit (20000 + bytes / 65536))) c;
+    end if;
 end if;
 else
 if slot <= 2 then
--- from functions/read/count.sql:84, segment 2
-    bytes := pg_relation_size('penstock.leased_2', 'main') + case when lone and slot <> slots[1] then bigint '0'
+-- from functions/read/count.sql:94, segment 2
+    bytes := pg_relation_size('penstock.leased_2', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_2', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_2 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_2 t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > bigint '1000000' then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_2 t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit (20000 + bytes / 65536))
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_2 t where t.lease_until >= '-infinity' limit (20000 + bytes / 65536))) c;
+    end if;
 else
--- from functions/read/count.sql:84, segment 3
-    bytes := pg_relation_size('penstock.leased_3', 'main') + case when lone and slot <> slots[1] then bigint '0'
+-- from functions/read/count.sql:94, segment 3
+    bytes := pg_relation_size('penstock.leased_3', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_3', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_3 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_3 t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > bigint '1000000' then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_3 t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit (20000 + bytes / 65536))
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_3 t where t.lease_until >= '-infinity' limit (20000 + bytes / 65536))) c;
+    end if;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/count.sql:84, segment 4
-    bytes := pg_relation_size('penstock.leased_4', 'main') + case when lone and slot <> slots[1] then bigint '0'
+-- from functions/read/count.sql:94, segment 4
+    bytes := pg_relation_size('penstock.leased_4', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_4', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_4 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_4 t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > bigint '1000000' then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_4 t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit (20000 + bytes / 65536))
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_4 t where t.lease_until >= '-infinity' limit (20000 + bytes / 65536))) c;
+    end if;
 else
--- from functions/read/count.sql:84, segment 5
-    bytes := pg_relation_size('penstock.leased_5', 'main') + case when lone and slot <> slots[1] then bigint '0'
+-- from functions/read/count.sql:94, segment 5
+    bytes := pg_relation_size('penstock.leased_5', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_5', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_5 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_5 t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > bigint '1000000' then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_5 t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit (20000 + bytes / 65536))
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_5 t where t.lease_until >= '-infinity' limit (20000 + bytes / 65536))) c;
+    end if;
 end if;
 else
 if slot <= 6 then
--- from functions/read/count.sql:84, segment 6
-    bytes := pg_relation_size('penstock.leased_6', 'main') + case when lone and slot <> slots[1] then bigint '0'
+-- from functions/read/count.sql:94, segment 6
+    bytes := pg_relation_size('penstock.leased_6', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_6', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_6 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_6 t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > bigint '1000000' then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_6 t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit (20000 + bytes / 65536))
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_6 t where t.lease_until >= '-infinity' limit (20000 + bytes / 65536))) c;
+    end if;
 else
 if slot <= 7 then
--- from functions/read/count.sql:84, segment 7
-    bytes := pg_relation_size('penstock.leased_7', 'main') + case when lone and slot <> slots[1] then bigint '0'
+-- from functions/read/count.sql:94, segment 7
+    bytes := pg_relation_size('penstock.leased_7', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_7', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_7 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_7 t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > bigint '1000000' then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_7 t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit (20000 + bytes / 65536))
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_7 t where t.lease_until >= '-infinity' limit (20000 + bytes / 65536))) c;
+    end if;
 else
--- from functions/read/count.sql:84, segment 8
-    bytes := pg_relation_size('penstock.leased_8', 'main') + case when lone and slot <> slots[1] then bigint '0'
+-- from functions/read/count.sql:94, segment 8
+    bytes := pg_relation_size('penstock.leased_8', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_8', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_8 t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_8 t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > bigint '1000000' then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_8 t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit (20000 + bytes / 65536))
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_8 t where t.lease_until >= '-infinity' limit (20000 + bytes / 65536))) c;
+    end if;
 end if;
 end if;
 end if;
 end if;
--- from functions/read/count.sql:101
-    if greatest(n.lane_rows, n.leased_rows) >= few then
-      n := penstock._count_segment(slot, q.id, past, now_at);
+-- from functions/read/count.sql:116
+    if bytes > bigint '1000000' and rows >= (20000 + bytes / 65536) then
+      n := penstock._count_segment(slot, lane_queue, past, now_at);
+      ready := before.ready + n.ready;
+      leased := before.leased + n.leased;
+      dead_leased := before.dead_leased + n.dead;
+      oldest_ready := least(before.oldest_ready, n.oldest_ready);
+      oldest := least(before.oldest, n.oldest);
+      newest := greatest(before.newest, n.newest);
       estimated := estimated or n.estimated;
     end if;
-    ready := ready + n.ready; leased := leased + n.leased; dead_leased := dead_leased + n.dead;
-    oldest_ready := least(oldest_ready, n.oldest_ready); oldest := least(oldest, n.oldest);
-    newest := greatest(newest, n.newest);
+    slots := left(slots, -1);
+    exit when slots = '';
+    lone := nullif(lone, true);   -- null from here on: no lanes are read
   end loop;
 end $$;
 
 -- Counts the messages of a queue in one segment by reading the tables of the segment as a whole. Locks: ACCESS SHARE.
 -- Indexes: none.
--- from functions/read/count.sql:113
+-- from functions/read/count.sql:134
 create or replace function penstock._count_segment(slot integer, queue_id integer, past bigint, now_at timestamptz,
   out ready bigint, out leased bigint, out dead bigint, out oldest_ready timestamptz, out oldest timestamptz,
   out newest timestamptz, out estimated boolean)
@@ -13826,7 +13828,7 @@ end $$;
 -- 0.1 us a message, less with parallel workers. The statement is dynamic, because it needs a plan for the current size
 -- of the table. A table of more than 2 GB is estimated from 4,000 of its blocks, always the same ones, so that two
 -- counts of the same messages agree. Locks: ACCESS SHARE. Indexes: none.
--- from functions/read/count.sql:139
+-- from functions/read/count.sql:160
 create or replace function penstock._count_table(relation text, mine text, ready_when text,
   born text default 't.enqueued_at', exact_blocks bigint default 262144, out total bigint, out ready bigint,
   out oldest_ready timestamptz, out oldest timestamptz, out newest timestamptz, out estimated boolean)
@@ -13899,31 +13901,25 @@ create or replace function penstock.stats(queue text) returns penstock.queue_sta
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  now_at timestamptz := clock_timestamp();
-  parent text := regexp_replace(stats.queue, '\.dlq$', '');
-  q      penstock.queue;
+  now_at constant timestamptz := clock_timestamp();
+  parent constant text := case when right(stats.queue, 4) = '.dlq' then left(stats.queue, -4) else stats.queue end;
   n      record;
-  s      penstock.queue_stats;
 begin
   if stats.queue ^@ 'penstock.' then
     perform penstock._check_internal(stats.queue);
   end if;
-  select * into q from penstock.queue t where t.name = parent;
-  if not found then
+  n := penstock._count(parent, now_at);
+  if n.ready is null then
     perform penstock._fail_unknown_queue(stats.queue);
+  elsif stats.queue = parent then
+    return (stats.queue, n.ready, n.scheduled, n.leased, n.dead + n.dead_leased, penstock._age(n.oldest_ready, now_at),
+      n.estimated)::penstock.queue_stats;
   end if;
-  n := penstock._count(q, now_at);
-  if stats.queue = parent then
-    s := (stats.queue, n.ready, n.scheduled, n.leased, n.dead + n.dead_leased, penstock._age(n.oldest_ready, now_at),
-      n.estimated);
-  else
-    s := (stats.queue, n.dead, 0, 0, n.dead, penstock._age(n.oldest_dead, now_at), n.estimated);
-  end if;
-  return s;
+  return (stats.queue, n.dead, 0, 0, n.dead, penstock._age(n.oldest_dead, now_at), n.estimated)::penstock.queue_stats;
 end $$;
 
 -- Returns the seconds since a moment, 0 if the clock was set back since, or null without a moment.
--- from functions/read/stats.sql:33
+-- from functions/read/stats.sql:27
 create or replace function penstock._age(since timestamptz, now_at timestamptz) returns double precision
 language sql immutable as $$
   select case when since > now_at then 0 else date_part('epoch', now_at - since) end
@@ -14499,28 +14495,28 @@ $$;
 -- rows. A transaction that has put messages into lanes sees them before its commit lowers the register. Locks: none.
 -- Indexes: none.
 -- from functions/read/first_row.sql:7
-create or replace function penstock._first_row(q penstock.queue) returns bigint language plpgsql stable as $$
+create or replace function penstock._first_row(queue_id integer, first_row_register regclass,
+  first_row_xid_register regclass) returns bigint language plpgsql stable as $$
 declare
-  seen  constant bigint := coalesce(pg_sequence_last_value(q.first_row_xid_register), bigint '0');
-  first constant bigint := coalesce(pg_sequence_last_value(q.first_row_register), bigint '0');
-  mine  constant pg_snapshot := pg_current_snapshot();
+  seen  constant bigint := coalesce(pg_sequence_last_value(first_row_xid_register), bigint '0');
+  first constant bigint := coalesce(pg_sequence_last_value(first_row_register), bigint '0');
 begin
-  if seen <> 0 and seen = coalesce(pg_sequence_last_value(q.first_row_xid_register), bigint '0')
-    and (seen & 1048575) = penstock._run_bits(q.first_row_register)
-     and (pg_snapshot_xmax(mine)::text::bigint > (seen >> 20)
-       or pg_snapshot_xmin(mine)::text::bigint >= (seen >> 20))
-     and not penstock._has_announced(q.id) then
+  if seen <> bigint '0' and seen = coalesce(pg_sequence_last_value(first_row_xid_register), bigint '0')
+    and (seen & 1048575) = penstock._run_bits(first_row_register)
+     and (pg_snapshot_xmax(pg_current_snapshot()) > (seen >> 20)::text::xid8
+       or pg_snapshot_xmin(pg_current_snapshot()) >= (seen >> 20)::text::xid8)
+     -- As _has_announced: a call costs more than the expression.
+     and strpos(coalesce(current_setting('penstock.announced', true), ''), ' ' || queue_id::text || '/') = 0 then
     return first;
   end if;
-  return 0;
+  return bigint '0';
 end $$;
 
 -- Returns 20 bits that differ between runs of the server and between databases. A restored database has registers that
 -- belong to other rows and other transaction ids.
--- from functions/read/first_row.sql:25
+-- from functions/read/first_row.sql:26
 create or replace function penstock._run_bits(register regclass) returns bigint language sql stable as $$
-  select
-    (((date_part('epoch', pg_postmaster_start_time()) * 1e6)::bigint # (register::oid::bigint * 7919)) & 1048575)
+  select (timestamptz_hash_extended(pg_postmaster_start_time(), register::oid::bigint) & 1048575)
 $$;
 
 -- Counts the waiting messages that have expired and were not removed yet, up to `most`. Locks: ACCESS SHARE. Uses
@@ -20363,6 +20359,65 @@ begin
                        from penstock.body_#)', '#', slot)
   into found using penstock._late_block('lane_' || slot, 8), penstock._late_block('leased_' || slot, 8);
   return found;
+end $$;
+
+-- Lanes: the messages of one queue with one priority form a lane. The first message of a priority, or the first with a
+-- group or a time to live, changes what claims have to look for. The enqueuer writes that into lanes_register
+-- (layout/register.sql) at once, and claims read it there. The row of the queue follows at the commit of a claim, in
+-- _adopt_lanes. _lane_bits returns the bits that a message needs. Locks: none. Indexes: none.
+-- from functions/storage/lanes.sql:5
+create or replace function penstock._lane_bits(priority integer, stays_plain boolean) returns integer
+language sql immutable as $$
+  select (1 << (priority + 9)) | case when stays_plain then 0 else (1 << 19) end
+$$;
+
+-- Adds bits to lanes_register. One expression, which cannot be interrupted halfway.
+-- from functions/storage/lanes.sql:11
+create or replace function penstock._widen(q penstock.queue, bits integer) returns void language plpgsql as $$
+begin
+  if pg_sequence_last_value(q.lanes_register) & bits <> bits then
+    -- In one expression, which cannot be interrupted halfway.
+    perform pg_advisory_lock(1885695608, q.id),
+      setval(q.lanes_register, pg_sequence_last_value(q.lanes_register) | bits),
+      pg_advisory_unlock(1885695608, q.id);
+  end if;
+end $$;
+
+-- Returns the queue with the lanes in its register. A lane that the row does not have yet has no floor: claims look
+-- from the beginning.
+-- from functions/storage/lanes.sql:23
+create or replace function penstock._with_lanes(q penstock.queue) returns penstock.queue language plpgsql as $$
+declare
+  bits constant integer := pg_sequence_last_value(q.lanes_register);
+begin
+  if bits <> q.lane_bits then
+    select array_agg(p order by p desc), array_agg(q.floors[array_position(q.priorities, p::smallint)] order by p desc)
+    into q.priorities, q.floors from generate_series(-9, 9) p where (bits >> (p + 9) & 1 = 1);
+    q.plain := (bits >> 19 = 0);
+  end if;
+  return q;
+end $$;
+
+-- Writes new lanes into the row of their queue, and creates their floors. Skips a queue whose row is locked. Locks: the
+-- row of the queue until commit. Scans the queues.
+-- from functions/storage/lanes.sql:37
+create or replace function penstock._adopt_lanes() returns void language plpgsql as $$
+declare
+  q penstock.queue;
+begin
+  for q in select * from penstock.queue t
+    where t.lane_bits <> pg_sequence_last_value(t.lanes_register) for no key update skip locked loop
+    q := penstock._with_lanes(q);
+    for i in 1 .. cardinality(q.priorities) loop
+      q.floors[i] := coalesce(q.floors[i], penstock._unlogged_register(format('floor_%s_%s', q.id,
+        replace(q.priorities[i]::text, '-', 'm'))));
+    end loop;
+    update penstock.queue u
+    set priorities = q.priorities, floors = q.floors, plain = q.plain,
+        lane_bits = (select sum((1 << (p + 9))) from unnest(q.priorities) p) + case when q.plain then 0
+          else (1 << 19) end
+    where u.id = q.id;
+  end loop;
 end $$;
 
 -- Registers: sequences that are used for their last_value. layout/register.sql says which ones are unlogged.

@@ -131,7 +131,9 @@ end $$;
 create or replace function pgmq._make_views(queue_id integer, queue text) returns void language plpgsql as $$
 begin
   execute format('create or replace view pgmq.%I as
-                    select m.msg_id, m.read_ct, m.enqueued_at, m.last_read_at, m.vt,
+                    select m.msg_id, m.read_ct, m.enqueued_at,
+                      case when m.last_read_at = ''-infinity'' then pgmq._read_at(m.lane, m.place)
+                           else m.last_read_at end as last_read_at, m.vt,
                       case when m.lane is null and m.body_slot is null then m.message
                            else pgmq._payload(m.lane, m.place, m.body_slot, m.msg_id) end as message, m.headers
                     from pgmq._rows(%s) m', 'q_' || queue, queue_id);
@@ -146,7 +148,7 @@ end $$;
 
 -- Drops the views and registers of a queue when the queue is dropped through any interface. Only the owner may execute
 -- it: a user that may attach it to their own table could choose what it drops.
--- from contracts/pgmq/10_queues.sql:86
+-- from contracts/pgmq/10_queues.sql:88
 create or replace function penstock._forget_pgmq_queue() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -157,12 +159,12 @@ begin
   end if;
   return null;
 end $$;
--- from contracts/pgmq/10_queues.sql:96
+-- from contracts/pgmq/10_queues.sql:98
 create or replace trigger forget after delete on penstock.pgmq_queue for each row
   execute function penstock._forget_pgmq_queue();
 
 -- Creates a queue. Locks and indexes: as _create.
--- from contracts/pgmq/10_queues.sql:100
+-- from contracts/pgmq/10_queues.sql:102
 create or replace function pgmq.create(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -170,7 +172,7 @@ begin
 end $$;
 
 -- The same under another name of PGMQ.
--- from contracts/pgmq/10_queues.sql:107
+-- from contracts/pgmq/10_queues.sql:109
 create or replace function pgmq.create_non_partitioned(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -178,7 +180,7 @@ begin
 end $$;
 
 -- The queue is as durable as any other, because an unlogged queue would not be faster.
--- from contracts/pgmq/10_queues.sql:114
+-- from contracts/pgmq/10_queues.sql:116
 create or replace function pgmq.create_unlogged(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -187,7 +189,7 @@ end $$;
 
 -- Every queue uses segments that are truncated when they are drained, so partitions are not needed. The intervals are
 -- checked and ignored: no message is dropped by age.
--- from contracts/pgmq/10_queues.sql:122
+-- from contracts/pgmq/10_queues.sql:124
 create or replace function pgmq.create_partitioned(
   queue_name text, partition_interval text default '10000', retention_interval text default '100000',
     premake integer default 4)
@@ -202,7 +204,7 @@ begin
 end $$;
 
 -- Refuses a text that is neither a number nor an interval.
--- from contracts/pgmq/10_queues.sql:136
+-- from contracts/pgmq/10_queues.sql:138
 create or replace function pgmq._check_interval(field text, value text) returns void language plpgsql as $$
 begin
   if value !~ '^\d+$' or value is null then
@@ -216,7 +218,7 @@ exception when invalid_text_representation or invalid_datetime_format or datetim
 end $$;
 
 -- tembo-pgmq-python calls create_partitioned by this name.
--- from contracts/pgmq/10_queues.sql:149
+-- from contracts/pgmq/10_queues.sql:151
 create or replace function pgmq.create(queue_name text, partition_interval text, retention_interval text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -224,7 +226,7 @@ begin
 end $$;
 
 -- Checks its arguments as PGMQ does, and changes nothing: the archive of a queue needs no partitions.
--- from contracts/pgmq/10_queues.sql:156
+-- from contracts/pgmq/10_queues.sql:158
 create or replace function pgmq.convert_archive_partitioned(
   table_name text, partition_interval text default '10000', retention_interval text default '100000',
     leading_partition integer default 10)
@@ -235,7 +237,7 @@ begin
 end $$;
 
 -- Does nothing, as in PGMQ, where it is deprecated.
--- from contracts/pgmq/10_queues.sql:166
+-- from contracts/pgmq/10_queues.sql:168
 create or replace function pgmq.detach_archive(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -243,7 +245,7 @@ begin
 end $$;
 
 -- Reads by group read the messages themselves, so there is no index to create.
--- from contracts/pgmq/10_queues.sql:173
+-- from contracts/pgmq/10_queues.sql:175
 create or replace function pgmq.create_fifo_index(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -251,7 +253,7 @@ begin
 end $$;
 
 -- Does nothing, for the same reason.
--- from contracts/pgmq/10_queues.sql:180
+-- from contracts/pgmq/10_queues.sql:182
 create or replace function pgmq.create_fifo_indexes_all() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -260,7 +262,7 @@ end $$;
 
 -- Drops a queue with its messages. False if it does not exist. Locks: an advisory lock on the name until commit,
 -- otherwise as penstock.drop_queue. Uses queue_name_key.
--- from contracts/pgmq/10_queues.sql:188
+-- from contracts/pgmq/10_queues.sql:190
 create or replace function pgmq.drop_queue(queue_name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -273,7 +275,7 @@ begin
   return true;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:200
+-- from contracts/pgmq/10_queues.sql:202
 create or replace function pgmq.drop_queue(queue_name text, partitioned boolean) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -283,7 +285,7 @@ begin
 end $$;
 
 -- Removes all messages of a queue, and returns their number. Locks and indexes: as penstock.purge.
--- from contracts/pgmq/10_queues.sql:209
+-- from contracts/pgmq/10_queues.sql:211
 create or replace function pgmq.purge_queue(queue_name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -292,14 +294,14 @@ end $$;
 
 -- Lists all queues, including those that were created through other interfaces. Locks: ACCESS SHARE. Uses
 -- pgmq_queue_pkey.
--- from contracts/pgmq/10_queues.sql:217
+-- from contracts/pgmq/10_queues.sql:219
 create or replace view pgmq.meta as
 select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned,
        coalesce(p.is_unlogged, false) as is_unlogged, coalesce(p.created_at, q.created_at) as created_at
 from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id where not q.name ^@ 'penstock.';
 
 -- Returns the rows of pgmq.meta. Locks: ACCESS SHARE. Scans the queues.
--- from contracts/pgmq/10_queues.sql:223
+-- from contracts/pgmq/10_queues.sql:225
 create or replace function pgmq.list_queues() returns setof pgmq.queue_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -311,10 +313,11 @@ end $$;
 -- The ring is read after that, so it names every segment with visible rows.
 --
 -- The rows do not contain the payloads of ready messages, because PostgreSQL stores the whole result before it returns
--- the first row, and most callers only count. Tables without blocks are not read, nor are older lanes if the first row
+-- the first row, and most callers only count. For the same reason, the view looks up the grant of a message leased in
+-- place, whose last_read_at is -infinity here. Tables without blocks are not read, nor are older lanes if the first row
 -- is in the current one. Locks: ACCESS SHARE. Uses lane_N_order from the first row of the queue on, grouped_order,
 -- scheduled_queue and leased_N_until.
--- from contracts/pgmq/10_queues.sql:237
+-- from contracts/pgmq/10_queues.sql:240
 create or replace function pgmq._rows(queue_id integer) returns table (
   msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb,
     headers jsonb,
@@ -323,52 +326,52 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
-  q     penstock.queue;
   first bigint;
   lanes smallint[];
-  slots constant integer[] := penstock._slots_by_age();
-  lone  boolean;   -- the queue has rows in the lane of the current segment only
+  slots text;      -- the segments that may hold rows, the current one last
+  lone  boolean;   -- the queue has no row in the lanes of older segments
   slot  integer;
 begin
-  select * into q from penstock.queue t where t.id = _rows.queue_id;
-  if q.name ^@ 'penstock.' then
+  -- One statement, for the reason given in penstock._count.
+  select t.lanes, t.first, '0' || translate(pg_sequence_last_value('penstock.ring')::text, '09', ''), t.first > (pg_sequence_last_value('penstock.ring_until') - 32768)
+  into lanes, first, slots, lone
+  from (select penstock._first_row(q.id, q.first_row_register, q.first_row_xid_register) as first,
+          case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
+            else (penstock._with_lanes(q)).priorities end as lanes
+        from penstock.queue q where q.id = _rows.queue_id and not q.name ^@ 'penstock.') t;
+  if lanes is null then
     return;
   end if;
-  first := penstock._first_row(q);
-  lone := first > (pg_sequence_last_value('penstock.ring_until') - 32768);
-  lanes := case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
-    else (penstock._with_lanes(q)).priorities end;
-  if pg_relation_size('penstock.scheduled', 'main') > 0 then
+  if pg_relation_size('penstock.scheduled', 'main') > bigint '0' then
     return query
     select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at,
       coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
       null::smallint, null::tid, t.body_slot
     from penstock.scheduled t where t.queue_id = _rows.queue_id and t.group_key is null;
   end if;
-  if pg_relation_size('penstock.grouped', 'main') > 0 then
+  if pg_relation_size('penstock.grouped', 'main') > bigint '0' then
     return query
     select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.visible_at,
       coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
       null::smallint, null::tid, t.body_slot
     from penstock.grouped t where t.queue_id = _rows.queue_id;
   end if;
-  foreach slot in array slots loop
+  loop
+    slot := right(slots, 1);
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:276, segment 0
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_0', 'main') > 0 then
+-- from contracts/pgmq/10_queues.sql:281, segment 0
+    if lone is not null and pg_relation_size('penstock.lane_0', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_0 g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           0::smallint, t.ctid, null::smallint
       from penstock.lane_0 t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_0', 'main') > 0 then
+    if pg_relation_size('penstock.leased_0', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -377,19 +380,17 @@ if slot <= 0 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:276, segment 1
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_1', 'main') > 0 then
+-- from contracts/pgmq/10_queues.sql:281, segment 1
+    if lone is not null and pg_relation_size('penstock.lane_1', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_1 g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           1::smallint, t.ctid, null::smallint
       from penstock.lane_1 t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_1', 'main') > 0 then
+    if pg_relation_size('penstock.leased_1', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -400,19 +401,17 @@ else
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:276, segment 2
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_2', 'main') > 0 then
+-- from contracts/pgmq/10_queues.sql:281, segment 2
+    if lone is not null and pg_relation_size('penstock.lane_2', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_2 g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           2::smallint, t.ctid, null::smallint
       from penstock.lane_2 t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_2', 'main') > 0 then
+    if pg_relation_size('penstock.leased_2', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -421,19 +420,17 @@ if slot <= 2 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:276, segment 3
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_3', 'main') > 0 then
+-- from contracts/pgmq/10_queues.sql:281, segment 3
+    if lone is not null and pg_relation_size('penstock.lane_3', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_3 g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           3::smallint, t.ctid, null::smallint
       from penstock.lane_3 t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_3', 'main') > 0 then
+    if pg_relation_size('penstock.leased_3', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -446,19 +443,17 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:276, segment 4
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_4', 'main') > 0 then
+-- from contracts/pgmq/10_queues.sql:281, segment 4
+    if lone is not null and pg_relation_size('penstock.lane_4', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_4 g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           4::smallint, t.ctid, null::smallint
       from penstock.lane_4 t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_4', 'main') > 0 then
+    if pg_relation_size('penstock.leased_4', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -467,19 +462,17 @@ if slot <= 4 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:276, segment 5
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_5', 'main') > 0 then
+-- from contracts/pgmq/10_queues.sql:281, segment 5
+    if lone is not null and pg_relation_size('penstock.lane_5', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_5 g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           5::smallint, t.ctid, null::smallint
       from penstock.lane_5 t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_5', 'main') > 0 then
+    if pg_relation_size('penstock.leased_5', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -490,19 +483,17 @@ else
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:276, segment 6
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_6', 'main') > 0 then
+-- from contracts/pgmq/10_queues.sql:281, segment 6
+    if lone is not null and pg_relation_size('penstock.lane_6', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_6 g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           6::smallint, t.ctid, null::smallint
       from penstock.lane_6 t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_6', 'main') > 0 then
+    if pg_relation_size('penstock.leased_6', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -512,19 +503,17 @@ if slot <= 6 then
     end if;
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:276, segment 7
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_7', 'main') > 0 then
+-- from contracts/pgmq/10_queues.sql:281, segment 7
+    if lone is not null and pg_relation_size('penstock.lane_7', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_7 g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           7::smallint, t.ctid, null::smallint
       from penstock.lane_7 t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_7', 'main') > 0 then
+    if pg_relation_size('penstock.leased_7', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -533,19 +522,17 @@ if slot <= 7 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:276, segment 8
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_8', 'main') > 0 then
+-- from contracts/pgmq/10_queues.sql:281, segment 8
+    if lone is not null and pg_relation_size('penstock.lane_8', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_8 g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           8::smallint, t.ctid, null::smallint
       from penstock.lane_8 t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_8', 'main') > 0 then
+    if pg_relation_size('penstock.leased_8', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -557,12 +544,88 @@ end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:296
+-- from contracts/pgmq/10_queues.sql:299
+    slots := left(slots, -1);
+    exit when slots = '';
+    lone := nullif(lone, true);   -- null from here on: no lanes are read
   end loop;
 end $$;
 
+-- Returns when the message at this place was last read, if it is leased in place. Locks: ACCESS SHARE. Reads one row by
+-- its ctid, and uses grant_N_until.
+-- from contracts/pgmq/10_queues.sql:307
+create or replace function pgmq._read_at(lane smallint, place tid) returns timestamptz
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  slot integer := lane;
+begin
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from contracts/pgmq/10_queues.sql:315, segment 0
+  return (select (select g.claimed_at from penstock.grant_0 g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_0 t where t.ctid = place);
+else
+-- from contracts/pgmq/10_queues.sql:315, segment 1
+  return (select (select g.claimed_at from penstock.grant_1 g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_1 t where t.ctid = place);
+end if;
+else
+if slot <= 2 then
+-- from contracts/pgmq/10_queues.sql:315, segment 2
+  return (select (select g.claimed_at from penstock.grant_2 g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_2 t where t.ctid = place);
+else
+-- from contracts/pgmq/10_queues.sql:315, segment 3
+  return (select (select g.claimed_at from penstock.grant_3 g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_3 t where t.ctid = place);
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from contracts/pgmq/10_queues.sql:315, segment 4
+  return (select (select g.claimed_at from penstock.grant_4 g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_4 t where t.ctid = place);
+else
+-- from contracts/pgmq/10_queues.sql:315, segment 5
+  return (select (select g.claimed_at from penstock.grant_5 g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_5 t where t.ctid = place);
+end if;
+else
+if slot <= 6 then
+-- from contracts/pgmq/10_queues.sql:315, segment 6
+  return (select (select g.claimed_at from penstock.grant_6 g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_6 t where t.ctid = place);
+else
+if slot <= 7 then
+-- from contracts/pgmq/10_queues.sql:315, segment 7
+  return (select (select g.claimed_at from penstock.grant_7 g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_7 t where t.ctid = place);
+else
+-- from contracts/pgmq/10_queues.sql:315, segment 8
+  return (select (select g.claimed_at from penstock.grant_8 g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_8 t where t.ctid = place);
+end if;
+end if;
+end if;
+end if;
+-- from contracts/pgmq/10_queues.sql:319
+end $$;
+
 -- Returns the payload of a row of _rows that does not contain it. Locks: ACCESS SHARE. Reads one row by its ctid.
--- from contracts/pgmq/10_queues.sql:300
+-- from contracts/pgmq/10_queues.sql:322
 create or replace function pgmq._payload(lane smallint, place tid, body_slot smallint, id bigint) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -575,21 +638,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:310, segment 0
+-- from contracts/pgmq/10_queues.sql:332, segment 0
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_0 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:310, segment 1
+-- from contracts/pgmq/10_queues.sql:332, segment 1
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_1 t
     where t.ctid = place);
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:310, segment 2
+-- from contracts/pgmq/10_queues.sql:332, segment 2
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_2 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:310, segment 3
+-- from contracts/pgmq/10_queues.sql:332, segment 3
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_3 t
     where t.ctid = place);
 end if;
@@ -597,33 +660,33 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:310, segment 4
+-- from contracts/pgmq/10_queues.sql:332, segment 4
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_4 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:310, segment 5
+-- from contracts/pgmq/10_queues.sql:332, segment 5
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_5 t
     where t.ctid = place);
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:310, segment 6
+-- from contracts/pgmq/10_queues.sql:332, segment 6
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_6 t
     where t.ctid = place);
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:310, segment 7
+-- from contracts/pgmq/10_queues.sql:332, segment 7
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_7 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:310, segment 8
+-- from contracts/pgmq/10_queues.sql:332, segment 8
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_8 t
     where t.ctid = place);
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:313
+-- from contracts/pgmq/10_queues.sql:335
 end $$;
 
 -- Sending. Every overload is written out, because each nested function call costs some microseconds. Locks and indexes:
@@ -1826,16 +1889,19 @@ end $$;
 create or replace function pgmq.metrics(queue_name text) returns pgmq.metrics_result
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  q penstock.queue := pgmq._queue(queue_name);
-  n record := penstock._count(q, clock_timestamp());
-  r pgmq.metrics_result;
+  queue constant text := case when not lower(queue_name) ^@ 'penstock.' then lower(queue_name) end;
+  n     constant record := penstock._count(queue, clock_timestamp());
+  r     pgmq.metrics_result;
 begin
+  if n.ready is null then
+    perform pgmq._queue(queue_name);   -- raises the error
+  end if;
   r.queue_name := metrics.queue_name;
   r.queue_length := n.ready + n.scheduled + n.leased;
   r.queue_visible_length := n.ready;
   r.scrape_time := now();
   r.total_messages := coalesce((select pg_sequence_last_value(p.sent_register) from penstock.pgmq_queue p
-    where p.queue_id = q.id), r.queue_length);
+    where p.key = queue), r.queue_length);
   r.oldest_msg_age_sec := penstock._age(n.oldest, now());
   r.newest_msg_age_sec := penstock._age(n.newest, now());
   return r;
@@ -1843,7 +1909,7 @@ end $$;
 
 
 -- Returns the metrics of every queue. Locks: ACCESS SHARE. Indexes: as metrics.
--- from contracts/pgmq/50_metrics.sql:23
+-- from contracts/pgmq/50_metrics.sql:26
 create or replace function pgmq.metrics_all() returns setof pgmq.metrics_result
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -2178,8 +2244,8 @@ begin
   end loop;
   grant select on pgmq.meta, pgmq.topic_bindings, pgmq.notify_insert_throttle to penstock_operator;
   -- The functions that q_<queue> calls.
-  grant execute on function pgmq._rows(integer), pgmq._payload(smallint, tid, smallint, bigint) to penstock_consumer,
-    penstock_operator;
+  grant execute on function pgmq._rows(integer), pgmq._payload(smallint, tid, smallint, bigint),
+    pgmq._read_at(smallint, tid) to penstock_consumer, penstock_operator;
 end $roles$;
 
 -- The schema may have been dropped and installed again, so queues may already have PGMQ rows without views.

@@ -59,7 +59,7 @@
 --    +------------------------------------+----------------------------------------+
 
 --: define first_row.of(xmax, run) as (({xmax} << 20) | {run})
---: define first_row.xmax(seen) as ({seen} >> 20)
+--: define first_row.xmax(seen) as ({seen} >> 20)::text::xid8
 --: define first_row.run(seen) as ({seen} & 1048575)
 
 -- sweep_register of a queue: when the floors are raised next, in microseconds. Its lowest bit is set if no lease of the

@@ -68,7 +68,9 @@ end $$;
 create or replace function pgmq._make_views(queue_id integer, queue text) returns void language plpgsql as $$
 begin
   execute format('create or replace view pgmq.%I as
-                    select m.msg_id, m.read_ct, m.enqueued_at, m.last_read_at, m.vt,
+                    select m.msg_id, m.read_ct, m.enqueued_at,
+                      case when m.last_read_at = ''-infinity'' then pgmq._read_at(m.lane, m.place)
+                           else m.last_read_at end as last_read_at, m.vt,
                       case when m.lane is null and m.body_slot is null then m.message
                            else pgmq._payload(m.lane, m.place, m.body_slot, m.msg_id) end as message, m.headers
                     from pgmq._rows(%s) m', 'q_' || queue, queue_id);
@@ -231,7 +233,8 @@ end $$;
 -- The ring is read after that, so it names every segment with visible rows.
 --
 -- The rows do not contain the payloads of ready messages, because PostgreSQL stores the whole result before it returns
--- the first row, and most callers only count. Tables without blocks are not read, nor are older lanes if the first row
+-- the first row, and most callers only count. For the same reason, the view looks up the grant of a message leased in
+-- place, whose last_read_at is -infinity here. Tables without blocks are not read, nor are older lanes if the first row
 -- is in the current one. Locks: ACCESS SHARE. Uses lane_N_order from the first row of the queue on, grouped_order,
 -- scheduled_queue and leased_N_until.
 create or replace function pgmq._rows(queue_id integer) returns table (
@@ -242,49 +245,49 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 #variable_conflict use_column
 declare
-  q     penstock.queue;
   first bigint;
   lanes smallint[];
-  slots constant integer[] := penstock._slots_by_age();
-  lone  boolean;   -- the queue has rows in the lane of the current segment only
+  slots text;      -- the segments that may hold rows, the current one last
+  lone  boolean;   -- the queue has no row in the lanes of older segments
   slot  integer;
 begin
-  select * into q from penstock.queue t where t.id = _rows.queue_id;
-  if q.name ^@ 'penstock.' then
+  -- One statement, for the reason given in penstock._count.
+  select t.lanes, t.first, '0' || {ring.not_free({ring.text})}, t.first > {ring.current_from}
+  into lanes, first, slots, lone
+  from (select penstock._first_row(q.id, q.first_row_register, q.first_row_xid_register) as first,
+          case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
+            else (penstock._with_lanes(q)).priorities end as lanes
+        from penstock.queue q where q.id = _rows.queue_id and not q.name ^@ 'penstock.') t;
+  if lanes is null then
     return;
   end if;
-  first := penstock._first_row(q);
-  lone := first > {ring.current_from};
-  lanes := case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
-    else (penstock._with_lanes(q)).priorities end;
-  if pg_relation_size('penstock.scheduled', 'main') > 0 then
+  if pg_relation_size('penstock.scheduled', 'main') > bigint '0' then
     return query
     select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.due_at,
       coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
       null::smallint, null::tid, t.body_slot
     from penstock.scheduled t where t.queue_id = _rows.queue_id and t.group_key is null;
   end if;
-  if pg_relation_size('penstock.grouped', 'main') > 0 then
+  if pg_relation_size('penstock.grouped', 'main') > bigint '0' then
     return query
     select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.visible_at,
       coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
       null::smallint, null::tid, t.body_slot
     from penstock.grouped t where t.queue_id = _rows.queue_id;
   end if;
-  foreach slot in array slots loop
+  loop
+    slot := right(slots, 1);
     --: branch on slot
-    if slot = slots[1] or not lone and pg_relation_size('penstock.lane_{slot}', 'main') > 0 then
+    if lone is not null and pg_relation_size('penstock.lane_{slot}', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
-        case when t.hold = 0 then t.claimed_at
-             else (select g.claimed_at from penstock.grant_{slot} g where g.lease_until = penstock._hold_until(t.hold)
-               and g.hold = t.hold limit 1) end,
+        case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           {slot}::smallint, t.ctid, null::smallint
       from penstock.lane_{slot} t
       where t.queue_id = _rows.queue_id and t.priority = any (lanes) and t.position >= first and t.group_key is null;
     end if;
-    if pg_relation_size('penstock.leased_{slot}', 'main') > 0 then
+    if pg_relation_size('penstock.leased_{slot}', 'main') > bigint '0' then
       return query
       select t.id, t.attempt::integer, t.enqueued_at, t.claimed_at, t.lease_until,
         coalesce(t.payload, to_jsonb(encode(t.payload_bytes, 'base64'))), t.headers,
@@ -293,7 +296,26 @@ begin
         and t.dead_at is null;
     end if;
     --: end
+    slots := left(slots, -1);
+    exit when slots = '';
+    lone := nullif(lone, true);   -- null from here on: no lanes are read
   end loop;
+end $$;
+
+-- Returns when the message at this place was last read, if it is leased in place. Locks: ACCESS SHARE. Reads one row by
+-- its ctid, and uses grant_N_until.
+create or replace function pgmq._read_at(lane smallint, place tid) returns timestamptz
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+  slot integer := lane;
+begin
+  --: branch on slot
+  return (select (select g.claimed_at from penstock.grant_{slot} g
+                  where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
+          from penstock.lane_{slot} t where t.ctid = place);
+  --: end
 end $$;
 
 -- Returns the payload of a row of _rows that does not contain it. Locks: ACCESS SHARE. Reads one row by its ctid.

@@ -28,8 +28,8 @@ begin
   end loop;
   grant select on pgmq.meta, pgmq.topic_bindings, pgmq.notify_insert_throttle to penstock_operator;
   -- The functions that q_<queue> calls.
-  grant execute on function pgmq._rows(integer), pgmq._payload(smallint, tid, smallint, bigint) to penstock_consumer,
-    penstock_operator;
+  grant execute on function pgmq._rows(integer), pgmq._payload(smallint, tid, smallint, bigint),
+    pgmq._read_at(smallint, tid) to penstock_consumer, penstock_operator;
 end $roles$;
 
 -- The schema may have been dropped and installed again, so queues may already have PGMQ rows without views.

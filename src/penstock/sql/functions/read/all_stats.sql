@@ -27,7 +27,7 @@ begin
     from penstock.queue q left join penstock._sample(share, now_at) t on t.queue_id = q.id group by q.id order by q.name
   loop
     if greatest(g.ready, g.scheduled, g.leased, g.dead) < few then
-      n := penstock._count(g.q, now_at);
+      n := penstock._count((g.q).name, now_at);
       return next ((g.q).name, n.ready, n.scheduled, n.leased, n.dead + n.dead_leased,
         penstock._age(n.oldest_ready, now_at), n.estimated)::penstock.queue_stats;
     else

@@ -5,47 +5,55 @@
 -- index of the queue, and lanes from the first row of the queue on. Beyond that, reading the whole table is faster: see
 -- _count_table. leased_N has no index on the queue. It is read along leased_N_until, whose dead entries cost less than
 -- the dead rows. These statements are static, so that their plans are made once in a session: 10 us each instead of
--- 100. One statement counts both tables of a segment. Its kinds are 0 for ready, 1 for leased, 2 for a dead letter that
--- is leased, and 3 for a message of another queue. Tables without blocks are not read, nor is an older segment without
--- leased messages if the first row of the queue is in the current one.
+-- 100. One statement counts both tables of a segment, and adds to the counts. Tables without blocks are not read, nor
+-- is an older segment without leased messages if the first row of the queue is in the current one.
 --
--- The ring is read after the snapshot was taken. So it names every segment that holds a row which the snapshot shows.
--- Locks: ACCESS SHARE. Uses scheduled_queue, grouped_order, dead_queue, lane_N_order and leased_N_until.
-create or replace function penstock._count(q penstock.queue, now_at timestamptz, out ready bigint, out scheduled bigint,
+-- One statement reads the queue and its registers: a session prepares each expression again in every transaction, which
+-- costs more than its value. The ring is read after the snapshot was taken, so it names every segment that holds a row
+-- which the snapshot shows. It is read before the beginning of the current segment: if it turns in between, all lanes
+-- are read. All columns are null if there is no such queue.
+-- Locks: ACCESS SHARE. Uses queue_name_key, scheduled_queue, grouped_order, dead_queue, lane_N_order and
+-- leased_N_until.
+create or replace function penstock._count(queue text, now_at timestamptz, out ready bigint, out scheduled bigint,
   out leased bigint, out dead bigint, out dead_leased bigint, out oldest_ready timestamptz, out oldest timestamptz,
   out newest timestamptz, out oldest_dead timestamptz, out estimated boolean)
-language plpgsql stable set search_path = pg_catalog, pg_temp
+language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
-  past  constant bigint := penstock._hold_at(now_at);
-  first constant bigint := penstock._first_row(q);
-  lanes constant smallint[] := case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
-    else (penstock._with_lanes(q)).priorities end;
-  slots constant integer[] := penstock._slots_by_age();
-  lone  constant boolean := first > {ring.current_from};   -- the queue has no row in the lanes of older segments
-  bytes bigint;
-  few   integer;
-  slot  integer;
-  n     record;
+  lane_queue integer;
+  lanes      smallint[];
+  first      bigint;
+  past       bigint;
+  slots      text;      -- the segments that may hold rows, the current one last
+  lone       boolean;   -- the queue has no row in the lanes of older segments
+  bytes      bigint;
+  few        bigint;
+  rows       bigint;
+  slot       integer;
+  n          record;
+  before     record;
 begin
-  ready := 0;
-  scheduled := 0;
-  leased := 0;
-  dead := 0;
-  dead_leased := 0;
-  estimated := false;
+  select t.id, t.lanes, t.first, '0' || {ring.not_free({ring.text})}, t.first > {ring.current_from}, {hold.at(now_at)},
+    pg_relation_size('penstock.scheduled', 'main'), bigint '0', bigint '0', bigint '0', bigint '0', bigint '0', false
+  into lane_queue, lanes, first, slots, lone, past, bytes, ready, scheduled, leased, dead, dead_leased, estimated
+  from (select q.id, penstock._first_row(q.id, q.first_row_register, q.first_row_xid_register) as first,
+          case when pg_sequence_last_value(q.lanes_register) = q.lane_bits then q.priorities
+            else (penstock._with_lanes(q)).priorities end as lanes
+        from penstock.queue q where q.name = _count.queue) t;
+  if lane_queue is null then
+    return;
+  end if;
 
-  bytes := pg_relation_size('penstock.scheduled', 'main');
-  if bytes > 0 then
+  if bytes > bigint '0' then
     few := 20000 + bytes / 65536;
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = q.id and t.group_key is null
-      limit few) c;
+    from (select t.due_at as at, t.enqueued_at from penstock.scheduled t where t.queue_id = lane_queue
+      and t.group_key is null limit few) c;
     if n.total >= few then
-      n := penstock._count_table('scheduled', format('t.queue_id = %s and t.group_key is null', q.id),
+      n := penstock._count_table('scheduled', format('t.queue_id = %s and t.group_key is null', lane_queue),
         format('t.due_at <= %L', now_at));
     end if;
     ready := n.ready; scheduled := n.total - n.ready; oldest_ready := n.oldest_ready; oldest := n.oldest;
@@ -53,14 +61,15 @@ begin
   end if;
 
   bytes := pg_relation_size('penstock.grouped', 'main');
-  if bytes > 0 then
+  if bytes > bigint '0' then
     few := 20000 + bytes / 65536;
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
-    from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = q.id limit few) c;
+    from (select t.visible_at as at, t.enqueued_at from penstock.grouped t where t.queue_id = lane_queue limit few) c;
     if n.total >= few then
-      n := penstock._count_table('grouped', format('t.queue_id = %s', q.id), format('t.visible_at <= %L', now_at));
+      n := penstock._count_table('grouped', format('t.queue_id = %s', lane_queue),
+        format('t.visible_at <= %L', now_at));
     end if;
     ready := ready + n.ready; scheduled := scheduled + n.total - n.ready;
     oldest_ready := least(oldest_ready, n.oldest_ready);
@@ -68,43 +77,55 @@ begin
   end if;
 
   bytes := pg_relation_size('penstock.dead', 'main');
-  if bytes > 0 then
+  if bytes > bigint '0' then
     few := 20000 + bytes / 65536;
     select count(*) as total, min(c.dead_at) as oldest_ready, false as estimated into n
-    from (select t.dead_at from penstock.dead t where t.queue_id = q.id limit few) c;
+    from (select t.dead_at from penstock.dead t where t.queue_id = lane_queue limit few) c;
     if n.total >= few then
-      n := penstock._count_table('dead', format('t.queue_id = %s', q.id), 'false', 't.dead_at');
+      n := penstock._count_table('dead', format('t.queue_id = %s', lane_queue), 'false', 't.dead_at');
       n.oldest_ready := n.oldest;
     end if;
     dead := n.total; oldest_dead := n.oldest_ready; estimated := estimated or n.estimated;
   end if;
 
-  foreach slot in array slots loop
+  loop
+    slot := right(slots, 1);
     --: branch on slot
-    bytes := pg_relation_size('penstock.leased_{slot}', 'main') + case when lone and slot <> slots[1] then bigint '0'
+    bytes := pg_relation_size('penstock.leased_{slot}', 'main') + case when lone is null then bigint '0'
       else pg_relation_size('penstock.lane_{slot}', 'main') end;
-    continue when bytes = bigint '0';
-    few := 20000 + bytes / 65536;
-    select count(*) filter (where c.kind = 0) as ready, count(*) filter (where c.kind = 1) as leased,
-      count(*) filter (where c.kind = 2) as dead, min(c.enqueued_at) filter (where c.kind = 0) as oldest_ready,
-      min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest,
-      count(*) filter (where c.in_lane) as lane_rows, count(*) filter (where not c.in_lane) as leased_rows into n
-    from ((select true as in_lane, case when t.hold <= past then 0 else 1 end as kind, t.enqueued_at
-           from penstock.lane_{slot} t where t.queue_id = q.id and t.priority = any (lanes) and t.position >= first
-             and t.group_key is null limit few)
-          union all
-          (select false, case when t.queue_id <> q.id then 3 when t.dead_at is not null then 2
-                  when t.lease_until <= now_at then 0 else 1 end,
-             case when t.queue_id = q.id and t.dead_at is null then t.enqueued_at end
-           from penstock.leased_{slot} t where t.lease_until >= '-infinity' limit few)) c;
+    if bytes > {count.few_bytes} then
+      select ready, leased, dead_leased, oldest_ready, oldest, newest into before;
+    end if;
+    if bytes > bigint '0' then
+      select count(*), ready + count(c.ready_at), leased + count(c.at) - count(c.ready_at),
+        dead_leased + count(c.dead_at), least(oldest_ready, min(c.ready_at)), least(oldest, min(c.at)),
+        greatest(newest, max(c.at))
+      into rows, ready, leased, dead_leased, oldest_ready, oldest, newest
+      from ((select t.enqueued_at as at, case when t.hold <= past then t.enqueued_at end as ready_at,
+               null::timestamptz as dead_at
+             from penstock.lane_{slot} t where t.queue_id = lane_queue and t.priority = any (lanes)
+               and t.position >= first and t.group_key is null limit {count.few(bytes)})
+            union all
+            (select case when t.queue_id = lane_queue and t.dead_at is null then t.enqueued_at end,
+               case when t.queue_id = lane_queue and t.dead_at is null and t.lease_until <= now_at
+                 then t.enqueued_at end,
+               case when t.queue_id = lane_queue then t.dead_at end
+             from penstock.leased_{slot} t where t.lease_until >= '-infinity' limit {count.few(bytes)})) c;
+    end if;
     --: end
-    if greatest(n.lane_rows, n.leased_rows) >= few then
-      n := penstock._count_segment(slot, q.id, past, now_at);
+    if bytes > {count.few_bytes} and rows >= {count.few(bytes)} then
+      n := penstock._count_segment(slot, lane_queue, past, now_at);
+      ready := before.ready + n.ready;
+      leased := before.leased + n.leased;
+      dead_leased := before.dead_leased + n.dead;
+      oldest_ready := least(before.oldest_ready, n.oldest_ready);
+      oldest := least(before.oldest, n.oldest);
+      newest := greatest(before.newest, n.newest);
       estimated := estimated or n.estimated;
     end if;
-    ready := ready + n.ready; leased := leased + n.leased; dead_leased := dead_leased + n.dead;
-    oldest_ready := least(oldest_ready, n.oldest_ready); oldest := least(oldest, n.oldest);
-    newest := greatest(newest, n.newest);
+    slots := left(slots, -1);
+    exit when slots = '';
+    lone := nullif(lone, true);   -- null from here on: no lanes are read
   end loop;
 end $$;
 

@@ -6,27 +6,21 @@ create or replace function penstock.stats(queue text) returns penstock.queue_sta
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  now_at timestamptz := clock_timestamp();
-  parent text := regexp_replace(stats.queue, '\.dlq$', '');
-  q      penstock.queue;
+  now_at constant timestamptz := clock_timestamp();
+  parent constant text := case when right(stats.queue, 4) = '.dlq' then left(stats.queue, -4) else stats.queue end;
   n      record;
-  s      penstock.queue_stats;
 begin
   if stats.queue ^@ 'penstock.' then
     perform penstock._check_internal(stats.queue);
   end if;
-  select * into q from penstock.queue t where t.name = parent;
-  if not found then
+  n := penstock._count(parent, now_at);
+  if n.ready is null then
     perform penstock._fail_unknown_queue(stats.queue);
+  elsif stats.queue = parent then
+    return (stats.queue, n.ready, n.scheduled, n.leased, n.dead + n.dead_leased, penstock._age(n.oldest_ready, now_at),
+      n.estimated)::penstock.queue_stats;
   end if;
-  n := penstock._count(q, now_at);
-  if stats.queue = parent then
-    s := (stats.queue, n.ready, n.scheduled, n.leased, n.dead + n.dead_leased, penstock._age(n.oldest_ready, now_at),
-      n.estimated);
-  else
-    s := (stats.queue, n.dead, 0, 0, n.dead, penstock._age(n.oldest_dead, now_at), n.estimated);
-  end if;
-  return s;
+  return (stats.queue, n.dead, 0, 0, n.dead, penstock._age(n.oldest_dead, now_at), n.estimated)::penstock.queue_stats;
 end $$;
 
 -- Returns the seconds since a moment, 0 if the clock was set back since, or null without a moment.
