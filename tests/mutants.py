@@ -158,10 +158,12 @@ MUTANTS = [
     Mutant(
         "groups are locked in the order of enqueue",
         "background/commit_joins.sql",
-        "g.position <= below order by 1, 2 loop",
-        "g.position <= below loop",
+        "select distinct g.queue_id, g.group_key from penstock.grouped g where g.position < 0"
+        " and g.position <= below order by 1, 2 loop",
+        "select g.queue_id, g.group_key from penstock.grouped g where g.position < 0"
+        " and g.position <= below group by 1, 2 order by max(g.position) desc loop",
         "engine/test_producers.py",
-        "test_a_mixed_load_has_no_deadlock",
+        "test_transactions_that_join_groups_in_opposite_orders_do_not_deadlock",
     ),
     Mutant(
         "counts begin at the first row whatever their snapshot",
