@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,8 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.program import penstock
+from penstock.db.migrations import Migrator
+from penstock.sql.expand import Expander
 from penstock_benchmarks import wire
-from penstock_benchmarks.ablation import MECHANISMS, install_sources
+from penstock_benchmarks.ablation import MECHANISMS, SCENARIOS, install_sources
 from penstock_benchmarks.commit import chosen_parts
 from penstock_benchmarks.commit_found import Delays
 from penstock_benchmarks.comparison import Comparison, ends
@@ -292,9 +293,30 @@ def test_parameters_arrive_as_postgresql_reads_them(dsn: str) -> None:
     assert (row[0] or b"").endswith(b',"null"}')
 
 
+@pytest.fixture(scope="module")
+def original() -> tuple[str, str]:
+    """The functions and the schema of the engine."""
+    return Expander().folder("functions"), Expander().folder("schema")
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
-def test_each_mechanism_can_be_left_out(mechanism: Any, tmp_path: Path) -> None:
+def test_each_mechanism_can_be_left_out(
+    mechanism: Any, tmp_path: Path, original: tuple[str, str]
+) -> None:
     changed = install_sources(tmp_path / "sql", mechanism)
-    original = Path(str(files("penstock") / "sql"))
-    name = "generated/functions.sql"
-    assert (changed / name).read_text("utf-8") != (original / name).read_text("utf-8")
+    functions = (changed / "generated" / "functions.sql").read_text("utf-8")
+    schema = (changed / "migrations" / "0001_schema.sql").read_text("utf-8")
+    assert (functions, schema) != original
+    assert set(mechanism.scenarios) <= set(SCENARIOS)
+
+
+def test_an_engine_with_fewer_segments_works(make_database: Any, tmp_path: Path) -> None:
+    [five] = [each for each in MECHANISMS if each.name.startswith("nine segments")]
+    with psycopg.connect(make_database("template0"), autocommit=True) as connection:
+        Migrator(connection, install_sources(tmp_path / "sql", five)).up()
+        connection.execute("select penstock.create_queue('work')")
+        connection.execute("select penstock.enqueue('work', '1')")
+        tables = "select count(*) from pg_class where relname ~ '^lane_[0-9]$'"
+        assert connection.execute(tables).fetchone() == (5,)
+        lease = connection.execute("select id, token from penstock.claim('work')").fetchone()
+        assert connection.execute("select penstock.ack(%s, %s)", lease).fetchone()

@@ -93,8 +93,8 @@ def test_headers_say_what_a_function_does_and_what_it_locks_and_uses(file: Path)
     lacking = []
     for definition in definitions(file):
         needs_locks = definition.touches_tables and definition.kind == "function"
-        if len(definition.comment.split()) < 3:
-            lacking.append(f"{definition} has no comment")
+        if len(definition.comment.split()) < 3 or re.match(r"(Uses|Locks:)", definition.comment):
+            lacking.append(f"{definition} does not say what it does")
         elif needs_locks and not _LOCKS.search(definition.comment):
             lacking.append(f"{definition} does not say which locks it takes")
         elif definition.touches_tables and not _FINDS.search(definition.comment):

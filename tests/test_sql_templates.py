@@ -22,6 +22,7 @@ SOURCES = ("functions", "views", "contracts", "schema", "layout", "roles")
 
 def expanded(text: str, **macros: str) -> str:
     known = {name: Macro(body) for name, body in macros.items()}
+    known["ring.last_segment"] = Macro("8")
     return "\n".join(expand(lines_of("f.sql", text), known))
 
 
@@ -42,6 +43,14 @@ def test_a_created_object_is_preceded_by_its_source() -> None:
         "create view v as",
         "select 1;",
     ]
+
+
+def test_the_layout_of_the_ring_says_how_many_segments_there_are() -> None:
+    text = "--: for each ring segment\n{slot}\n--: end\n--: branch on slot\n{slot}\n--: end"
+    made = "\n".join(expand(lines_of("f.sql", text), {"ring.last_segment": Macro("2")}))
+    assert [line for line in without_markers(made) if line.isdigit()] == list("12012")
+    with pytest.raises(TemplateError, match=r"f.sql:1: {ring.last_segment} is not defined"):
+        list(expand(lines_of("f.sql", text), {}))
 
 
 @pytest.mark.parametrize("slot", range(9))
@@ -201,6 +210,34 @@ def test_magic_numbers_stand_in_the_layout_only() -> None:
         for file in (SQL / folder).rglob("*.sql"):
             found = [line for line in file.read_text("utf-8").splitlines() if magic.search(line)]
             assert found == [], file
+
+
+def test_history_is_written_by_one_statement() -> None:
+    """The layout has it. Every function that finishes messages uses that text."""
+    for table, home in (
+        ("history", "layout/row.sql"),
+        ("attempt", "functions/settle/give_back.sql"),
+    ):
+        writes = re.compile(rf"insert\s+into\s+penstock\.{table}_log\b", re.I)
+        found = [
+            str(file.relative_to(SQL))
+            for folder in SOURCES
+            for file in (SQL / folder).rglob("*.sql")
+            for _ in writes.finditer(file.read_text("utf-8"))
+        ]
+        assert found == [home]
+
+
+def test_leases_are_returned_by_one_list_of_expressions() -> None:
+    """Functions that return penstock.lease use {lease.row}, or what another function returned."""
+    returning = {
+        file: text
+        for file in (SQL / "functions").rglob("*.sql")
+        if "returns setof penstock.lease language" in (text := file.read_text("utf-8"))
+    }
+    assert len(returning) >= 4
+    for file, text in returning.items():
+        assert "{lease.row(" in text or re.search(r"\bm +penstock\.lease;", text), file
 
 
 def test_lines_have_at_most_120_characters() -> None:

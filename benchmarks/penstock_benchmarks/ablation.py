@@ -21,9 +21,10 @@ from psycopg.conninfo import make_conninfo
 
 from penstock.db.migrations import Migrator
 from penstock.sql.expand import HOLD_FROM, Expander
-from penstock_benchmarks.ablation_scenarios import SCENARIOS, Scenario
+from penstock_benchmarks import ablation_scenarios, ablation_sessions
+from penstock_benchmarks.ablation_scenarios import Scenario
 
-ROUNDS = 5
+SCENARIOS = ablation_scenarios.SCENARIOS | ablation_sessions.SCENARIOS
 # Larger than any claim: no message is leased in place.
 _NEVER_IN_PLACE = 10_001
 
@@ -64,6 +65,103 @@ MECHANISMS = (
         "move small claims instead of leasing them in place",
         ("cpu of a cycle of 1", "cpu of a cycle of 4", "wal of a cycle of 1"),
         hold_from=1,
+    ),
+    Mechanism(
+        "grants instead of an index on the end of leases in place",
+        ("wal of a cycle of 100", "cpu of a cycle of 100"),
+        (
+            Change(
+                "schema/message.sql",
+                "create index lane_{slot}_order",
+                "create index lane_{slot}_hold on penstock.lane_{slot} (hold) where hold <> 0;\n"
+                "create index lane_{slot}_order",
+            ),
+            Change(
+                "functions/claim/take_in_place.sql",
+                "from held h having count(*) > 0",
+                "from held h where false having count(*) > 0",
+            ),
+        ),
+    ),
+    Mechanism(
+        "by-id variants instead of an index on the id of every lease",
+        ("wal of a cycle of 1", "cpu of a cycle of 1"),
+        (Change("schema/message.sql", "(id) where token < 0", "(id)"),),
+    ),
+    Mechanism(
+        "nine segments instead of five of twice the size",
+        (
+            "cpu of the first claim of a session",
+            "memory of a session",
+            "cpu of a cycle of 1",
+            "disk after 400,000 messages next to long leases",
+        ),
+        (
+            Change("layout/ring.sql", "ring.last_segment as 8", "ring.last_segment as 4"),
+            Change("layout/ring.sql", "'12345678'", "'1234'"),
+            Change("layout/ring.sql", "ring.crowded as 6", "ring.crowded as 3"),
+            Change("layout/ring.sql", "ring.share as 32768", "ring.share as 65536"),
+        ),
+    ),
+    Mechanism(
+        "first claims without upkeep",
+        ("cpu of the first claim of a session",),
+        (
+            Change(
+                "functions/claim/claim.sql",
+                "when random() < float8 '0.0625' then float8 '1.5e6' else float8 '1.05e7' end",
+                "else float8 '5e5' end",
+            ),
+            Change(
+                "functions/claim/claim.sql",
+                "set_config('penstock.tends', 'on', false) is null end",
+                "set_config('penstock.tends', 'on', false) is not null end",
+            ),
+        ),
+    ),
+    Mechanism(
+        "deferred upkeep",
+        ("due messages that others cannot claim next to an open block",),
+        (
+            Change(
+                "functions/claim/in_passing.sql",
+                "perform penstock._announce('upkeep', 'upkeep', null);",
+                "perform penstock._commit_upkeep();",
+            ),
+        ),
+    ),
+    Mechanism(
+        "wake-ups",
+        ("delivery to a waiting consumer, median",),
+        (
+            Change(
+                "functions/enqueue/wake.sql",
+                "perform pg_notify(penstock.wake_channel(queue), what);",
+                "null;",
+            ),
+        ),
+    ),
+    Mechanism(
+        "_pick",
+        ("longest ack next to a block that is open for a second",),
+        (
+            Change(
+                "functions/claim/pick.sql",
+                "if alone or pg_relation_size('penstock.grant_{slot}', 'main') = bigint '0' then",
+                "if true then",
+            ),
+        ),
+    ),
+    Mechanism(
+        "setting long commits aside",
+        ("cpu of a cycle of 1 after 20,000 messages, next to a long commit",),
+        (
+            Change(
+                "functions/claim/sweep.sql",
+                "elsif not ended and age_ms not between 0 and 249 then",
+                "elsif false then",
+            ),
+        ),
     ),
     Mechanism(
         "floors",
@@ -227,8 +325,14 @@ def install_sources(place: Path, mechanism: Mechanism) -> Path:
     shutil.copytree(str(files("penstock") / "sql"), place)
     for change in mechanism.changes:
         change.apply(place)
-    for name, text in Expander(place, hold_from=mechanism.hold_from).generated().items():
+    expander = Expander(place, hold_from=mechanism.hold_from)
+    for name, text in expander.generated().items():
         (place / "generated" / name).write_text(text, "utf-8")
+    # The first migration creates the changed schema, and the others have nothing to add.
+    first, *others = sorted((place / "migrations").glob("*.sql"))
+    first.write_text(expander.folder("schema"), "utf-8")
+    for migration in others:
+        migration.write_text("select 1;\n", "utf-8")
     return place
 
 

@@ -14,10 +14,9 @@ import psycopg
 
 Connection = psycopg.Connection[Any]
 
-_PAYLOAD = json.dumps({"text": "x" * 180})
+PAYLOAD = json.dumps({"text": "x" * 180})
 _CYCLES = 300
 _POLLS = 200
-_BLOCKS = 40
 _PINNED_MESSAGES = 20_000
 _DISK_MESSAGES = 200_000
 _BURST = 30_000
@@ -32,62 +31,62 @@ class Scenario:
     rounds: int | None = None
 
 
-def _cpu_us(connection: Connection) -> float:
+def cpu_us(connection: Connection) -> float:
     """The processor time of the session's process. The server must run on this machine."""
     text = Path(f"/proc/{connection.info.backend_pid}/schedstat").read_text()
     return int(text.split()[0]) / 1000
 
 
-def _value(connection: Connection, query: str, *arguments: Any) -> Any:
+def value(connection: Connection, query: str, *arguments: Any) -> Any:
     row = connection.execute(query, arguments, prepare=True).fetchone()
     return None if row is None else row[0]
 
 
-def _cycle(connection: Connection, count: int, payload: str = _PAYLOAD) -> int:
-    _value(
+def cycle(connection: Connection, count: int, payload: str = PAYLOAD) -> int:
+    value(
         connection,
         "select count(*) from penstock.enqueue_many('work', array_fill(%s::jsonb, array[%s::int]))",
         payload,
         count,
     )
-    return _settle(connection, count)
+    return settle(connection, count)
 
 
-def _settle(connection: Connection, count: int) -> int:
+def settle(connection: Connection, count: int) -> int:
     """Claims and acks up to so many messages; how many they were."""
     query = """with claimed as materialized (
             select array_agg(id) as ids, array_agg(token) as tokens from penstock.claim('work', %s))
         select count(*) from claimed c, penstock.ack_many(c.ids, c.tokens)
         where c.ids is not null"""
-    return int(_value(connection, query, count))
+    return int(value(connection, query, count))
 
 
 def _cpu_of_cycle(count: int) -> Callable[[Connection, str], float]:
     def measure(connection: Connection, dsn: str) -> float:
         connection.execute("set synchronous_commit = off")
         for _ in range(20):
-            _cycle(connection, count)
+            cycle(connection, count)
         cycles = max(20, _CYCLES // count)
-        began = _cpu_us(connection)
+        began = cpu_us(connection)
         for _ in range(cycles):
-            _cycle(connection, count)
-        return (_cpu_us(connection) - began) / cycles / count
+            cycle(connection, count)
+        return (cpu_us(connection) - began) / cycles / count
 
     return measure
 
 
-def _wal_of_cycle(count: int, payload: str = _PAYLOAD) -> Callable[[Connection, str], float]:
+def _wal_of_cycle(count: int, payload: str = PAYLOAD) -> Callable[[Connection, str], float]:
     def measure(connection: Connection, dsn: str) -> float:
         lsn = "select pg_current_wal_insert_lsn() - '0/0'"
         cycles = 20 if len(payload) > 10_000 else max(20, 4 * _CYCLES // count)
-        _cycle(connection, count, payload)
+        cycle(connection, count, payload)
         connection.execute("checkpoint")
         for _ in range(5):
-            _cycle(connection, count, payload)
-        began = _value(connection, lsn)
+            cycle(connection, count, payload)
+        began = value(connection, lsn)
         for _ in range(cycles):
-            _cycle(connection, count, payload)
-        return float(_value(connection, lsn) - began) / cycles / count
+            cycle(connection, count, payload)
+        return float(value(connection, lsn) - began) / cycles / count
 
     return measure
 
@@ -95,14 +94,14 @@ def _wal_of_cycle(count: int, payload: str = _PAYLOAD) -> Callable[[Connection, 
 def _cpu_of_empty_poll(connection: Connection, dsn: str) -> float:
     query = "select id from penstock.claim('work')"
     # A lease that lasts: claims of an idle queue without leases have nothing to look for.
-    _value(connection, "select count(*) from penstock.enqueue_many('work', array['1'::jsonb])")
+    value(connection, "select count(*) from penstock.enqueue_many('work', array['1'::jsonb])")
     held = connection.execute("select id, token from penstock.claim('work', 1, 600)").fetchone()
     for _ in range(50):
-        _value(connection, query)
-    began = _cpu_us(connection)
+        value(connection, query)
+    began = cpu_us(connection)
     for _ in range(_POLLS):
-        _value(connection, query)
-    spent = _cpu_us(connection) - began
+        value(connection, query)
+    spent = cpu_us(connection) - began
     connection.execute("select penstock.ack(%s, %s)", held)
     return spent / _POLLS
 
@@ -112,11 +111,11 @@ def _xids_of_polls(connection: Connection, dsn: str) -> float:
     taken = 0
     for turn in range(_POLLS):
         if turn % 20 == 0:
-            _cycle(connection, 1)
+            cycle(connection, 1)
         connection.execute("select setval('penstock.sweep_1', 0)")
         with connection.transaction():
-            _value(connection, "select id from penstock.claim('work')")
-            taken += _value(connection, "select pg_current_xact_id_if_assigned() is not null")
+            value(connection, "select id from penstock.claim('work')")
+            taken += value(connection, "select pg_current_xact_id_if_assigned() is not null")
     return float(taken)
 
 
@@ -124,25 +123,25 @@ def _pinned_claim(connection: Connection, dsn: str) -> float:
     with _pinned(dsn):
         connection.execute("set synchronous_commit = off")
         for _ in range(_PINNED_MESSAGES // 10):
-            _cycle(connection, 10)
-        began = _cpu_us(connection)
+            cycle(connection, 10)
+        began = cpu_us(connection)
         for _ in range(50):
-            _cycle(connection, 1)
-        return (_cpu_us(connection) - began) / 50
+            cycle(connection, 1)
+        return (cpu_us(connection) - began) / 50
 
 
 def _pinned_disk(connection: Connection, dsn: str) -> float:
     with _pinned(dsn):
         connection.execute("set synchronous_commit = off")
         for _ in range(_DISK_MESSAGES // 100):
-            _cycle(connection, 100)
+            cycle(connection, 100)
         return _megabytes(connection)
 
 
 def _megabytes(connection: Connection) -> float:
     """The size of all tables on disk."""
     return float(
-        _value(
+        value(
             connection,
             "select sum(pg_total_relation_size(oid)) / 1048576 from pg_class"
             " where relnamespace = 'penstock'::regnamespace and relkind = 'r'",
@@ -157,10 +156,10 @@ def _disk_beside_leases(connection: Connection, dsn: str) -> float:
     with _pinned(dsn):
         for turn in range(2 * _DISK_MESSAGES // 200):
             if turn % 100 == 0:
-                _value(connection, "select penstock.enqueue('work', '1')")
+                value(connection, "select penstock.enqueue('work', '1')")
                 claim = "select id, token from penstock.claim('work', 1, 3600)"
                 held += connection.execute(claim).fetchall()
-            _cycle(connection, 200)
+            cycle(connection, 200)
         used = _megabytes(connection)
     for lease in held:
         connection.execute("select penstock.ack(%s, %s)", lease)
@@ -171,17 +170,17 @@ def _disk_after_burst(connection: Connection, dsn: str) -> float:
     """A burst that does not fill its segment, and polls once it is drained."""
     connection.execute("set synchronous_commit = off")
     for _ in range(_BURST // 10_000):
-        _value(
+        value(
             connection,
             "select count(*) from penstock.enqueue_many('work',"
             " array_fill(%s::jsonb, array[10000]))",
-            _PAYLOAD,
+            PAYLOAD,
         )
-    while _settle(connection, 1000):
+    while settle(connection, 1000):
         pass
     for _ in range(6):
         time.sleep(0.5)
-        _settle(connection, 1)
+        settle(connection, 1)
     return _megabytes(connection)
 
 
@@ -189,9 +188,9 @@ def _cpu_of_stats(connection: Connection, dsn: str) -> float:
     with _pinned(dsn):
         connection.execute("set synchronous_commit = off")
         for _ in range(_PINNED_MESSAGES // 100):
-            _cycle(connection, 100)
+            cycle(connection, 100)
         time.sleep(1.1)  # the first row is noted once a second
-        _settle(connection, 1)
+        settle(connection, 1)
         return _cpu_of_calls(connection, "select ready from penstock.stats('work')")
 
 
@@ -200,43 +199,43 @@ def _cpu_of_late_poll(connection: Connection, dsn: str) -> float:
     with _pinned(dsn):
         connection.execute("set synchronous_commit = off")
         for _ in range(_PINNED_MESSAGES // 1000):
-            _value(
+            value(
                 connection,
                 "select count(*) from penstock.enqueue_many('work', array_fill(%s::jsonb,"
                 " array[1000]), delays => array_fill(interval '1 millisecond', array[1000]))",
-                _PAYLOAD,
+                PAYLOAD,
             )
         until = time.monotonic() + 30
         drained = 0
         while drained < _PINNED_MESSAGES and time.monotonic() < until:
-            drained += _settle(connection, 1000)
+            drained += settle(connection, 1000)
         for _ in range(40):
             time.sleep(0.05)
-            _settle(connection, 1)
+            settle(connection, 1)
         return _cpu_of_calls(connection, "select id from penstock.claim('work')")
 
 
 def _cpu_of_bounded_enqueue(connection: Connection, dsn: str) -> float:
     connection.execute("set synchronous_commit = off")
     create = "select penstock.create_queue('bounded', '{\"max_depth\": 1000000}', exist_ok => true)"
-    _value(connection, create)
-    _value(
+    value(connection, create)
+    value(
         connection,
         "select count(*) from penstock.enqueue_many('bounded',"
         " array_fill('1'::jsonb, array[5000]))",
     )
     spent = _cpu_of_calls(connection, "select penstock.enqueue('bounded', '1')")
-    _value(connection, "select penstock.drop_queue('bounded', force => true)")
+    value(connection, "select penstock.drop_queue('bounded', force => true)")
     return spent
 
 
 def _cpu_of_calls(connection: Connection, query: str) -> float:
     for _ in range(20):
-        _value(connection, query)
-    began = _cpu_us(connection)
+        value(connection, query)
+    began = cpu_us(connection)
     for _ in range(_POLLS):
-        _value(connection, query)
-    return (_cpu_us(connection) - began) / _POLLS
+        value(connection, query)
+    return (cpu_us(connection) - began) / _POLLS
 
 
 @contextmanager
@@ -248,36 +247,20 @@ def _pinned(dsn: str) -> Iterator[None]:
         yield
 
 
-def _missed_blocks(connection: Connection, dsn: str) -> float:
-    """A block enqueues, others pass by, the block commits: does the first claim find it?"""
-    missed = 0
-    with psycopg.connect(dsn) as block:
-        for _ in range(_BLOCKS):
-            block.execute("select penstock.enqueue('work', '1')")
-            for _ in range(3):
-                _cycle(connection, 1)
-                time.sleep(0.006)
-            block.commit()
-            missed += _settle(connection, 10) == 0
-    time.sleep(1.1)
-    _settle(connection, 10)
-    return float(missed)
-
-
 def _lost_below_floors(connection: Connection, dsn: str) -> float:
     """Floors that stand too high, as after a restore."""
     sent = 5
-    _value(
+    value(
         connection,
         "select count(*) from penstock.enqueue_many('work', array_fill('1'::jsonb, array[5]))",
     )
     connection.execute("select setval(floors[1], 1000000000) from penstock.queue")
     until, found = time.monotonic() + _DAMAGED_SECONDS, 0
     while time.monotonic() < until and found < sent:
-        found += _settle(connection, 10)
+        found += settle(connection, 10)
         time.sleep(0.02)
     connection.execute("select setval(floors[1], 0) from penstock.queue")
-    _settle(connection, 10)
+    settle(connection, 10)
     return float(sent - found)
 
 
@@ -294,7 +277,6 @@ SCENARIOS = {
     "transaction ids of 200 polls": Scenario(_xids_of_polls, "", rounds=1),
     "cpu of a claim, horizon pinned": Scenario(_pinned_claim, "us", rounds=2),
     "disk after 200,000 messages, horizon pinned": Scenario(_pinned_disk, "MB", rounds=1),
-    "blocks missed by the first claim": Scenario(_missed_blocks, f"of {_BLOCKS}", rounds=1),
     "disk after 400,000 messages next to long leases": Scenario(
         _disk_beside_leases, "MB", rounds=1
     ),

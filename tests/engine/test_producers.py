@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -84,6 +85,31 @@ def test_a_group_is_in_the_order_of_commits(engine: Any, impatient: Any) -> None
         came += [lease[0] for lease in leases]
         engine.ack(leases)
     assert came == expected
+
+
+def test_transactions_that_join_groups_in_opposite_orders_do_not_deadlock(
+    engine: Any, caller: Any, wait_for: Any
+) -> None:
+    engine.create("work")
+    for group in "ab":
+        engine.enqueue("work", group_key=group)
+    first, second, holder = (caller(autocommit=False) for _ in range(3))
+    for group in "ab":
+        first.enqueue("work", group_key=group)
+    for group in "ba":
+        second.enqueue("work", group_key=group)
+    holder.value("select 1 from penstock.message_group where group_key = 'a' for update")
+    waiting = """select count(*) from pg_stat_activity
+                 where datname = current_database() and wait_event_type = 'Lock'"""
+    with ThreadPoolExecutor() as pool:
+        commits = []
+        for block in (first, second):
+            commits.append(pool.submit(block.connection.commit))
+            wait_for(lambda: engine.value(waiting) == len(commits), "the commit waits")
+        holder.connection.rollback()
+        for commit in commits:
+            commit.result()
+    assert engine.value("select count(*) from penstock.messages") == 6
 
 
 def test_a_message_of_a_group_can_be_cancelled_before_its_commit(

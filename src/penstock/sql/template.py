@@ -10,13 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-SEGMENTS: Final = range(9)
-# What a block is repeated for, and the numbers that {slot} takes.
-_REPEATED: Final = {
-    "for each segment": SEGMENTS,
-    "for each ring segment": SEGMENTS[1:],
-    "for each history slot": range(16),
-}
+# The number of the last segment, which the layout of the ring defines.
+_LAST_SEGMENT: Final = "ring.last_segment"
+_HISTORY_SLOTS: Final = range(16)
 _DIRECTIVE: Final = re.compile(r"\s*--: ?(.*?)\s*")
 _DEFINE: Final = re.compile(r"define ([a-z0-9_.]+)(?:\(([a-z_, ]+)\))? as(?: (.+))?")
 _PLACEHOLDER: Final = re.compile(r"\{([a-z]\w*(?:\.[a-z]\w*)*)(?:\(([^{}]*)\))?\}")
@@ -154,14 +150,26 @@ def _block(line: Line, rest: list[Line]) -> tuple[list[Line], list[Line]]:
 
 
 def _repeat(line: Line, block: list[Line], macros: Mapping[str, Macro]) -> Iterator[str]:
-    directive = line.directive or ""
-    if directive == "branch on slot":
-        yield from _branch(block, macros, SEGMENTS)
-    elif directive in _REPEATED:
-        for slot in _REPEATED[directive]:
-            yield from _copy(block, slot, macros)
-    else:
-        raise line.error(f"there is no directive {directive!r}")
+    match line.directive:
+        case "branch on slot":
+            yield from _branch(block, macros, _segments(line, macros))
+            return
+        case "for each segment":
+            slots = _segments(line, macros)
+        case "for each ring segment":
+            slots = _segments(line, macros)[1:]
+        case "for each history slot":
+            slots = _HISTORY_SLOTS
+        case directive:
+            raise line.error(f"there is no directive {directive!r}")
+    for slot in slots:
+        yield from _copy(block, slot, macros)
+
+
+def _segments(line: Line, macros: Mapping[str, Macro]) -> range:
+    if _LAST_SEGMENT not in macros:
+        raise line.error(f"{{{_LAST_SEGMENT}}} is not defined")
+    return range(int(macros[_LAST_SEGMENT].body) + 1)
 
 
 def _branch(block: list[Line], macros: Mapping[str, Macro], slots: range) -> Iterator[str]:

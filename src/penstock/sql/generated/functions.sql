@@ -6126,18 +6126,19 @@ if slot <= 0 then
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '0' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_0 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '0' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+    else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
+    else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
+    h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
+    null::text
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 1
@@ -6149,18 +6150,19 @@ else
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '1' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_1 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '1' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+    else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
+    else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
+    h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
+    null::text
   from held h order by h.position;
 end if;
 else
@@ -6174,18 +6176,19 @@ if slot <= 2 then
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '2' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_2 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '2' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+    else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
+    else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
+    h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
+    null::text
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 3
@@ -6197,18 +6200,19 @@ else
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '3' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_3 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '3' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+    else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
+    else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
+    h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
+    null::text
   from held h order by h.position;
 end if;
 end if;
@@ -6224,18 +6228,19 @@ if slot <= 4 then
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '4' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_4 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '4' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+    else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
+    else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
+    h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
+    null::text
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 5
@@ -6247,18 +6252,19 @@ else
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '5' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_5 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '5' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+    else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
+    else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
+    h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
+    null::text
   from held h order by h.position;
 end if;
 else
@@ -6272,18 +6278,19 @@ if slot <= 6 then
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '6' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_6 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '6' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+    else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
+    else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
+    h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
+    null::text
   from held h order by h.position;
 else
 if slot <= 7 then
@@ -6296,18 +6303,19 @@ if slot <= 7 then
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '7' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_7 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '7' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+    else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
+    else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
+    h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
+    null::text
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 8
@@ -6319,24 +6327,25 @@ else
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < '(16777216,0)' then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '8' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_8 (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '8' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+    else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
+    else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
+    h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
+    null::text
   from held h order by h.position;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/take_in_place.sql:36
+-- from functions/claim/take_in_place.sql:33
 end $$;
 
 -- Moves the next rows of a lane in a segment to leased_N, group tokens included. Returns how many.

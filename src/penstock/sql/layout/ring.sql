@@ -25,6 +25,7 @@
 -- All but the current one and the free ones.
 --: define ring.others(ring) as translate(({ring} / 10)::text, '9', '')
 --: define ring.not_free(ring) as translate({ring}, '09', '')
+-- The digits from 1 to the last segment. The generator repeats statements for segments from 0 to the last one.
 --: define ring.free(ring) as translate('12345678', {ring}, '')
 --: define ring.last_segment as 8
 --: define ring.share as 32768

@@ -19,18 +19,15 @@ begin
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= lane_floor and r.hold = 0
         and (r.group_key, r.expires_at) is null and case when r.ctid < {token.place_limit} then true end
       order by r.position limit wanted for update skip locked) else places end)
-    returning l.ctid as place, l.position, l.id, l.enqueued_at, l.attempt, l.max_attempts, l.body_slot, l.key,
-      l.headers, l.payload, l.payload_bytes, l.last_error),
+    returning tokens_from + bigint '{slot}' + penstock._held_at(l.ctid) as token, l.position, l.id, l.enqueued_at,
+      l.attempt + 1 as attempt, l.max_attempts, l.body_slot, l.key, l.headers, l.payload, l.payload_bytes, l.last_error,
+      lane_rank as priority, null::text as group_key, until as lease_until, null::timestamptz as expires_at),
   granted as (
     insert into penstock.grant_{slot} (lease_until, hold, claimed_at, queue_id, priority, first_position, last_position,
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, tokens_from + bigint '{slot}' + penstock._held_at(h.place), _take_in_place.queue,
-    case when h.body_slot is null then h.payload else penstock._body_json(h.body_slot, h.id) end,
-    case when h.body_slot is null then h.payload_bytes else penstock._body_bytes(h.body_slot, h.id) end, h.headers,
-    h.key, lane_rank::integer, null::text, h.attempt + 1, h.max_attempts::integer, h.enqueued_at, until,
-    null::timestamptz, h.last_error, null::text
+  select {lease.row(h, _take_in_place.queue, null::text)}
   from held h order by h.position;
   --: end
 end $$;

@@ -69,8 +69,8 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   from (select 1 as turn, 0::bigint as nth, 'scheduled' as part, 'scheduled' as state
         union all select 2, 0, 'grouped', 'in groups'
         union all select 3, 0, 'dead', 'dead'
-        union all select 4, n, 'leased_' || n, 'leased' from generate_series(0, 8) n
-        union all select 5, n, 'lane_' || n, 'ready' from generate_series(0, 8) n
+        union all select 4, n, 'leased_' || n, 'leased' from generate_series(0, {ring.last_segment}) n
+        union all select 5, n, 'lane_' || n, 'ready' from generate_series(0, {ring.last_segment}) n
         union all select 6, row_number() over (order by h.begun_at desc), 'history_log_' || h.slot, 'history'
           from penstock.history_slot h) p
   order by p.turn, p.nth
