@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.lake.following import Stream
+from tests.lake.spark_settings import FEW_ROWS
 
 from penstock.spark.session import spark_session
 
@@ -21,14 +22,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "penstock tests",
         {
             "spark.master": "local[2]",
-            "spark.sql.shuffle.partitions": "1",
             "spark.sql.warehouse.dir": str(home / "warehouse"),
-            "spark.driver.memory": "1g",
             "spark.local.dir": str(home),
-            # Compiling a plan takes longer than running it on a few rows.
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.adaptive.enabled": "false",
+            **FEW_ROWS,
         },
     )
     session.sparkContext.setLogLevel("OFF")

@@ -17,6 +17,8 @@ from penstock.cli.lake_project import drop_table, init
 from penstock.cli.lake_screen import (
     Watch,
     in_parts,
+    show_forgotten,
+    show_matched,
     show_repaired,
     show_rows,
     show_status,
@@ -324,18 +326,19 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
             with closing(work):
                 work.begin()
                 work.once()
-        count = matches(found.lake, where).count()
+        messages = matches(found.lake, where).persist()
+        count = messages.count()
         if dry_run:
-            session.show({"matched": count, "dry_run": True}, f"{count} messages match")
+            behind = found.registry.lag().rows
+            document = {"matched": count, "dry_run": True, "not_landed": behind}
+            session.show(document, lambda screen: show_matched(screen, count, behind))
             return
         session.confirm(f"Erase {count} messages permanently?", yes)
         with in_parts(session, "erasing") as begun:
-            done = erase(found.lake, found.registry, where, begun)
-    session.show(
-        {"matched": done.messages, "dry_run": False, **asdict(done)},
-        f"{done.messages} messages erased: {done.lake_rows} rows of the lake, "
-        f"{done.postgres_rows} of PostgreSQL",
-    )
+            done = erase(found.lake, found.registry, messages, where, begun)
+        messages.unpersist()
+    document = {"matched": done.messages, "dry_run": False, **asdict(done)}
+    session.show(document, lambda screen: show_forgotten(screen, done))
 
 
 @lake.command()

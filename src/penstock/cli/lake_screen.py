@@ -21,6 +21,7 @@ from penstock.cli.session import Session
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.lake.maintenance.forget import Forgotten
     from penstock.lake.maintenance.repair import Lost, Repaired
     from penstock.lake.maintenance.verify import Verification
     from penstock.lake.run import Run, RunTotals
@@ -228,6 +229,10 @@ def show_verification(screen: Screen, result: Verification) -> None:
         screen.line(f"damaged: {damage.path} {damage.reason} ({damage.rows:,} rows)")
     if result.damaged:
         screen.line("`penstock lake repair` restores what can be restored")
+    elif any(each.against == "postgresql" for each in wrong):
+        screen.line(
+            "the files of bronze are as they were written, so rows of PostgreSQL have changed since"
+        )
     elif wrong:
         screen.line("`penstock lake rebuild` recomputes silver and gold from bronze")
 
@@ -252,6 +257,21 @@ def show_repaired(screen: Screen, done: Repaired) -> None:
 def lost_text(lost: Lost) -> str:
     which = ", ".join(map(str, lost.ids)) or f"among {lost.id_min} to {lost.id_max}"
     return f"{lost.rows:,} rows of {lost.table}, {lost.day}, {lost.queue}: messages {which}"
+
+
+def show_matched(screen: Screen, count: int, behind: int) -> None:
+    screen.line(f"{count} messages match")
+    if behind:
+        screen.line(f"{_lag(behind)} rows of history have not landed and were not searched")
+
+
+def show_forgotten(screen: Screen, done: Forgotten) -> None:
+    screen.line(
+        f"{done.messages} messages erased: {done.lake_rows} rows of the lake, "
+        f"{done.postgres_rows} of PostgreSQL"
+    )
+    if done.postgres_rows:
+        screen.line("`VACUUM FULL` in PostgreSQL removes their bytes from its files too")
 
 
 def show_rows(

@@ -20,13 +20,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.lake.spark_settings import FEW_ROWS
 
 from penstock.db.embedded import EmbeddedPostgres, postmaster
 from penstock.db.migrations import Migrator
 
 WORKER = Path(__file__).with_name("crash_worker.py")
 CONSUMER = Path(__file__).with_name("crash_consumer.py")
-COMMAND = [sys.executable, "-m", "penstock.cli", "lake"]
 LIMIT = 600.0
 WORKERS = 2
 
@@ -50,8 +50,11 @@ class Stage:
         pause: float,
         root: str | None = None,
         options: dict[str, str] | None = None,
+        together: bool = False,
     ) -> None:
+        """`together`: one process runs the lake and the stream that claims, on one Spark."""
         self.place = place
+        self.together = together
         self.home = place / "home"
         # The lake, and how delta-rs reaches it.
         self.root = root or str(place / "lake")
@@ -61,19 +64,29 @@ class Stage:
         self.pause = pause
         self.chance = random.Random(os.environ.get("PENSTOCK_CRASH_SEED", "4"))
         self.server = EmbeddedPostgres.start(self.home)
-        # The lake's run, and the stream that claims.
+        # The lake's run and the stream that claims, or both in one process.
         self.runs: dict[str, subprocess.Popen[bytes]] = {}
         self.workers: list[subprocess.Popen[bytes]] = []
         self.started = 0
         # So many messages are enqueued by the end of a round. The lake could not keep up with more.
         self.goal = 0
 
-    def lake_command(self, *argv: str) -> list[str]:
-        words = [*COMMAND, *argv, "--path", self.root]
+    def lake_words(self, *argv: str) -> list[str]:
+        words = ["lake", "run", *argv, "--path", self.root]
         return [*words, *(word for each in self.conf for word in ("--conf", each))]
+
+    def lake_command(self, *argv: str) -> list[str]:
+        return [sys.executable, "-m", "penstock.cli", *self.lake_words(*argv)]
 
     def consumer_command(self, *argv: str) -> list[str]:
         return [sys.executable, str(CONSUMER), self.server.dsn, "three", str(self.place), *argv]
+
+    def commands(self) -> dict[str, list[str]]:
+        """What runs until it is killed, by name."""
+        every = ("--every", "1s", "--refresh-every", "2s")
+        if self.together:
+            return {"both": self.consumer_command("--", *self.lake_words(*every))}
+        return {"lake": self.lake_command(*every), "consumer": self.consumer_command()}
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PENSTOCK_DSN": self.server.dsn}
@@ -85,12 +98,8 @@ class Stage:
             enough.touch()
         else:
             enough.unlink(missing_ok=True)
-        commands = {
-            "lake": self.lake_command("run", "--every", "1s", "--refresh-every", "2s"),
-            "consumer": self.consumer_command(),
-        }
         with (self.place / "errors").open("ab") as errors:
-            for name, command in commands.items():
+            for name, command in self.commands().items():
                 if name not in self.runs or self.runs[name].poll() is not None:
                     self.runs[name] = subprocess.Popen(
                         command, env=self.environment(), stderr=errors, start_new_session=True
@@ -204,9 +213,12 @@ def crash(stage: Stage, kills: list[str], messages: int) -> None:
             )
     finally:
         stage.end()
-    finish(stage, stage.consumer_command("once"))
-    drain(stage)
-    finish(stage, stage.lake_command("run", "--once"))
+    if stage.together:
+        finish_together(stage)
+    else:
+        finish(stage, stage.consumer_command("once"))
+        drain(stage)
+        finish(stage, stage.lake_command("--once"))
     check(stage)
     check_consumer(stage)
     stage.server.stop()
@@ -215,6 +227,17 @@ def crash(stage: Stage, kills: list[str], messages: int) -> None:
 def finish(stage: Stage, command: list[str]) -> None:
     done = subprocess.run(command, env=stage.environment(), check=False)
     assert done.returncode == 0, (stage.place / "errors").read_text()
+
+
+def finish_together(stage: Stage) -> None:
+    """The stream takes what is there, then all that is left is drained, then the lake lands all."""
+    command = stage.consumer_command("once", "--", *stage.lake_words("--once"))
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=stage.environment(), **pipes) as process:
+        assert "consumed\n" in process.stdout
+        drain(stage)
+        process.communicate("\n")
+    assert process.returncode == 0, (stage.place / "errors").read_text()
 
 
 def busy(stage: Stage) -> bool:
@@ -303,15 +326,10 @@ def check_consumer(stage: Stage) -> None:
 
 @pytest.mark.timeout(900)
 def test_the_lake_has_everything_once_after_everything_was_killed(place: Path) -> None:
-    # On so few rows, compiling a plan takes longer than running it.
-    conf = [
-        "spark.master=local[1]",
-        "spark.sql.shuffle.partitions=1",
-        "spark.sql.adaptive.enabled=false",
-        "spark.sql.codegen.wholeStage=false",
-        "spark.sql.codegen.factoryMode=NO_CODEGEN",
-    ]
-    crash(Stage(place, conf, batch=20, pause=0.1), ["everything"], messages=2_000)
+    settings = {"spark.master": "local[1]", **FEW_ROWS}
+    conf = [f"{name}={value}" for name, value in settings.items()]
+    stage = Stage(place, conf, batch=20, pause=0.1, together=True)
+    crash(stage, ["everything"], messages=2_000)
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.lake.pipeline.conftest import Cli
 
-from penstock.lake.layout import BRONZE_HISTORY
+from penstock.lake.layout import BRONZE_HISTORY, SILVER_MESSAGES, STAGING
+from penstock.lake.maintenance.forget import forget, matches
 from penstock.lake.maintenance.verify import verify
 from penstock.spark.options import Service
 
@@ -72,7 +73,7 @@ def test_what_is_forgotten_is_found_nowhere(
     assert found_in_files(Path(root))
     assert "pg_statistic" in found_in_tables(sql)
     code, out, _ = cli("--json", "lake", "forget", *WHERE, "--dry-run")
-    assert (code, json.loads(out)["matched"]) == (0, 4)
+    assert (code, json.loads(out)) == (0, {"matched": 4, "dry_run": True, "not_landed": 0})
     assert found_in_files(Path(root))
 
     code, out, err = cli("--json", "lake", "forget", *WHERE, "--yes")
@@ -108,3 +109,24 @@ def test_what_is_forgotten_is_found_nowhere(
         assert lake.format._load(BRONZE_HISTORY).scan().count() == 20
     again = cli("--json", "lake", "forget", *WHERE, "--dry-run")
     assert json.loads(again[1])["matched"] == 0
+
+
+@pytest.mark.slow
+def test_a_run_may_land_and_abandon_a_step_meanwhile(
+    lake: Any, traffic: Any, land: Any, gild: Any, registry: Any, dsn: str, root: str
+) -> None:
+    traffic.done("orders", 3, {"customer": SECRET})
+    land(lake)
+    gild(lake)
+    found = matches(lake, WHERE[1]).persist()
+    assert found.count() == 3
+    traffic.done("orders", 2)
+    land(lake)
+    abandoned = Path(root, STAGING, "compaction", "part.parquet")
+    abandoned.parent.mkdir(parents=True)
+    abandoned.write_text(SECRET)
+    done = forget(lake, registry, found, WHERE[1])
+    assert (done.messages, done.lake_rows, done.postgres_rows) == (3, 6, 3)
+    assert found_in_files(Path(root)) == []
+    assert lake.frame(SILVER_MESSAGES).count() == 2
+    assert verify(lake, registry, Service("local", dsn)).agrees

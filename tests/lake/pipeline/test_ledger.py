@@ -135,6 +135,16 @@ def test_a_step_whose_files_another_run_replaced_does_not_happen(
     assert files(storage) == []
 
 
+def test_a_step_whose_files_another_run_removed_does_not_happen(
+    ledger: Ledger, storage: LocalStorage
+) -> None:
+    entry = step(storage, "slow")
+    storage.remove(entry.staging)
+    with pytest.raises(LakeConflictError, match="removed the files of this step"):
+        ledger.commit(entry)
+    assert ledger.state().files == {}
+
+
 def test_many_writers_each_get_their_step_in_once(storage: LocalStorage) -> None:
     def write(who: int) -> None:
         ledger = Ledger(storage, ParquetFormat(storage).publish)

@@ -8,6 +8,7 @@ quarantine. The ledger keeps the number of rows and the time, but nothing of the
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from penstock.errors import LakeError
+from penstock.errors import LakeConflictError
 from penstock.lake import gold, silver
 from penstock.lake.damage import require_intact
 from penstock.lake.declarations import require_transforms
@@ -31,8 +32,10 @@ from penstock.lake.layout import (
     LakeTable,
 )
 from penstock.lake.maintenance.compact import clear
+from penstock.lake.maintenance.rebuild import recompute_stale
 from penstock.lake.parts import Observer, Parts, unobserved
 from penstock.lake.publish import publish, trim
+from penstock.lake.refresh import refresh
 from penstock.lake.registry import Registry
 from penstock.lake.replay import matching
 from penstock.lake.step import Step
@@ -40,6 +43,7 @@ from penstock.lake.storage.data_files import read_rows, write_frame
 from penstock.lake.storage.ledger import DataFile, State
 
 IDS_AT_ONCE: Final = 5_000
+TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +66,20 @@ def matches(lake: Lake, where: str) -> DataFrame:
 
 
 def forget(
-    lake: Lake, registry: Registry, where: str, observer: Observer = unobserved
+    lake: Lake,
+    registry: Registry,
+    found: DataFrame,
+    where: str,
+    observer: Observer = unobserved,
 ) -> Forgotten:
+    """Erases the messages that `matches` has found for this condition."""
     require_transforms(lake)
-    parts = Parts(observer, 4 + len(lake.tables("bronze", "silver")))
-    parts.begin("finding the messages")
-    found = matches(lake, where).persist()
+    parts = Parts(observer, 3 + len(lake.tables("bronze", "silver")))
     keys = [(row["id"], row["enqueued_at"].astimezone(UTC)) for row in found.collect()]
-    state = lake.ledger.settle()
-    if state.pending or state.stale:
-        raise LakeError(
-            f"silver lacks {len(state.pending)} files of bronze, and {len(state.stale)} tables "
-            "are to be recomputed",
-            hint="Nothing was erased. Run `penstock lake run --once` first.",
-        )
+    # An active run may have landed more since. These rows are not erased, but a file of bronze
+    # must be in silver before it is rewritten.
+    while recompute_stale(lake) or refresh(lake):
+        pass
     # PostgreSQL first: if this is interrupted, the condition still finds the rest in the lake.
     erased = 0
     parts.begin("PostgreSQL")
@@ -83,11 +87,12 @@ def forget(
         ids, times = zip(*keys[start : start + IDS_AT_ONCE], strict=True)
         query = "select penstock.erase_history(%s::bigint[], %s::timestamptz[])"
         erased += registry.call(query, list(ids), list(times))[0][0]
-    rows, days = _rewrite(lake, found, where, parts) if keys else (0, set())
-    found.unpersist()
+    rows, days = _until_rewritten(lake, found, where, parts) if keys else (0, set())
     parts.begin("replaced files")
     clear(lake, 0)
     lake.storage.remove(QUARANTINE)
+    # A step that another run began before, such as a compaction, may contain the messages.
+    lake.clear_staging()
     after = lake.state()
     publish(lake, registry)
     for table in GOLD:
@@ -97,6 +102,16 @@ def forget(
     if keys:
         registry.call("select penstock.analyze_history()")
     return Forgotten(len(keys), rows, erased, tuple(sorted(days)))
+
+
+def _until_rewritten(
+    lake: Lake, found: DataFrame, where: str, parts: Parts
+) -> tuple[int, set[str]]:
+    """Tries again if an active run has replaced files meanwhile."""
+    for _ in range(TRIES - 1):
+        with suppress(LakeConflictError):
+            return _rewrite(lake, found, where, parts)
+    return _rewrite(lake, found, where, parts)
 
 
 def _rewrite(lake: Lake, found: DataFrame, where: str, parts: Parts) -> tuple[int, set[str]]:

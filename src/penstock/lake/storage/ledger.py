@@ -249,7 +249,7 @@ class Ledger:
         while True:
             with self._guard():
                 state = self.settle()
-                if reason := state.refuses(entry):
+                if reason := state.refuses(entry) or self._lacks_files(entry):
                     raise LakeConflictError(
                         reason,
                         hint="Nothing was changed. Run one process at a time on a lake.",
@@ -262,6 +262,12 @@ class Ledger:
         if entry.version % CHECKPOINT_EVERY == 0:
             self._checkpoint(state)
         return state
+
+    def _lacks_files(self, entry: Entry) -> str | None:
+        """The step cannot be published, because a run that started meanwhile took it for dead."""
+        if entry.add and not self._storage.exists(entry.staging):
+            return "another run has started and removed the files of this step"
+        return None
 
     def _read(self, names: Iterable[str], newest: int) -> State:
         found = {version for version in _versions(names, _CHECKPOINT) if version <= newest}
