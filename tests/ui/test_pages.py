@@ -89,6 +89,13 @@ def test_findings_of_a_kind_are_grouped_and_hide_no_other(
         page.close()
 
 
+def test_runbooks_show_commands_as_code(sick: Site) -> None:
+    with sick.http("reader") as http:
+        page = http.get("/runbooks").text
+    assert "<code>penstock lake run</code>" in page
+    assert "`" not in page.partition("<main")[2]
+
+
 def test_every_runbook_is_in_the_documentation() -> None:
     page = Path(__file__).parents[2] / "docs" / "how-to" / "runbooks.md"
     assert page.read_text("utf-8") == as_markdown()
