@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import pty
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+import pytest
+from tests.cli.conftest import COMMAND
+
+from penstock import Client
 
 
 def test_top_shows_the_longest_queues_first(
@@ -24,6 +32,70 @@ def test_top_shows_the_longest_queues_first(
     text = cli("top").out.splitlines()  # no terminal: it ends
     assert text[0].startswith("QUEUE")
     assert text[1].split()[:2] == ["tall", "2"]
+
+
+def test_top_shows_finished_and_failed_attempts_by_the_minute(
+    cli: Callable[..., Any], ask: Callable[..., Any], dsn: str
+) -> None:
+    cli("queue", "create", "mails")
+    with Client(dsn) as client:
+        client.enqueue_many("mails", range(3))
+        failed, *done = client.claim("mails", 3)
+        client.nack(failed, "no")
+        client.ack_many(done)
+    (queue,) = ask("top")["queues"]
+    assert queue["finished_per_minute"] > queue["failed_per_minute"] > 0
+    assert cli("top").out.splitlines()[0].split("  ")[-1].strip() == "FAILED / MIN"
+
+
+@contextmanager
+def on_a_terminal(*argv: str, dsn: str) -> Iterator[Callable[[str], None]]:
+    """Runs a command on a terminal. What is yielded waits until the terminal shows a text."""
+    ours, theirs = pty.openpty()
+    environment = {"PENSTOCK_DSN": dsn, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+    process = subprocess.Popen(
+        [*COMMAND, *argv],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, **environment},
+    )
+    os.close(theirs)
+
+    def shows(text: str) -> None:
+        seen = b""
+        while text.encode() not in seen:
+            seen += os.read(ours, 4096)  # an error once the process has ended
+
+    try:
+        yield shows
+    finally:
+        process.terminate()
+        process.wait()
+        os.close(ours)
+
+
+def test_top_follows_the_queues_and_goes_on_after_the_database_was_away(
+    cli: Callable[..., Any], dsn: str, request: pytest.FixtureRequest
+) -> None:
+    cli("queue", "create", "mails")
+    server = request.getfixturevalue("server").dsn
+    with (
+        psycopg.connect(server, autocommit=True) as admin,
+        on_a_terminal("top", "--seconds", "0.5", dsn=dsn) as shows,
+    ):
+        shows("0 ready")
+        cli("enqueue", "mails", "1")
+        shows("1 ready")
+        name = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
+        admin.execute(f"alter database {name} allow_connections false")
+        admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name]
+        )
+        shows("The database does not answer")
+        admin.execute(f"alter database {name} allow_connections true")
+        cli("enqueue", "mails", "2")
+        shows("2 ready")
 
 
 def test_activity_is_listed_by_actor_and_target(

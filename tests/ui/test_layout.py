@@ -1,4 +1,7 @@
-"""Every page at every width, light and dark: nothing is cut off or sticks out."""
+"""Every page and form at every width, light and dark: nothing is cut off or sticks out.
+
+tests/ui/test_quality.py has the short form.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,7 @@ from pathlib import Path
 import pytest
 from tests.ui.addresses import all_addresses
 from tests.ui.conftest import Site, Visit
-from tests.ui.test_pages import PAGES
-from tests.ui.test_quality import FORMS
 
-# `make test-long` visits every address at every width. The short form visits the pages at two.
 WIDTHS = (390, 768, 1024, 1440, 1920)
 # Elements beyond the window, and containers whose content is wider than they are. The strip of
 # pages and code may be scrolled.
@@ -41,24 +41,14 @@ STICKING_OUT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("width", [390, 1024])
-def test_nothing_sticks_out_of_its_container(sick: Site, visit: Visit, width: int) -> None:
-    (dead,) = sick.db.execute("select min(id) from penstock.dead").fetchone() or (0,)
-    check_layout(sick, visit, width, [*PAGES, *FORMS, f"/messages/{dead}"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_sticks_out_on_any_page_or_form(full: Site, visit: Visit, width: int) -> None:
-    check_layout(full, visit, width, all_addresses(full))
-
-
-def check_layout(site: Site, visit: Visit, width: int, paths: list[str]) -> None:
     """With PENSTOCK_TEST_PICTURES, it stores a picture of every page in that folder."""
-    page = visit(site, viewport={"width": width, "height": 900}, color_scheme="dark")
+    page = visit(full, viewport={"width": width, "height": 900}, color_scheme="dark")
     pictures = os.environ.get("PENSTOCK_TEST_PICTURES")
     found = {}
-    for number, path in enumerate(paths):
+    for number, path in enumerate(all_addresses(full)):
         page.goto(path)
         if wrong := page.evaluate(STICKING_OUT):
             found[path] = wrong

@@ -102,6 +102,17 @@ def test_operators_acts_stand_in_the_story_for_operators_only(sick: Site) -> Non
         assert "by operator" not in http.get(f"/messages/{id}").text
 
 
+def test_the_story_shows_an_error_once(sick: Site) -> None:
+    sick.client.create_queue("once", max_attempts=1)
+    id = sick.client.enqueue("once", 1)
+    (lease,) = sick.client.claim("once", 1)
+    sick.client.nack(lease, "no such address")
+    with sick.http("reader") as http:
+        page = http.get(f"/messages/{id}").text
+    assert "after 1 attempt; it stays" in page
+    assert page.count("no such address") == 1
+
+
 def copied(page: Page) -> str:
     return str(page.evaluate("navigator.clipboard.readText()"))
 

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page
 from tests.ui.addresses import all_addresses
 from tests.ui.conftest import Site, Visit
+from tests.ui.test_layout import STICKING_OUT
 from tests.ui.test_pages import PAGES
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text("utf-8")
@@ -22,10 +23,19 @@ FORMS = [
 ]
 
 
-def test_axe_finds_nothing_serious(sick: Site, visit: Visit) -> None:
+def test_axe_finds_nothing_serious_and_nothing_sticks_out(sick: Site, visit: Visit) -> None:
+    """One visit of each page. `make test-long` visits every address, by theme and by width."""
     page = visit(sick, color_scheme="dark", bypass_csp=True)
     (dead,) = sick.db.execute("select min(id) from penstock.dead").fetchone() or (0,)
-    check_access(page, [*PAGES, FORMS[0], f"/messages/{dead}"])
+    found: dict[str, object] = {}
+    for path in [*PAGES, *FORMS, f"/messages/{dead}"]:
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(path)
+        found[path] = serious(page)
+        for width in (1024, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            found[f"{path} at {width}"] = page.evaluate(STICKING_OUT)
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 
 @pytest.mark.slow
@@ -34,20 +44,20 @@ def test_axe_finds_nothing_serious_on_any_page_or_form(
     full: Site, visit: Visit, scheme: str
 ) -> None:
     page = visit(full, color_scheme=scheme, bypass_csp=True)
-    check_access(page, all_addresses(full))
-
-
-def check_access(page: Page, paths: list[str]) -> None:
-    for path in paths:
+    for path in all_addresses(full):
         page.goto(path)
-        page.evaluate(AXE)
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        serious = [
-            f"{rule['id']}: {rule['nodes'][0]['html'][:200]} {rule['nodes'][0]['failureSummary']}"
-            for rule in found["violations"]
-            if rule["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], path
+        assert serious(page) == [], path
+
+
+def serious(page: Page) -> list[str]:
+    """The serious and critical violations that axe finds."""
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{rule['id']}: {rule['nodes'][0]['html'][:200]} {rule['nodes'][0]['failureSummary']}"
+        for rule in found["violations"]
+        if rule["impact"] in ("serious", "critical")
+    ]
 
 
 def test_a_dialog_is_accessible_too(sick: Site, visit: Visit) -> None:

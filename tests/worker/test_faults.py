@@ -7,7 +7,7 @@ from collections import Counter
 
 import psycopg
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -90,6 +90,10 @@ async def test_runs_are_traced_and_linked_to_who_enqueued(dsn: str, client: Asyn
         app = App()
         runs: list[str] = []
 
+        def of_the_name(name: str) -> list[ReadableSpan]:
+            spans = [span for span in exporter.get_finished_spans() if span.name == name]
+            return sorted(spans, key=lambda span: span.start_time or 0)
+
         @app.handler("work")
         async def work(message: Delivery) -> None:
             runs.append(message.payload)
@@ -105,21 +109,17 @@ async def test_runs_are_traced_and_linked_to_who_enqueued(dsn: str, client: Asyn
                 await client.enqueue("work", name)
         async with Worker(app, dsn):
             await until(lambda: len(runs) == 4, "all four")
-        await until(
-            lambda: len([s for s in exporter.get_finished_spans() if s.name != "request"]) == 4,
-            "four spans",
-        )
+        await until(lambda: len(of_the_name("process work")) == 4, "four spans")
     finally:
         trace._TRACER_PROVIDER = None
         trace._TRACER_PROVIDER_SET_ONCE._done = False
-    spans = [span for span in exporter.get_finished_spans() if span.name == "process work"]
-    found = dict(zip(runs, sorted(spans, key=lambda s: s.start_time or 0), strict=True))
+    spans, enqueues = of_the_name("process work"), of_the_name("enqueue work")
+    found = dict(zip(runs, spans, strict=True))
     assert all(span.kind is trace.SpanKind.CONSUMER for span in spans)
     assert all(span.parent is None for span in spans)
-    assert all(
-        [link.context.trace_id for link in span.links] == [request.get_span_context().trace_id]
-        for span in spans
-    )
+    linked = sorted(link.context.span_id for span in spans for link in span.links)
+    assert linked == sorted(span.context.span_id for span in enqueues)
+    assert all(span.parent == request.get_span_context() for span in enqueues)
     status = {name: span.status.status_code.name for name, span in found.items()}
     assert status == {"done": "UNSET", "fail": "ERROR", "snooze": "UNSET", "retry": "ERROR"}
     assert found["fail"].events[0].name == "exception"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from typing import Any
 
 import click
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -16,9 +17,14 @@ from penstock.cli.screen import Screen, cell, duration
 from penstock.cli.session import Session, pass_session
 from penstock.client import Client
 from penstock.commands import read
+from penstock.errors import DatabaseUnavailableError
 from penstock.model.access import Activity
+from penstock.model.monitoring import FinishRate
 
-TOP_COLUMNS = ("queue", "ready", "scheduled", "leased", "dead", "oldest ready", "finished / min")
+TOP_COLUMNS = (
+    *("queue", "ready", "scheduled", "leased", "dead"),
+    *("oldest ready", "finished / min", "failed / min"),
+)
 
 
 @click.command(cls=Verb)
@@ -32,7 +38,10 @@ TOP_COLUMNS = ("queue", "ready", "scheduled", "leased", "dead", "oldest ready", 
 )
 @pass_session
 def top(session: Session, once: bool, seconds: float) -> None:
-    """Show the busiest queues, live until Ctrl-C."""
+    """Show the busiest queues, live until Ctrl-C.
+
+    It goes on while the database does not answer, and says so.
+    """
     with session.client() as client:
         if once or session.json or not session.screen.interactive:
             workers, rows = _look(client)
@@ -43,27 +52,32 @@ def top(session: Session, once: bool, seconds: float) -> None:
             session.show(document, lambda screen: screen.table(TOP_COLUMNS, map(_shown, rows)))
             return
         with Live(console=session.screen.out, screen=True, auto_refresh=False) as live:
+            shown: RenderableType = ""
             while True:
-                live.update(_picture(*_look(client), live.console.height), refresh=True)
+                try:
+                    shown = _picture(*_look(client), live.console.height)
+                    live.update(shown, refresh=True)
+                except DatabaseUnavailableError as error:
+                    text = f"The database does not answer: {error}. The last known state:"
+                    live.update(Group(Text(text, "bold red"), shown), refresh=True)
                 time.sleep(seconds)
 
 
 _FIELDS = (
     *("queue", "ready", "scheduled", "leased", "dead"),
-    *("oldest_ready_seconds", "finished_per_minute", "estimated"),
+    *("oldest_ready_seconds", "finished_per_minute", "failed_per_minute", "estimated"),
 )
 
 
 def _look(client: Client) -> tuple[int, list[list[Any]]]:
     """The number of running workers, and the queues, the longest first."""
-    rates: dict[str, float] = {}
-    for rate in client.run(read.recent()):
-        per_minute = rate.count * 60 / max(rate.seconds, 1)
-        rates[rate.queue] = rates.get(rate.queue, 0) + per_minute
+    finished = _per_minute(client.run(read.recent()))
+    failed = _per_minute(client.run(read.recent_attempts()))
     rows: list[list[Any]] = [
         [
             *(stats.queue, stats.ready, stats.scheduled, stats.leased, stats.dead),
-            *(stats.oldest_ready_seconds, round(rates.get(stats.queue, 0), 1), stats.estimated),
+            *(stats.oldest_ready_seconds, round(finished[stats.queue], 1)),
+            *(round(failed[stats.queue], 1), stats.estimated),
         ]
         for stats in client.run(read.all_stats())
     ]
@@ -71,10 +85,18 @@ def _look(client: Client) -> tuple[int, list[list[Any]]]:
     return sum(beat.alive for beat in client.run(read.heartbeats())), rows
 
 
+def _per_minute(rates: list[FinishRate]) -> defaultdict[str, float]:
+    """The sum of the rates of each queue."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for rate in rates:
+        found[rate.queue] += rate.count * 60 / max(rate.seconds, 1)
+    return found
+
+
 def _shown(row: list[Any]) -> list[Any]:
-    queue, *counts, oldest, rate, estimated = row
+    queue, *counts, oldest, finished, failed, estimated = row
     about = "~" if estimated else ""
-    return [queue, *(f"{about}{count}" for count in counts), duration(oldest), rate]
+    return [queue, *(f"{about}{count}" for count in counts), duration(oldest), finished, failed]
 
 
 def _picture(workers: int, rows: list[list[Any]], height: int) -> Group:

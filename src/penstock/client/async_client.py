@@ -10,11 +10,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from penstock.client.async_chunks import chunks
+from penstock.client.async_chunks import Chunks, chunks
 from penstock.client.async_leases import AsyncLeases
 from penstock.client.async_messages import AsyncMessageVerbs
 from penstock.client.async_queues import AsyncQueueVerbs
 from penstock.client.async_schedules import AsyncScheduleVerbs
+from penstock.client.sending import sending
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
@@ -178,21 +179,23 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
             KeyConflictError: The key is taken, and `on_conflict` is "error".
             InvalidValueError: An argument has the wrong type or is out of range.
         """
-        command = write.enqueue(
-            queue,
-            payload,
-            key=key,
-            priority=priority,
-            group=group,
-            delay=delay,
-            visible_at=visible_at,
-            ttl=ttl,
-            headers=headers,
-            max_attempts=max_attempts,
-            on_conflict=on_conflict,
-            unique=unique,
-        )
-        return await self.run(command, connection)
+        with sending(queue) as sent:
+            command = write.enqueue(
+                queue,
+                payload,
+                key=key,
+                priority=priority,
+                group=group,
+                delay=delay,
+                visible_at=visible_at,
+                ttl=ttl,
+                headers=headers,
+                max_attempts=max_attempts,
+                on_conflict=on_conflict,
+                unique=unique,
+            )
+            id = sent.id = await self.run(command, connection)
+        return id
 
     async def enqueue_many(
         self,
@@ -224,6 +227,13 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
             PenstockError: As in `enqueue`. Nothing is enqueued then.
         """
         stream = chunks(queue, messages, chunk_size, on_conflict, unique)
+        with sending(queue) as sent:
+            sent.count = 0
+            done = await self._enqueue_chunks(stream, connection)
+            sent.count = done.count
+        return done
+
+    async def _enqueue_chunks(self, stream: Chunks, connection: Any) -> Enqueued:
         async with aclosing(stream):
             command, last = await anext(stream)
             if last:  # one statement is atomic by itself

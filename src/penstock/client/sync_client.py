@@ -11,7 +11,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from penstock.client.sync_chunks import chunks
+from penstock.client.sending import sending
+from penstock.client.sync_chunks import Chunks, chunks
 from penstock.client.sync_leases import Leases
 from penstock.client.sync_messages import MessageVerbs
 from penstock.client.sync_queues import QueueVerbs
@@ -179,21 +180,23 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
             KeyConflictError: The key is taken, and `on_conflict` is "error".
             InvalidValueError: An argument has the wrong type or is out of range.
         """
-        command = write.enqueue(
-            queue,
-            payload,
-            key=key,
-            priority=priority,
-            group=group,
-            delay=delay,
-            visible_at=visible_at,
-            ttl=ttl,
-            headers=headers,
-            max_attempts=max_attempts,
-            on_conflict=on_conflict,
-            unique=unique,
-        )
-        return self.run(command, connection)
+        with sending(queue) as sent:
+            command = write.enqueue(
+                queue,
+                payload,
+                key=key,
+                priority=priority,
+                group=group,
+                delay=delay,
+                visible_at=visible_at,
+                ttl=ttl,
+                headers=headers,
+                max_attempts=max_attempts,
+                on_conflict=on_conflict,
+                unique=unique,
+            )
+            id = sent.id = self.run(command, connection)
+        return id
 
     def enqueue_many(
         self,
@@ -225,6 +228,13 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
             PenstockError: As in `enqueue`. Nothing is enqueued then.
         """
         stream = chunks(queue, messages, chunk_size, on_conflict, unique)
+        with sending(queue) as sent:
+            sent.count = 0
+            done = self._enqueue_chunks(stream, connection)
+            sent.count = done.count
+        return done
+
+    def _enqueue_chunks(self, stream: Chunks, connection: Any) -> Enqueued:
         with closing(stream):
             command, last = next(stream)
             if last:  # one statement is atomic by itself

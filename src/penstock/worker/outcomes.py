@@ -80,6 +80,13 @@ class Complete(Outcome):
         return Complete, (self.value, self.keep_seconds)
 
 
+def cause_of(error: BaseException) -> BaseException:
+    """The error that an outcome was raised from, or the error itself."""
+    if not isinstance(error, Outcome):
+        return error
+    return error.__cause__ or error.__context__ or error
+
+
 def keep_traceback(outcome: Outcome, error: BaseException) -> None:
     """Put the traceback below the text that the outcome leaves with the message.
 

@@ -6,10 +6,10 @@ import sys
 from time import perf_counter
 from typing import Any
 
-from penstock.worker import semantic_conventions as names
+from penstock.commands import semantic_conventions as names
 from penstock.worker.app import Call
 from penstock.worker.delivery import Delivery
-from penstock.worker.outcomes import Complete, Snooze
+from penstock.worker.outcomes import Complete, Snooze, cause_of
 
 
 def measured(queue: str, call: Call) -> Call:
@@ -33,13 +33,13 @@ def measured(queue: str, call: Call) -> Call:
         unit="{message}",
         description="Messages that were delivered to the application.",
     )
-    attributes = names.process_attributes(queue)
+    attributes = names.attributes_of(queue, names.PROCESS, names.PROCESS)
     del attributes[names.OPERATION_TYPE]  # an attribute of spans only
 
     def note(seconds: float, error: BaseException | None) -> None:
         found = dict(attributes)
         if error is not None:
-            found[names.ERROR_TYPE] = names.error_type(error)
+            found[names.ERROR_TYPE] = names.error_type(cause_of(error))
         duration.record(seconds, found)
         consumed.add(1, found)
 

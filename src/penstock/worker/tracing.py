@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from penstock.worker import semantic_conventions as names
+from penstock.commands import semantic_conventions as names
 from penstock.worker.app import Call
 from penstock.worker.delivery import Delivery
-from penstock.worker.outcomes import Complete, Outcome, Snooze
+from penstock.worker.outcomes import Complete, Outcome, Snooze, cause_of
 
 
 def traced(queue: str, call: Call) -> Call:
@@ -67,7 +67,7 @@ def _connections(delivery: Delivery) -> list[Any]:
 
 def _attributes(delivery: Delivery) -> dict[str, str | int]:
     return {
-        **names.process_attributes(delivery.queue),
+        **names.attributes_of(delivery.queue, names.PROCESS, names.PROCESS),
         names.MESSAGE_ID: str(delivery.id),
         "penstock.attempt": delivery.attempt,
     }
@@ -80,5 +80,5 @@ def _decided(span: Any, outcome: Outcome) -> None:
         return
     span.set_attribute("penstock.outcome", outcome.verb)
     if not isinstance(outcome, Snooze):
-        span.set_attribute(names.ERROR_TYPE, names.error_type(outcome))
+        span.set_attribute(names.ERROR_TYPE, names.error_type(cause_of(outcome)))
         span.set_status(trace.StatusCode.ERROR, str(outcome))

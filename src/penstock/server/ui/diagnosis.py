@@ -333,8 +333,7 @@ def _lakes(snapshot: Snapshot) -> Iterator[Finding]:
                 severity="warning",
                 title=f"Gold of lake {lake.name} is {duration(lake.gold_lag_seconds)} old",
                 text=f"Bronze lags {duration(lake.bronze_lag_seconds)}, silver "
-                f"{duration(lake.silver_lag_seconds)}. History is kept until it has landed: run "
-                "`penstock lake run`.",
+                f"{duration(lake.silver_lag_seconds)}. History is kept until it has landed.",
                 href="/analytics",
             )
 

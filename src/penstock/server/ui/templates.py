@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain, zip_longest
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from penstock.server.ui import charts, formats
 from penstock.server.ui.activity_text import describe
@@ -39,6 +41,7 @@ def environment() -> Environment:
         instant=formats.instant,
         tree=json_tree,
         sentence=describe,
+        code=_code,
     )
     made.globals.update(
         asset=asset_url,
@@ -52,6 +55,13 @@ def environment() -> Environment:
 
 def render(template: str, **values: Any) -> str:
     return environment().get_template(template).render(**values)
+
+
+def _code(text: str) -> Markup:
+    """A text with `commands` in backticks, as in Markdown. The rest is escaped."""
+    parts = text.split("`")
+    marked = [Markup("<code>{}</code>").format(part) for part in parts[1::2]]
+    return Markup("").join(chain.from_iterable(zip_longest(parts[::2], marked, fillvalue="")))
 
 
 def _query(**values: Any) -> str:

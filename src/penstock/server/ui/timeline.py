@@ -73,11 +73,11 @@ def _now(message: Message, now: datetime) -> Event:
             message.finished_at,
             took or None,
             message.worker,
-            message.last_error if message.state != "done" else None,
+            _own_error(message) if message.state != "done" else None,
         )
     if message.state == "dead":
-        text = f"after {message.attempt} attempts; it stays until it is redriven or purged"
-        return Event("dead", "Dead letter", message.dead_at, text, None, message.last_error)
+        text = f"after {_attempts(message.attempt)}; it stays until it is redriven or purged"
+        return Event("dead", "Dead letter", message.dead_at, text, None, _own_error(message))
     if message.state == "leased":
         seconds = (message.lease_until - now).total_seconds() if message.lease_until else 0
         text = f"attempt {message.attempt} of {message.max_attempts}; the lease expires in "
@@ -85,12 +85,22 @@ def _now(message: Message, now: datetime) -> Event:
             "leased", "In work", message.claimed_at, text + duration(seconds), message.worker
         )
     if message.state == "scheduled":
-        rest = f"{left} attempts left" if message.attempt else None
+        rest = f"{_attempts(left)} left" if message.attempt else None
         return Event("scheduled", "Will be ready", message.visible_at, rest)
     text = "waits to be claimed"
     if message.attempt:
-        text += f" again, {left} attempts left"
+        text += f" again, {_attempts(left)} left"
     return Event("ready", "Ready", None, text)
+
+
+def _attempts(number: int | None) -> str:
+    return "1 attempt" if number == 1 else f"{number} attempts"
+
+
+def _own_error(message: Message) -> str | None:
+    """The error of the end, unless that of the last attempt above it has the same text."""
+    shown = message.attempts[-1].error if message.attempts else None
+    return None if message.last_error == shown else message.last_error
 
 
 def _since(event: Event, before: Event | None) -> Event:
