@@ -119,6 +119,11 @@ class AppClients:
 
     def wait_sync(self, id: int, ends_at: float | None) -> TaskOutcome | None:
         """As `wait`, in any thread: all of them share a loop in a thread."""
+        if current_delivery.get() is not None and asyncio._get_running_loop() is not None:
+            raise PenstockError(
+                "an async task must not block the event loop of its worker",
+                hint="Use `await handle.result()` instead of result_sync().",
+            )
 
         async def wait() -> TaskOutcome | None:
             return await self._of_loop().waiter.wait(id, ends_at)

@@ -239,9 +239,9 @@ class App:
         """
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            options: MessageOptions = {"priority": priority, "ttl": ttl}
+            options: MessageOptions = {"priority": _priority(priority), "ttl": _ttl(ttl)}
             if isinstance(retry, int):
-                options["max_attempts"] = check.whole("retry", retry)
+                options["max_attempts"] = _attempts(retry)
             keep = _keep_seconds(keep_result)
             made = self._tasks.make(_task_function(function), _queue(queue), name, options, keep)
             is_async = _is_async(function) or bool(process)
@@ -257,6 +257,7 @@ class App:
                 keeps_result=keep is not None,
                 task=made,
             )
+            self._tasks.add(made)
             return made
 
         return cast(TaskDecorator, register)
@@ -497,6 +498,24 @@ def _retry(value: Any) -> RetryPolicy:
         return RetryPolicy()
     if not isinstance(value, RetryPolicy):
         raise check.refuse("retry", value, "a number of attempts or a RetryPolicy")
+    return value
+
+
+def _attempts(value: Any) -> int:
+    if isinstance(value, bool) or not 1 <= value <= 100:
+        raise check.refuse("retry", value, "a number of attempts from 1 to 100, or a RetryPolicy")
+    return int(value)
+
+
+def _priority(value: Any) -> int:
+    if not -9 <= check.whole("priority", value) <= 9:
+        raise check.refuse("priority", value, "a whole number from -9 to 9")
+    return int(value)
+
+
+def _ttl(value: Duration | None) -> Duration | None:
+    if value is not None and check.duration("ttl", value).total_seconds() <= 0:
+        raise check.refuse("ttl", value, "more than 0 seconds")
     return value
 
 
