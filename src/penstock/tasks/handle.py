@@ -145,7 +145,7 @@ def _failed(call: str, error: str) -> TaskFailedError:
     type_, text = match.groups() if match else (None, head)
     traceback: Any = (mark.lstrip() + rest) if found else None
     return TaskFailedError(
-        f"{call} failed: {head.removesuffix('.')}",
+        f"{call} failed: {head}",
         hint="Its message is a dead letter: redrive it when the cause is gone.",
         type=type_,
         text=text,
