@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager, suppress
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -132,6 +132,18 @@ class AppClients:
             if self._thread is None:
                 self._thread = LoopThread("penstock-results")
         return self._thread.run(wait())
+
+    @contextmanager
+    def at(self, dsn: str) -> Iterator[None]:
+        """Use another database meanwhile."""
+        before = self.dsn, self._by_loop
+        self.close_sync()
+        self.dsn, self._by_loop = dsn, WeakKeyDictionary()
+        try:
+            yield
+        finally:
+            self.close_sync()
+            self.dsn, self._by_loop = before
 
     async def close(self) -> None:
         """Close the clients of the running loop, and what threads use."""
