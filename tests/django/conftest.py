@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from asgiref.sync import SyncToAsync
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -72,6 +73,7 @@ def project(make_database: Callable[[str], str], django_template: str) -> Iterat
     point_at(dsn)
     yield dsn
     connections.close_all()
+    SyncToAsync.single_thread_executor.submit(connections.close_all).result(LIMIT)
 
 
 @pytest.fixture
