@@ -27,6 +27,7 @@ from orders.tasks import pack, send_receipt
 from penstock import Client, Worker
 from penstock.django import App
 from penstock.worker import Delivery
+from penstock.worker.app import Call
 
 
 @pytest.fixture
@@ -96,6 +97,27 @@ async def test_handlers_need_no_second_attempt_after_their_connections_were_cut(
         await until(lambda: all_done(queue, after), "messages after it are done")
         assert [queue.message(id).attempt for id in after] == [1] * len(after)
     await check_rows(range(40))
+
+
+async def test_middleware_that_uses_the_orm_needs_no_second_attempt_either(
+    project: str, queue: Client
+) -> None:
+    app = handlers()
+
+    @app.middleware
+    async def count(delivery: Delivery, call_next: Call) -> Any:
+        await Order.objects.acount()
+        return await call_next(delivery)
+
+    async with Worker(app, project):
+        ids = await asyncio.to_thread(enqueue, queue, range(4))
+        await until(lambda: all_done(queue, ids), "the connections of all threads are open")
+        with psycopg.connect(project, autocommit=True) as admin:
+            await until(lambda: admin.execute(TERMINATE).fetchone() == (0,), "all are cut")
+        after = await asyncio.to_thread(enqueue, queue, range(4, 8))
+        await until(lambda: all_done(queue, after), "messages after it are done")
+        assert [queue.message(id).attempt for id in after] == [1] * len(after)
+    await check_rows(range(8))
 
 
 @pytest.mark.slow

@@ -226,6 +226,23 @@ def test_a_batch_takes_members_until_it_is_sealed(db: Db, connect: Connect) -> N
         db.execute("select penstock.seal_batch(-1)")
 
 
+@pytest.mark.parametrize("end", ["seal_batch", "cancel_batch"])
+def test_an_old_snapshot_does_not_finish_a_batch_that_has_newer_members(
+    end: str, db: Db, connect: Connect
+) -> None:
+    id, _ = make(db, 1, seal=False)
+    ack_many(db, claim(db))
+    other = connect()
+    other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with other.transaction():
+        assert counts(other, id)["done"] == 1
+        db.execute("select penstock.add_to_batch(%s, 'work', array['1'::jsonb])", [id])
+        other.execute(f"select penstock.{end}(%s)", [id])
+    assert follows(db) == []
+    ack_many(db, claim(db))
+    assert follows(db) == ["success", "finish"]
+
+
 def test_a_batch_without_members_finishes_when_it_is_sealed(db: Db) -> None:
     id = value(
         db, 'select penstock.create_batch(on_success => \'[{"queue": "after", "payload": "s"}]\')'
@@ -391,6 +408,12 @@ async def test_a_batch_that_is_refused_is_cancelled(
         assert value(db, "select (penstock.stats('work')).ready") == 0
     with pytest.raises(ConfigurationError):
         await batch([]).enqueue()
+    with pytest.raises(InvalidValueError, match="on_failure is <Task fine on work>"):
+        await batch([fine.s(1)], on_failure=fine).enqueue()  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError, match="another iterable"):
+        batch(fine.s(1))  # type: ignore[arg-type]
+    with pytest.raises(TimeoutError, match=r"has not finished within 0.01 s"):
+        await (await batch([fine.s(1)]).enqueue()).wait(0.01)
     with pytest.raises(BatchNotFoundError):
         await app.batch(10**9).progress()
 

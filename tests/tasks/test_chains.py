@@ -213,8 +213,10 @@ async def test_a_group_is_enqueued_together(
         assert await handle.results(30) == [2, 4, 3]
         many = await asyncio.to_thread(group(double.s(n) for n in range(50)).enqueue_sync)
         assert await asyncio.to_thread(many.results_sync, 30) == [2 * n for n in range(50)]
-    with pytest.raises(InvalidValueError):
-        group()
+    wrong: list[Any] = [[], [double], [handle], [[double.s(1), double]]]
+    for calls in wrong:
+        with pytest.raises(InvalidValueError, match="group is"):
+            group(*calls)
 
 
 async def test_a_group_can_be_part_of_a_transaction(

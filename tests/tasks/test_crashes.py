@@ -1,7 +1,7 @@
 """Workers and the database are killed while chains and batches run: each effect comes once.
 
-The long form has as many chains and members as `PENSTOCK_CRASH_CHAINS` and
-`PENSTOCK_CRASH_MEMBERS` say, 100,000 and 1,000,000 by default:
+The long form has as many chains, members and kills as `PENSTOCK_CRASH_CHAINS`,
+`PENSTOCK_CRASH_MEMBERS` and `PENSTOCK_CRASH_KILLS` say, 100,000, 1,000,000 and 90 by default:
 
     PENSTOCK_CRASH_CHAINS=20000 make pytest ARGS="-m slow tests/tasks/test_crashes.py -k chains"
 """
@@ -34,7 +34,7 @@ LIMIT = 7000.0
 # How often a worker is killed. Every third time the database is, too.
 KILLS = 4
 KILLS_IN_SHORT_FORM = 2
-KILLS_IN_LONG_FORM = 90
+KILLS_IN_LONG_FORM = int(os.environ.get("PENSTOCK_CRASH_KILLS", "90"))
 LOOK_SECONDS = 0.1
 
 

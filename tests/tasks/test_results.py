@@ -171,12 +171,14 @@ async def test_calls_that_never_end_have_their_own_errors(
     await task.options(key="k").enqueue()
     expired = await task.options(ttl=0.001).enqueue()
     unkept = await forgetful.enqueue()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"of task 'forgetful' has not ended within 0.05 s"):
         await unkept.result(0.05)
+    with pytest.raises(TaskExpiredError):
+        await (await task.options(delay=3600, ttl=0.001).enqueue()).result(60)
     await drain_async(app, client)
     with pytest.raises(TaskExpiredError):
         await expired.result(60)
-    with pytest.raises(ResultNotFoundError):
+    with pytest.raises(ResultNotFoundError, match="keep_result=True"):
         await unkept.result(60)
     with pytest.raises(ResultNotFoundError):
         await task.handle(10**12).result(60)
@@ -298,3 +300,24 @@ async def test_a_task_awaits_the_result_of_another(dsn: str, client: AsyncClient
 
     async with Worker(app, dsn, concurrency=2):
         assert await (await outer.enqueue(4)).result(60) == 41
+
+
+async def test_an_async_task_may_not_block_the_loop_of_its_worker(
+    dsn: str, client: AsyncClient, app: App
+) -> None:
+    @app.task(queue="work", keep_result=True)
+    def double(n: int) -> int:
+        return 2 * n
+
+    @app.task(queue="work", keep_result=True, retry=1)
+    async def blocks() -> int:
+        return double.enqueue_sync(1).result_sync(60)
+
+    @app.task(queue="work", keep_result=True, retry=1)
+    def waits() -> int:
+        return double.enqueue_sync(1).result_sync(60)
+
+    async with Worker(app, dsn):
+        with pytest.raises(TaskFailedError, match="instead of result_sync"):
+            await (await blocks.enqueue()).result(60)
+        assert await (await waits.enqueue()).result(60) == 2

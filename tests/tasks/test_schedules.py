@@ -21,7 +21,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 def declare(dsn: str, **options: Any) -> App:
     app = App(dsn)
 
-    @app.schedule(args=[3], **options)
+    @app.schedule(**{"args": [3], **options})
     @app.task(queue="work", name="Reports:refresh", priority=2, ttl=60)
     async def refresh(n: int) -> None: ...
 
@@ -93,7 +93,16 @@ async def test_a_worker_that_may_not_make_schedules_says_so_and_works(
 
 
 def test_wrong_declarations_are_refused(dsn: str) -> None:
-    for options in ({}, {"cron": "@daily", "every": 3}, {"every": 0.5}, {"every": 0}):
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"cron": "@daily", "every": 3},
+        {"every": 0.5},
+        {"every": 0},
+        {"cron": 5},
+        {"every": 3, "args": "daily"},
+        {"every": 3, "kwargs": ["daily"]},
+    ]
+    for options in wrong:
         with pytest.raises(InvalidValueError):
             declare(dsn, **options)
     app = declare(dsn, cron="@daily")
@@ -101,6 +110,21 @@ def test_wrong_declarations_are_refused(dsn: str) -> None:
         app.schedule(cron="@daily")(app.tasks["Reports:refresh"])
     with pytest.raises(InvalidValueError, match=r"above @app\.task"):
         app.schedule(cron="@daily")(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cron": "daily"}, "'reports-refresh' cannot be stored: cron is 'daily'"),
+        ({"every": 3, "timezone": "Mars"}, "time_zone is 'Mars'"),
+        ({"every": 3, "args": [1, 2, 3]}, "too many positional arguments"),
+    ],
+)
+async def test_a_worker_that_cannot_store_a_schedule_names_it(
+    options: dict[str, Any], said: str, dsn: str, client: AsyncClient
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        await Worker(declare(dsn, **options), dsn).start()
 
 
 @pytest.mark.parametrize(

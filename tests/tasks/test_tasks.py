@@ -139,6 +139,7 @@ async def test_arguments_are_checked_against_the_signature_before_they_are_enque
         ((1, 2, "3"), {"c": 1}, "at `$.rest[0]`"),
         ((1,), {"c": 1, "x": "y"}, "at `$.more[...]`"),
         ((object(),), {"c": 1}, "values of type object cannot be encoded"),
+        ((), {}, "add(a: int, /, b: int = 1, *rest: int, c: int, **more: float) -> None"),
     ]
     for args, kwargs, text in wrong:
         with pytest.raises(TaskArgumentsError) as caught:
@@ -161,6 +162,9 @@ async def test_options_of_the_message_are_told_from_arguments(
     assert (found.state, found.key, found.group) == ("scheduled", "k", "g")
     assert (found.priority, found.max_attempts) == (5, 7)
     assert found.headers == {"tenant": "a", TASK_HEADER: "send"}
+    for name, meant in (("countdown", "delay"), ("prioritty", "priority"), ("x", "There are")):
+        with pytest.raises(ConfigurationError, match=f"no option '{name}' .*{meant}"):
+            send.options(**{name: 60})
     messages = [send.message("a"), later.options(key=None, priority=1).message("b")]
     assert (await client.enqueue_many(send.queue, messages)).count == 2
 
@@ -225,6 +229,18 @@ def test_mistakes_are_refused_when_tasks_are_made() -> None:
     app.task(queue="work")(_nothing)
     with pytest.raises(ConfigurationError, match="task '_nothing' already exists"):
         app.task(queue="other")(_nothing)
+    wrong: list[dict[str, Any]] = [
+        {"retry": 0},
+        {"retry": True},
+        {"retry": "5"},
+        {"priority": 10},
+        {"ttl": 0},
+        {"timeout": -1},
+        {"process": 3},
+    ]
+    for options in wrong:
+        with pytest.raises(InvalidValueError, match=next(iter(options))):
+            app.task(queue="work", name="other", **options)(_nothing)
     with pytest.raises(InvalidValueError, match="name is 'a b'"):
         app.task(queue="work", name="a b")(_nothing)
     with pytest.raises(InvalidValueError, match="a function without yield"):

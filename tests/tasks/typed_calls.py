@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_type
 from uuid import UUID
 
-from penstock import App, Handle, NewMessage
+from penstock import App, Handle, NewMessage, batch, chain, group
 
 app = App()
 
@@ -28,6 +28,29 @@ async def good(user_id: UUID) -> None:
     assert_type(resize.handle(1).result_sync(), list[str])
     resize.enqueue_with_ack(1, height=2)
     assert_type(resize.options(key="k", connection=object()).message(1, height=2), NewMessage)
+
+
+async def good_compositions(user_id: UUID) -> None:
+    last = chain(resize.s(1, height=2), send.si(user_id))
+    assert_type(await (await last.enqueue()).result(), int)
+    assert_type(
+        await (await group(send.s(user_id), send.si(user_id)).enqueue()).results(), list[int]
+    )
+    assert_type(await (await group(last, send.s(user_id)).enqueue()).results(5), list[int])
+    progress = await (await batch([last, send.s(user_id)], on_finish=resize.s(1)).enqueue()).wait()
+    assert_type(progress.fraction, float)
+
+
+async def bad_compositions(user_id: UUID) -> None:
+    send.si("ada")  # wrong
+    send.si(user_id, height=2)  # wrong
+    chain(send, resize)  # wrong
+    group(send)  # wrong
+    batch([send])  # wrong
+    batch([send.s(user_id)], on_success=resize)  # wrong
+    await group(send.s(user_id)).enqueue(delay=60)  # wrong
+    total: str = await (await chain(resize.s(1), send.s()).enqueue()).result()  # wrong
+    print(total)
 
 
 async def bad(user_id: UUID) -> None:

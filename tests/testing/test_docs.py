@@ -16,7 +16,7 @@ TEXT = PAGE.read_text("utf-8")
 def test_the_code_on_the_page_runs_from_top_to_bottom() -> None:
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
 

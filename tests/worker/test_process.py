@@ -215,6 +215,18 @@ def test_a_wrong_command_line_is_told_what_is_right(
     assert "Traceback" not in errors
 
 
+def test_a_module_that_cannot_be_imported_is_shown_with_the_line(
+    tmp_path: Path, penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_app.py").write_text("import json\n\njson.loads('x')\n")
+    monkeypatch.chdir(tmp_path)
+    exit_code, errors = penstock("broken_app")
+    assert exit_code == 1
+    assert "module 'broken_app' cannot be imported: JSONDecodeError" in errors
+    assert f"({tmp_path / 'broken_app.py'}, line 3). Run it again with --debug" in errors
+    assert "Traceback" not in errors
+
+
 def test_a_queue_that_does_not_exist_is_an_error_at_the_start(penstock: Penstock) -> None:
     exit_code, errors = penstock("app_under_test:app")
     assert exit_code == 3

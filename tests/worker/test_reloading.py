@@ -47,7 +47,14 @@ def test_a_changed_file_starts_the_worker_again(dsn: str, tmp_path: Path) -> Non
             module.write_text("this is not Python")  # a mistake is survived
             assert process.stderr is not None
             lines = iter(process.stderr.readline, "")
-            assert any("starts again when a file changes" in line for line in lines)
+            said = []
+            for line in lines:
+                said.append(line)
+                if "starts again when a file changes" in line:
+                    break
+            text = "".join(said)
+            assert "module 'reloaded_app' cannot be imported: SyntaxError" in text
+            assert "Fatal" not in text
             module.write_text(APP.replace("{word}", "new"))
             client.enqueue("work", 2)
             until(lambda: seen.read_text() == "old\nnew\n", "the second message")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 # It may be killed at any time, but a clean end is the usual case.
 PATIENCE_SECONDS = 3.0
+STDIN = 0
 
 
 @contextmanager
@@ -38,7 +39,9 @@ def end_with_parent() -> None:
     """Call it in the child: it gets SIGTERM when the parent closes the pipe or ends."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        # Not through sys.stdin: Python aborts if a thread holds its lock when the process ends.
+        while os.read(STDIN, 1024):
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="penstock parent", daemon=True).start()

@@ -8,6 +8,7 @@ import importlib
 import logging
 import os
 import sys
+import traceback
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ from penstock.cli import logs, parameters
 from penstock.cli.command_classes import Verb
 from penstock.cli.reloading import penstock_command, run_reloading
 from penstock.cli.session import Session, pass_session
+from penstock.errors import PenstockError
 from penstock.worker import App, Worker
 from penstock.worker.metrics import MetricsServer
 from penstock.worker.worker import CONCURRENCY, GRACE_SECONDS
@@ -48,10 +50,27 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module exists, but one of its imports does not
+            raise _broken(name, error) from error  # one of its imports is missing
         raise click.BadParameter(
             f"module {name!r} is neither in this directory nor installed"
         ) from None
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> click.ClickException:
+    where = ""
+    if not isinstance(error, SyntaxError):  # its text has the place
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [each for each in frames if Path(each.filename).is_relative_to(Path.cwd())]
+        frame = (own or frames)[-1]
+        where = f" ({frame.filename}, line {frame.lineno})"
+    return click.ClickException(
+        f"module {name!r} cannot be imported: {type(error).__name__}: {error}{where}. "
+        "Run it again with --debug to see the traceback."
+    )
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -39,7 +39,9 @@ class App(base.App):
     def wrap(self, call: Call) -> Call:
         from penstock.django.connections import with_fresh_connections
 
-        return super().wrap(with_fresh_connections(call))
+        # The outermost, because middleware may use the ORM.
+        has_middleware = bool(self._middleware)
+        return with_fresh_connections(super().wrap(call), has_middleware=has_middleware)
 
     def _make_clients(self, dsn: str | None) -> AppClients:
         return DjangoClients(self.using)

@@ -7,6 +7,7 @@ restart, so that no handler fails.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -47,38 +48,48 @@ def _idle_connections() -> list[BaseDatabaseWrapper]:
     return [wrapper for wrapper in found if not wrapper.in_atomic_block]
 
 
-@contextmanager
-def fresh_connections() -> Iterator[None]:
-    """For a handler that runs in this thread."""
-    close_stale_connections()
-    try:
-        yield
-    finally:
-        close_old_connections()
-
-
-# Async handlers use the ORM in the one thread that asgiref has for it. While no handler has opened
-# a connection there, a handler costs no call into that thread.
+# Async handlers and middleware use the ORM in the one thread that asgiref has for it. Until a
+# connection is opened there, a handler costs no call into that thread. asgiref does not say which
+# thread it is, so any connection counts that was opened outside of handlers in threads.
 _in_async_handler: Final[ContextVar[bool]] = ContextVar("penstock_async_handler", default=False)
+_in_thread_handler: Final[ContextVar[bool]] = ContextVar("penstock_thread_handler", default=False)
 _shared_thread_connected = False
 
 
 def _note_connection(**_: Any) -> None:
     global _shared_thread_connected
-    if _in_async_handler.get():
+    elsewhere = threading.current_thread() is not threading.main_thread()
+    if _in_async_handler.get() or (elsewhere and not _in_thread_handler.get()):
         _shared_thread_connected = True
+
+
+@contextmanager
+def fresh_connections() -> Iterator[None]:
+    """For a handler that runs in this thread."""
+    token = _in_thread_handler.set(True)
+    close_stale_connections()
+    try:
+        yield
+    finally:
+        close_old_connections()
+        _in_thread_handler.reset(token)
 
 
 connection_created.connect(_note_connection)
 
 
-def with_fresh_connections(call: Call) -> Call:
-    """A handler on the event loop, with work before and after it in the thread of the ORM."""
+def with_fresh_connections(call: Call, *, has_middleware: bool) -> Call:
+    """A handler on the event loop, with work before and after it in the thread of the ORM.
+
+    Middleware runs on the event loop around handlers in threads, too.
+    """
 
     async def run(delivery: Delivery) -> Any:
         if delivery._handler is not None and not delivery._handler.is_async:
-            return await call(delivery)
-        _in_async_handler.set(True)
+            if not has_middleware:
+                return await call(delivery)
+        else:
+            _in_async_handler.set(True)
         if _shared_thread_connected:
             await sync_to_async(close_stale_connections)()
         try:

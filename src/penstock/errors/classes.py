@@ -36,7 +36,10 @@ class PenstockError(Exception):
         self.fields: Mapping[str, Any] = fields
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.hint}" if self.hint else self.message
+        if not self.hint:
+            return self.message
+        end = "" if self.message.endswith((".", "?", "!")) else "."
+        return f"{self.message}{end} {self.hint}"
 
     @property
     def sqlstate(self) -> str | None:

@@ -34,7 +34,7 @@ class Arguments:
         self._task = task
         self._function = function
         self._codec = codec
-        self.signature = inspect.signature(function)
+        self.signature = _unquoted(inspect.signature(function))
         self._parameters = list(self.signature.parameters.values())
         self._is_plain = all(p.kind is Parameter.POSITIONAL_OR_KEYWORD for p in self._parameters)
         self._has_optional = any(_is_optional(p) for p in self._parameters)
@@ -187,6 +187,25 @@ class Arguments:
 
 
 _ANYTHING: Final = (Any, object, tuple[Any, ...], dict[str, Any])
+
+
+class _Text(str):
+    """An annotation that was not evaluated, shown in errors without quotes."""
+
+    __repr__ = str.__str__
+
+
+def _unquoted(signature: inspect.Signature) -> inspect.Signature:
+    parameters = [
+        each.replace(annotation=_unquoted_annotation(each.annotation))
+        for each in signature.parameters.values()
+    ]
+    returns = _unquoted_annotation(signature.return_annotation)
+    return signature.replace(parameters=parameters, return_annotation=returns)
+
+
+def _unquoted_annotation(annotation: Any) -> Any:
+    return _Text(annotation) if isinstance(annotation, str) else annotation
 
 
 def _is_optional(parameter: Parameter) -> bool:

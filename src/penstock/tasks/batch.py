@@ -76,12 +76,16 @@ class BatchHandle:
         Raises:
             TimeoutError: The batch has not finished in time.
         """
-        async with asyncio.timeout(_seconds(timeout)):
-            for pause in _pauses():
-                found = await self.progress()
-                if found.state == "finished":
-                    return found
-                await asyncio.sleep(pause)
+        seconds = _seconds(timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                for pause in _pauses():
+                    found = await self.progress()
+                    if found.state == "finished":
+                        return found
+                    await asyncio.sleep(pause)
+        except TimeoutError:
+            raise self._too_late(seconds) from None
         raise AssertionError("unreachable")
 
     def wait_sync(self, timeout: Duration | None = None) -> BatchProgress:
@@ -97,9 +101,12 @@ class BatchHandle:
             if found.state == "finished":
                 return found
             if ends_at is not None and time.monotonic() + pause > ends_at:
-                raise TimeoutError(f"batch {self.id} has not finished in time")
+                raise self._too_late(seconds)
             time.sleep(pause)
         raise AssertionError("unreachable")
+
+    def _too_late(self, seconds: float | None) -> TimeoutError:
+        return TimeoutError(f"batch {self.id} has not finished within {seconds or 0:g} s")
 
     async def cancel(self) -> int:
         """Cancel the members that have not ended, even those that run.
@@ -141,11 +148,23 @@ class Batch:
         id = _run_sync(self._enqueue(calls, connection is UNSET), clients, connection)
         return BatchHandle(id, clients)
 
+    @property
+    def _followers(self) -> dict[str, AnyCall | None]:
+        return {
+            "on_success": self.on_success,
+            "on_failure": self.on_failure,
+            "on_finish": self.on_finish,
+        }
+
     def _begin(self) -> tuple[AppClients, Iterator[AnyCall]]:
         """The app of the first call, or of one that follows, and all calls."""
         calls = iter(self.calls)
         first = next(calls, None)
-        known = [c for c in (first, self.on_success, self.on_failure, self.on_finish) if c]
+        known = [
+            _call(field, each)
+            for field, each in (("batch", first), *self._followers.items())
+            if each is not None
+        ]
         if not known:
             raise ConfigurationError(
                 "the batch has no calls, and enqueues none at its end",
@@ -154,12 +173,11 @@ class Batch:
         return known[0].clients, flatten([] if first is None else [first], calls)
 
     def _enqueue(self, calls: Iterator[AnyCall], undo: bool) -> Steps:
-        id = yield create_batch(
-            self.name,
-            _follows(self.on_success),
-            _follows(self.on_failure),
-            _follows(self.on_finish),
-        )
+        follow = [
+            [] if each is None else [_call(field, each).json_message()]
+            for field, each in self._followers.items()
+        ]
+        id = yield create_batch(self.name, *follow)
         try:
             for queue, messages in _pieces(calls):
                 yield add_to_batch(id, queue, messages)
@@ -192,23 +210,22 @@ def batch(
     Returns:
         A Batch. `await batch(...).enqueue()` enqueues it.
     """
+    if not isinstance(calls, Iterable):
+        raise check.refuse("batch", calls, "a list or another iterable of calls: task.s(...)")
     return Batch(calls, name, on_success, on_failure, on_finish)
 
 
-def _follows(call: AnyCall | None) -> list[dict[str, Any]]:
-    if call is None:
-        return []
+def _call(field: str, call: Any) -> AnyCall:
     if not isinstance(call, Call | Chain):
-        raise check.refuse("batch", call, "calls of tasks: task.s(...), or chains")
-    return [call.json_message()]
+        raise check.refuse(field, call, "a call of a task: task.s(...), or a chain")
+    return call
 
 
 def _pieces(calls: Iterator[AnyCall]) -> Iterator[tuple[str, list[NewMessage]]]:
     """The messages of the calls, up to 1,000 of a queue at a time."""
     waiting: dict[str, list[NewMessage]] = {}
     for call in calls:
-        if not isinstance(call, Call | Chain):
-            raise check.refuse("batch", call, "calls of tasks: task.s(...), or chains")
+        _call("batch", call)
         messages = waiting.setdefault(call.queue, [])
         messages.append(call.message())
         if len(messages) == MEMBERS_IN_CALL:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager, suppress
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -119,6 +119,11 @@ class AppClients:
 
     def wait_sync(self, id: int, ends_at: float | None) -> TaskOutcome | None:
         """As `wait`, in any thread: all of them share a loop in a thread."""
+        if current_delivery.get() is not None and asyncio._get_running_loop() is not None:
+            raise PenstockError(
+                "an async task must not block the event loop of its worker",
+                hint="Use `await handle.result()` instead of result_sync().",
+            )
 
         async def wait() -> TaskOutcome | None:
             return await self._of_loop().waiter.wait(id, ends_at)
@@ -127,6 +132,18 @@ class AppClients:
             if self._thread is None:
                 self._thread = LoopThread("penstock-results")
         return self._thread.run(wait())
+
+    @contextmanager
+    def at(self, dsn: str) -> Iterator[None]:
+        """Use another database meanwhile."""
+        before = self.dsn, self._by_loop
+        self.close_sync()
+        self.dsn, self._by_loop = dsn, WeakKeyDictionary()
+        try:
+            yield
+        finally:
+            self.close_sync()
+            self.dsn, self._by_loop = before
 
     async def close(self) -> None:
         """Close the clients of the running loop, and what threads use."""

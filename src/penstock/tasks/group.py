@@ -96,9 +96,10 @@ def group(*calls: Call[R] | Chain[R] | Iterable[Call[R] | Chain[R]]) -> Group[R]
     """
     found: list[Call[R] | Chain[R]] = []
     for each in calls:
-        found += [each] if isinstance(each, Call | Chain) else list(each)
-    if not all(isinstance(call, Call | Chain) for call in found):
-        raise check.refuse("group", calls, "calls of tasks: task.s(...), or chains")
+        found += each if isinstance(each, Iterable) else [each]
+    for call in found:
+        if not isinstance(call, Call | Chain):
+            raise check.refuse("group", call, "calls of tasks: task.s(...), or chains")
     if not 1 <= len(found) <= MAX_CALLS:
         allowed = f"1 to {MAX_CALLS} calls; use batch() for more"
         raise check.refuse("group", f"{len(found)} calls", allowed)

@@ -60,7 +60,10 @@ class Handle(Generic[R]):
         """
         ends_at, id = _ends_at(timeout), self.id
         while True:
-            outcome = await self.task._clients.wait(id, ends_at)
+            try:
+                outcome = await self.task._clients.wait(id, ends_at)
+            except TimeoutError:
+                raise self._too_late(timeout) from None
             if outcome is None or outcome.next_id is None:
                 return self._value(id, outcome)
             id = outcome.next_id
@@ -73,7 +76,10 @@ class Handle(Generic[R]):
         """
         ends_at, id = _ends_at(timeout), self.id
         while True:
-            outcome = self.task._clients.wait_sync(id, ends_at)
+            try:
+                outcome = self.task._clients.wait_sync(id, ends_at)
+            except TimeoutError:
+                raise self._too_late(timeout) from None
             if outcome is None or outcome.next_id is None:
                 return self._value(id, outcome)
             id = outcome.next_id
@@ -93,7 +99,14 @@ class Handle(Generic[R]):
     def _value(self, id: int, outcome: TaskOutcome | None) -> R:
         if outcome is not None and outcome.value is not None:
             return self.task.returns.decode(outcome.value)  # type: ignore[no-any-return]
-        raise _error(self.task.name, id, outcome)
+        raise _error(self.task, id, outcome)
+
+    def _too_late(self, timeout: Duration | None) -> TimeoutError:
+        assert timeout is not None
+        seconds = check.duration("timeout", timeout).total_seconds()
+        return TimeoutError(
+            f"call {self.id} of task {self.task.name!r} has not ended within {seconds:g} s"
+        )
 
 
 def _ends_at(timeout: Duration | None) -> float | None:
@@ -104,8 +117,8 @@ def _ends_at(timeout: Duration | None) -> float | None:
     return monotonic() + check.duration("timeout", timeout).total_seconds()
 
 
-def _error(task: str, id: int, outcome: TaskOutcome | None) -> PenstockError:
-    call = f"call {id} of task {task!r}"
+def _error(task: Task[..., Any], id: int, outcome: TaskOutcome | None) -> PenstockError:
+    call = f"call {id} of task {task.name!r}"
     state = None if outcome is None else outcome.state
     if state == "dead":
         assert outcome is not None
@@ -116,11 +129,10 @@ def _error(task: str, id: int, outcome: TaskOutcome | None) -> PenstockError:
         return TaskExpiredError(
             f"{call} expired before a worker could run it", hint="Raise its ttl.", id=id
         )
-    return ResultNotFoundError(
-        f"{call} has no result",
-        hint="Only tasks with keep_result store results, for a limited time.",
-        id=id,
-    )
+    hint = "Results are kept for a limited time: see keep_result of the task."
+    if task.returns.keep_seconds is None:
+        hint = "The task keeps no results: declare it with @app.task(..., keep_result=True)."
+    return ResultNotFoundError(f"{call} has no result", hint=hint, id=id)
 
 
 def _failed(call: str, error: str) -> TaskFailedError:

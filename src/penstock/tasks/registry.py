@@ -81,8 +81,10 @@ class TaskRegistry(Mapping[str, Task[..., Any]]):
             self.clients,
             options,
         )
-        self._tasks[name] = task
         return task
+
+    def add(self, task: Task[..., Any]) -> None:
+        self._tasks[task.name] = task
 
     def prepare(self, dsn: str) -> None:
         """Resolve all annotations, and enqueue at this DSN unless the app has its own."""

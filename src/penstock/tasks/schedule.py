@@ -11,7 +11,12 @@ from penstock.commands import arguments as check
 from penstock.commands import read
 from penstock.commands.command import Command
 from penstock.commands.write.schedules import create_schedule, drop_schedule, set_schedule
-from penstock.errors import ConfigurationError
+from penstock.errors import (
+    ConfigurationError,
+    InvalidValueError,
+    QueueNotFoundError,
+    TaskArgumentsError,
+)
 from penstock.model.message import Duration
 from penstock.model.schedule import Missed, Schedule
 from penstock.tasks.task import Task
@@ -73,9 +78,12 @@ def declared(
     """A schedule of a task, by a rule or a period."""
     if (cron is None) == (every is None):
         raise check.refuse("schedule", f"cron {cron!r}, every {every!r}", "either cron or every")
+    if not isinstance(args, list | tuple):
+        raise check.refuse("args", args, "a list of the arguments, such as args=['daily']")
+    if not isinstance(kwargs, Mapping):
+        raise check.refuse("kwargs", kwargs, "a dictionary of the arguments by name")
     name = _NOT_IN_NAMES.sub("-", task.name.lower()) if name is None else check.text("name", name)
-    rule = cron if cron is not None else _every(every)
-    assert rule is not None
+    rule = _every(every) if cron is None else check.text("cron", cron)
     return DeclaredSchedule(name, task, rule, time_zone, tuple(args), dict(kwargs), missed)
 
 
@@ -113,19 +121,13 @@ class DeclaredSchedules:
         there = {schedule.name: schedule for schedule in await run(read.schedules())}
         changed = []
         for each in self:
-            settings = each.settings()
-            found = there.get(each.name)
-            if found is not None and not _differs(found, settings):
-                continue
-            if found is None:
-                options = {n: v for n, v in settings.items() if n not in _ARGUMENTS}
-                queue, cron, payload = (settings[name] for name in _ARGUMENTS)
-                created = await run(
-                    create_schedule(each.name, queue, cron, payload, options, exist_ok=True)
-                )
-            if found is not None or not created:
-                await run(set_schedule(each.name, settings))  # type: ignore[arg-type]
-            changed.append(each.name)
+            try:
+                if await _bring(each, there.get(each.name), run):
+                    changed.append(each.name)
+            except (InvalidValueError, QueueNotFoundError, TaskArgumentsError) as error:
+                raise ConfigurationError(
+                    f"schedule {each.name!r} cannot be stored: {error.message}", hint=error.hint
+                ) from error
         return changed
 
     async def drop_others(self, run: Run) -> list[str]:
@@ -138,6 +140,21 @@ class DeclaredSchedules:
         for name in dropped:
             await run(drop_schedule(name))
         return dropped
+
+
+async def _bring(declared: DeclaredSchedule, found: Schedule | None, run: Run) -> bool:
+    """Whether the schedule was created or changed."""
+    settings = declared.settings()
+    if found is None:
+        options = {n: v for n, v in settings.items() if n not in _ARGUMENTS}
+        queue, cron, payload = (settings[name] for name in _ARGUMENTS)
+        name = declared.name
+        if await run(create_schedule(name, queue, cron, payload, options, exist_ok=True)):
+            return True
+    elif not _differs(found, settings):
+        return False
+    await run(set_schedule(declared.name, settings))  # type: ignore[arg-type]
+    return True
 
 
 _ARGUMENTS: Final = ("queue", "cron", "payload")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack
 
@@ -11,7 +12,7 @@ from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
 from penstock.commands.payload import JsonText, decode_json
-from penstock.errors import PenstockError
+from penstock.errors import ConfigurationError, PenstockError
 from penstock.model.message import MessageOptions, NewMessage, OnConflict, Unique
 from penstock.tasks.call import Call
 from penstock.tasks.clients import AppClients
@@ -26,6 +27,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TASK_HEADER: Final = "penstock-task"
+_OPTIONS: Final = frozenset(MessageOptions.__annotations__)
+# What Celery calls them.
+_CELERY_NAMES: Final = {"countdown": "delay", "eta": "visible_at", "expires": "ttl"}
 
 
 class Task(Generic[P, R]):
@@ -86,7 +90,12 @@ class Task(Generic[P, R]):
             connection: A connection or session of the caller, in whose transaction to enqueue.
             options: `key`, `priority`, `group`, `delay`, `visible_at`, `ttl`, `headers` and
                 `max_attempts`, as in `Client.enqueue`.
+
+        Raises:
+            ConfigurationError: There is no such option.
         """
+        for name in options.keys() - _OPTIONS:
+            raise _unknown_option(name)
         changed = copy.copy(self)
         changed._options = {**self._options, **options}
         changed._on_conflict = on_conflict or self._on_conflict
@@ -208,3 +217,12 @@ class Task(Generic[P, R]):
     def _message_options(self) -> MessageOptions:
         headers = {**(self._options.get("headers") or {}), TASK_HEADER: self.name}
         return {**self._options, "headers": headers}
+
+
+def _unknown_option(name: str) -> ConfigurationError:
+    near = difflib.get_close_matches(name, _OPTIONS, 1)
+    meant = _CELERY_NAMES.get(name) or (near[0] if near else None)
+    return ConfigurationError(
+        f"a task has no option {name!r} for its messages",
+        hint=f"Did you mean {meant!r}?" if meant else f"There are: {', '.join(sorted(_OPTIONS))}.",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from penstock.db.migrations import Migrator
+from penstock.worker.app import App
 
 _LOCK: Final = 0x70656E7374657374
 # Nothing here outlives the tests, so nothing has to reach the disk.
@@ -22,7 +23,7 @@ _FAST: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes":
 
 
 @contextmanager
-def database(server: str | None = None) -> Iterator[str]:
+def database(server: str | None = None, *, app: App | None = None) -> Iterator[str]:
     """Create a database with the schema for the duration of a `with` block.
 
     The schema is created once on a server, in a template database that stays there, and copied.
@@ -30,19 +31,29 @@ def database(server: str | None = None) -> Iterator[str]:
     Args:
         server: The DSN of a PostgreSQL on which the user may create databases. The default is an
             embedded one, which runs as long as it is in use and needs `penstock[embedded]`.
+        app: An app whose tasks are enqueued in the new database during the block.
 
     Yields:
         The DSN of the new database. The database is dropped at the end of the block.
     """
+    with (
+        _server(server) as there,
+        _on(there) as dsn,
+        nullcontext() if app is None else app._tasks.clients.at(dsn),
+    ):
+        yield dsn
+
+
+@contextmanager
+def _server(server: str | None) -> Iterator[str]:
     if server is not None:
-        with _on(server) as dsn:
-            yield dsn
+        yield server
         return
     from penstock.db.embedded import EmbeddedPostgres  # the extra may not be installed
 
     home = Path(tempfile.gettempdir()) / "penstock-testing"
-    with EmbeddedPostgres.start(home, settings=_FAST) as embedded, _on(embedded.dsn) as dsn:
-        yield dsn
+    with EmbeddedPostgres.start(home, settings=_FAST) as embedded:
+        yield embedded.dsn
 
 
 @contextmanager

@@ -17,15 +17,18 @@ from penstock.tasks.registry import TaskDecorator, TaskRegistry
 from penstock.tasks.schedule import DeclaredSchedules, declared
 from penstock.tasks.task import TASK_HEADER, Task
 from penstock.worker.app_arguments import (
+    attempts_of,
     concurrency_of,
     handler_function,
     is_async_function,
     keep_seconds,
     lease_seconds_of,
+    priority_of,
     queue_name,
     retry_policy,
     task_function,
     timeout_seconds,
+    ttl_of,
 )
 from penstock.worker.delivery import Delivery
 from penstock.worker.processes import ProcessLimits, task_place
@@ -245,9 +248,9 @@ class App:
         """
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            options: MessageOptions = {"priority": priority, "ttl": ttl}
+            options: MessageOptions = {"priority": priority_of(priority), "ttl": ttl_of(ttl)}
             if isinstance(retry, int):
-                options["max_attempts"] = check.whole("retry", retry)
+                options["max_attempts"] = attempts_of(retry)
             keep = keep_seconds(keep_result)
             made = self._tasks.make(task_function(function), queue_name(queue), name, options, keep)
             is_async = is_async_function(function) or bool(process)
@@ -263,6 +266,7 @@ class App:
                 keeps_result=keep is not None,
                 task=made,
             )
+            self._tasks.add(made)
             return made
 
         return cast(TaskDecorator, register)

@@ -91,3 +91,21 @@ def retry_policy(value: Any) -> RetryPolicy:
     if not isinstance(value, RetryPolicy):
         raise check.refuse("retry", value, "a number of attempts or a RetryPolicy")
     return value
+
+
+def attempts_of(value: Any) -> int:
+    if isinstance(value, bool) or not 1 <= value <= 100:
+        raise check.refuse("retry", value, "a number of attempts from 1 to 100, or a RetryPolicy")
+    return int(value)
+
+
+def priority_of(value: Any) -> int:
+    if not -9 <= check.whole("priority", value) <= 9:
+        raise check.refuse("priority", value, "a whole number from -9 to 9")
+    return int(value)
+
+
+def ttl_of(value: Duration | None) -> Duration | None:
+    if value is not None and check.duration("ttl", value).total_seconds() <= 0:
+        raise check.refuse("ttl", value, "more than 0 seconds")
+    return value

@@ -771,7 +771,7 @@ begin
                order by m.id limit max_count);
   cancelled := penstock._remove_many(ids, 'cancelled');
   more := exists (select from penstock.batch_member m where m.batch_id = cancel_batch.batch_id and not m.is_dead);
-  perform penstock._finish_batch(b.id);
+  perform penstock._finish_if_current(b.id);
 end $$;
 
 -- Creates a batch and returns its id. It is open: add_to_batch adds members until seal_batch closes it. on_success,
@@ -993,12 +993,25 @@ begin
   if b.sealed_at is null then
     update penstock.batch t set sealed_at = clock_timestamp() where t.id = batch_id;
   end if;
-  perform penstock._finish_batch(batch_id);
+  perform penstock._finish_if_current(batch_id);
+end $$;
+
+-- Finishes a batch if all its members have ended. A transaction with an older snapshot does not see members that were
+-- added since: it leaves a change, so that the next call of finish_batches looks. Locks: the row of the batch, which the
+-- caller has locked. Uses batch_change_batch and batch_pkey.
+-- from functions/batches/finish_batches.sql:99
+create or replace function penstock._finish_if_current(batch_id bigint) returns void language plpgsql as $$
+begin
+  if current_setting('transaction_isolation') = 'read committed' then
+    perform penstock._finish_batch(batch_id);
+  else
+    insert into penstock.batch_change (batch_id) values (_finish_if_current.batch_id);
+  end if;
 end $$;
 
 -- Deletes batches that finished seven days ago, and the rest of their members. Returns how many.
 -- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
--- from functions/batches/finish_batches.sql:98
+-- from functions/batches/finish_batches.sql:110
 create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
 declare
   dropped bigint[];
@@ -20791,7 +20804,9 @@ begin
   if found then
     return;
   end if;
-  select m.queue, m.state, m.last_error into queue, state, error from penstock.find_message(get_outcome.id) m;
+  -- A waiting message whose time to live is over has not been removed yet, and is never delivered.
+  select m.queue, case when m.state in ('scheduled', 'ready') and m.expires_at <= clock_timestamp() then 'expired'
+    else m.state end, m.last_error into queue, state, error from penstock.find_message(get_outcome.id) m;
   if queue is null then
     select h.queue, h.state, h.last_error into queue, state, error from penstock.history_log h
     where h.id = get_outcome.id order by h.finished_at desc limit 1;
@@ -20804,7 +20819,7 @@ end $$;
 
 -- Deletes expired results, the oldest first, and returns how many. Workers call it.
 -- Locks: the rows, and skips locked ones. Uses result_expires_at.
--- from functions/tasks/results.sql:44
+-- from functions/tasks/results.sql:46
 create or replace function penstock.drop_expired_results(max_count integer default 1000) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -25,5 +25,5 @@ begin
                order by m.id limit max_count);
   cancelled := penstock._remove_many(ids, 'cancelled');
   more := exists (select from penstock.batch_member m where m.batch_id = cancel_batch.batch_id and not m.is_dead);
-  perform penstock._finish_batch(b.id);
+  perform penstock._finish_if_current(b.id);
 end $$;

@@ -90,7 +90,19 @@ begin
   if b.sealed_at is null then
     update penstock.batch t set sealed_at = clock_timestamp() where t.id = batch_id;
   end if;
-  perform penstock._finish_batch(batch_id);
+  perform penstock._finish_if_current(batch_id);
+end $$;
+
+-- Finishes a batch if all its members have ended. A transaction with an older snapshot does not see members that were
+-- added since: it leaves a change, so that the next call of finish_batches looks. Locks: the row of the batch, which the
+-- caller has locked. Uses batch_change_batch and batch_pkey.
+create or replace function penstock._finish_if_current(batch_id bigint) returns void language plpgsql as $$
+begin
+  if current_setting('transaction_isolation') = 'read committed' then
+    perform penstock._finish_batch(batch_id);
+  else
+    insert into penstock.batch_change (batch_id) values (_finish_if_current.batch_id);
+  end if;
 end $$;
 
 -- Deletes batches that finished seven days ago, and the rest of their members. Returns how many.

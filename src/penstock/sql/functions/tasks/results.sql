@@ -28,7 +28,9 @@ begin
   if found then
     return;
   end if;
-  select m.queue, m.state, m.last_error into queue, state, error from penstock.find_message(get_outcome.id) m;
+  -- A waiting message whose time to live is over has not been removed yet, and is never delivered.
+  select m.queue, case when m.state in ('scheduled', 'ready') and m.expires_at <= clock_timestamp() then 'expired'
+    else m.state end, m.last_error into queue, state, error from penstock.find_message(get_outcome.id) m;
   if queue is null then
     select h.queue, h.state, h.last_error into queue, state, error from penstock.history_log h
     where h.id = get_outcome.id order by h.finished_at desc limit 1;
