@@ -203,6 +203,14 @@ def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
         ("/api/messages", packed, "gzip"),
         ("/api/messages", f'{{"topic": "orders", "messages": [{small}]}}'.encode(), "identity"),
         ("/api/messages", b'{"topic": "orders", "messages": [' + b"{}," * 1_300_000, "identity"),
+        ("/api/verbs", (OPEN["a verb"][1] % f"[{'{},' * 1_300_000}1]").encode(), "identity"),
+        ("/api/verbs", (OPEN["verbs"][1] % f"[{'{},' * 1_300_000}1]").encode(), "identity"),
+        ("/api/schedules", (OPEN["a schedule"][1] % numbers(150_000)).encode(), "identity"),
+        (
+            "/api/schedules",
+            (OPEN["a schedule"][1] % f"[{'1e300,' * 650_000}1]").encode(),
+            "identity",
+        ),
         ("/api/messages/dequeue", b'{"topic": "large", "count": 1000}', "identity"),
     ]
     headers = {"Authorization": f"Bearer {make_key('bomber', 'admin')}"}
