@@ -115,6 +115,11 @@ def test_batches_are_shown_and_cancelled(http: httpx.Client, db: psycopg.Connect
     [(id,)] = db.execute("select penstock.create_batch('nightly')")
     db.execute("select penstock.add_to_batch(%s, 'orders', array['1', '2']::jsonb[])", [id])
     assert http.get("/api/batches").json()["items"][0]["id"] == str(id)
+    [(newer,)] = db.execute("select penstock.create_batch('weekly')")
+    page = http.get("/api/batches?limit=1").json()
+    assert (page["items"][0]["id"], page["next"]) == (str(newer), str(newer))
+    page = http.get("/api/batches", params={"limit": 1, "cursor": page["next"]}).json()
+    assert page["items"][0]["id"] == str(id)
     assert http.get(f"/api/batches/{id}").json()["pending"] == 2
     answer = http.post(f"/api/batches/{id}/cancel")
     assert answer.json() == {"cancelled": 2, "more": False}

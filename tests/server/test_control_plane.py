@@ -226,6 +226,14 @@ def test_a_service_is_added_over_http(http: httpx.Client) -> None:
     assert bad.status_code == 422
 
 
+def test_the_database_of_the_server_has_a_state_too(http: httpx.Client) -> None:
+    [local] = http.get("/managed-services").json()["services"]
+    for found in (local, http.get("/managed-services/local").json()):
+        status = found["status"]
+        assert (status["reachable"], status["schema_version"] is None) == (True, False)
+        assert abs(status["clock_difference_seconds"]) < 5
+
+
 def test_an_enqueue_task_that_is_applied_twice_enqueues_once(
     http: httpx.Client, run: Any, db: Db
 ) -> None:

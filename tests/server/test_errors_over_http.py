@@ -9,7 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-FOREIGN = re.compile(r"select penstock|=>|got `|Expected|create_queue|lease_seconds|msgspec")
+FOREIGN = re.compile(
+    r"select penstock|=>|got `|Expected|create_queue|lease_seconds|msgspec|Unicode escape|a queue\b"
+    r"|matches \^"
+)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +54,18 @@ FOREIGN = re.compile(r"select penstock|=>|got `|Expected|create_queue|lease_seco
         ("GET", "/managed-services/none", None, "ServiceNotFoundError", "service 'none' does not"),
         ("POST", "/managed-services", {"name": "far", "dsn": "host=a user=b port=99999"},
          "InvalidValueError", "the port is '99999'"),
+        ("POST", "/managed-services", {"name": "Far", "dsn": "host=a user=b"},
+         "InvalidValueError", "name must be 1 to 63 lowercase letters"),
+        ("DELETE", "/managed-services/local", None, "InvalidValueError", "service 'local' is the"),
+        ("GET", "/managed-services/local/tasks/x", None, "TaskNotFoundError", "task 'x' does not"),
+        ("POST", "/api/messages", {"topic": "orders", "json": "\0"}, "PayloadNotStorableError",
+         "the json cannot be stored: it holds the character NUL"),
+        ("GET", "/api/messages?status=waiting", None, "InvalidValueError",
+         "status must be deleted or expired or failed or pending or processing"),
+        ("PUT", "/api/admin/delete-reaper/schedule", {"schedule": "x"}, "InvalidValueError",
+         "schedule is not a cron rule"),
+        ("POST", "/api/bulk-acts", {"act": "move", "state": "ready", "topics": ["orders"]},
+         "InvalidValueError", "to_topic is null; allowed: the name of a topic"),
     ],
 )  # fmt: skip
 def test_an_error_says_what_to_do_in_the_words_of_the_call(
@@ -67,6 +82,26 @@ def test_an_error_says_what_to_do_in_the_words_of_the_call(
 def test_an_unknown_field_is_named_as_the_caller_wrote_it(http: httpx.Client, field: str) -> None:
     problem = http.post("/api/messages", json={"topic": "orders", "json": 1, field: 1}).json()
     assert (problem["code"], problem["field"]) == ("MalformedBody", field)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/api/messages", {"topic": "orders", "messages": [{"json": "\0"}]}, "messages[0].json"),
+        ("/managed-services", {"name": "far", "dsn": "host=a user=b", "password_file": "../x"},
+         "password_file"),
+        ("/managed-services", {"name": "far", "dsn": "host=a user=b password=x", "password": "y"},
+         "password"),
+        ("/managed-services/local/queues/orders/messages",
+         {"messages": [{"payload": {}}, {"payload": {"a": "\0"}}]}, "messages[1].payload"),
+    ],
+)  # fmt: skip
+def test_the_field_that_is_wrong_is_named(
+    http: httpx.Client, path: str, body: Any, field: str
+) -> None:
+    http.post("/api/topic-configs", json={"topic": "orders"})
+    answer = http.post(path, json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
 def test_the_title_of_an_error_is_english(http: httpx.Client) -> None:

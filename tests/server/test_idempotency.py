@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -113,6 +114,32 @@ def test_settling_many_says_why_a_message_was_not_settled(http: httpx.Client, db
         "finished", "lease_lost", None, "repeated", "not_found",
     ]  # fmt: skip
     assert post(http, "/api/messages/settle", {"messages": wanted}).json()["results"] == results
+
+
+def test_of_a_message_that_is_named_twice_the_first_counts(http: httpx.Client, db: Db) -> None:
+    for action in ("ack", "nack"):
+        path, proof = lease(http, db)
+        right = {"id": path.rpartition("/")[2], "action": action, **proof}
+        for wanted in ([right | {"lease_token": "16"}, right], [right, right]):
+            results = http.post("/api/messages/settle", json={"messages": wanted}).json()["results"]
+            settled = wanted[0] is right
+            expected = [None if settled else "lease_lost", "repeated"]
+            assert [each.get("reason") for each in results] == expected
+            assert [each["settled"] for each in results] == [settled, False]
+
+
+def test_no_secret_of_a_request_or_a_response_is_stored_in_the_clear(
+    http: httpx.Client, db: Db
+) -> None:
+    key = post(http, "/api/keys", {"name": "shop", "scopes": ["read"]}).json()["key"]
+    body = {"name": "far", "dsn": "host=127.0.0.1 port=1 user=ada", "password": "hunter2"}
+    assert post(http, "/managed-services", body, "k2").status_code == 201
+    rows = db.execute("select fingerprint, body from penstock.idempotent_answer").fetchall()
+    assert len(rows) == 2
+    assert not any(key.encode() in bytes(stored) for _, stored in rows)
+    parts = (b"POST", b"/managed-services", httpx.Request("POST", "http://x", json=body).content)
+    plain = hashlib.sha256(b"\0".join(parts)).digest()
+    assert not any(bytes(fingerprint) == plain for fingerprint, _ in rows)
 
 
 def test_a_key_for_one_topic_learns_nothing_about_messages_of_others(

@@ -75,6 +75,37 @@ def test_deep_nesting_is_refused_or_comes_back(http: httpx.Client, body: str) ->
     assert json.dumps(answer.json()["messages"][0]["json"]) == deep(500)
 
 
+@pytest.mark.parametrize("levels", [120, 3000])
+def test_a_deep_value_of_a_producer_breaks_no_list_and_no_page(
+    http: httpx.Client, make_key: Callable[..., str], db: Db, levels: int
+) -> None:
+    db.execute("select penstock.create_queue('orders')")
+    row = db.execute("select penstock.enqueue('orders', %s::jsonb)", [deep(levels)]).fetchone()
+    assert row is not None
+    id = row[0]
+    call = "select penstock.create_schedule('s', 'orders', '@daily', %s::jsonb)"
+    db.execute(call, [deep(levels)])
+    for path in (f"/api/messages/{id}", "/api/messages?topic=orders", "/api/schedules/s"):
+        assert deep(levels) in http.get(path).text.replace(" ", ""), path
+    assert http.get("/api/schedules").status_code == 200
+    http.post("/login", data={"key": make_key("ada", "admin")})
+    for path in (f"/messages/{id}", "/messages?queue=orders", "/schedules", "/schedules/s/edit"):
+        for each in (path, f"{path.replace('?', '.json?')}" if "?" in path else f"{path}.json"):
+            assert http.get(each).status_code == 200, each
+
+
+def test_deep_arguments_of_a_verb_are_refused(http: httpx.Client) -> None:
+    arguments = dict.fromkeys(verbs()["enqueue"].types) | {"queue": "orders", "payload": "deep"}
+    body = json.dumps({"calls": [{"verb": "enqueue", "arguments": arguments}]})
+    for levels in (500, 900):
+        answer = http.post(
+            "/api/verbs",
+            content=body.replace('"deep"', deep(levels)),
+            headers={**JSON, "Penstock-Protocol": PROTOCOL},
+        )
+        assert (answer.status_code, answer.json()["field"]) == (422, "payload")
+
+
 def test_a_compressed_body_counts_with_its_size(http: httpx.Client, db: Db) -> None:
     body = gzip.compress(b'{"topic": "orders", "json": "' + b"x" * 40_000_000 + b'"}')
     answer = http.post("/api/messages", content=body, headers={**JSON, "Content-Encoding": "gzip"})
@@ -99,6 +130,37 @@ def test_many_small_parts_are_refused_before_they_are_read(http: httpx.Client, b
     answer = http.post("/api/messages", content=MANY[body], headers=JSON)
     assert answer.status_code in (400, 422), answer.text
     assert answer.json()["code"] in ("InvalidValueError", "MalformedBody")
+
+
+OPEN = {
+    "a schedule": (
+        "/api/schedules",
+        '{"name": "s", "topic": "orders", "cron": "@daily", "json": %s}',
+    ),
+    "a verb": ("/api/verbs", '{"calls": [{"verb": "enqueue", "arguments": {"a": %s}}]}'),
+    "verbs": ("/api/verbs", '{"calls": %s}'),
+}
+
+
+@pytest.mark.parametrize("body", OPEN)
+@pytest.mark.parametrize("part", ["{}", '""', "1e300", '{"a":[[]],"b":"[\\",[\\\\"}'])
+def test_many_values_are_refused_where_the_type_has_no_limit(
+    http: httpx.Client, body: str, part: str
+) -> None:
+    path, text = OPEN[body]
+    headers = {**JSON, "Penstock-Protocol": PROTOCOL}
+    many = text % f"[{','.join([part] * 200_001)}]"
+    answer = http.post(path, content=many, headers=headers)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422, "the body has more than 200000 values",
+    )  # fmt: skip
+
+
+def test_a_long_string_is_one_value(http: httpx.Client) -> None:
+    http.put("/api/topic-configs/orders", json={}).raise_for_status()
+    text = '{"[,' * 100_000
+    body = {"name": "s", "topic": "orders", "cron": "@daily", "json": [text, text]}
+    assert http.post("/api/schedules", json=body).json()["code"] == "PayloadTooLargeError"
 
 
 def test_too_many_messages_of_a_large_body_are_refused_by_name(http: httpx.Client) -> None:
@@ -141,6 +203,14 @@ def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
         ("/api/messages", packed, "gzip"),
         ("/api/messages", f'{{"topic": "orders", "messages": [{small}]}}'.encode(), "identity"),
         ("/api/messages", b'{"topic": "orders", "messages": [' + b"{}," * 1_300_000, "identity"),
+        ("/api/verbs", (OPEN["a verb"][1] % f"[{'{},' * 1_300_000}1]").encode(), "identity"),
+        ("/api/verbs", (OPEN["verbs"][1] % f"[{'{},' * 1_300_000}1]").encode(), "identity"),
+        ("/api/schedules", (OPEN["a schedule"][1] % numbers(150_000)).encode(), "identity"),
+        (
+            "/api/schedules",
+            (OPEN["a schedule"][1] % f"[{'1e300,' * 650_000}1]").encode(),
+            "identity",
+        ),
         ("/api/messages/dequeue", b'{"topic": "large", "count": 1000}', "identity"),
     ]
     headers = {"Authorization": f"Bearer {make_key('bomber', 'admin')}"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from penstock.commands.write.services import claim_service_checks, set_service_address
 from penstock.errors import ConfigurationError, InvalidValueError
 from penstock.secrets import SecretBox, new_secret_key
 from penstock.server.control.addresses import Addresses
 
 KEY = new_secret_key()
+NOWHERE = "host=127.0.0.1 port=1 user=a"
 Db = psycopg.Connection[Any]
 
 
@@ -112,4 +116,41 @@ def test_passwords_are_encrypted_in_the_database(
     rows = db.execute("select s::text from penstock.service s").fetchall()
     assert "hunter2" not in str(rows) + made.text
     refused = http.post("/managed-services", json={**body, "name": "b", "password_file": "x"})
-    assert (refused.status_code, refused.json()["field"]) == (422, "dsn")
+    assert (refused.status_code, refused.json()["field"]) == (422, "password")
+
+
+def test_a_password_from_before_there_was_a_key_is_encrypted_at_the_next_check(
+    http: httpx.Client, web: Any, db: Db
+) -> None:
+    db.execute("select penstock.add_service('far', 'host=127.0.0.1 port=1 user=a password=old')")
+    http.post("/managed-services/far/check").raise_for_status()
+    query = "select dsn, secret is not null from penstock.service where name = 'far'"
+    [(address, is_sealed)] = db.execute(query).fetchall()
+    assert (conninfo_to_dict(address).get("password"), is_sealed) == (None, True)
+
+
+def test_the_page_of_a_service_stores_an_address_only_after_its_test(
+    open_client: Callable[..., httpx.Client], make_key: Callable[..., str], dsn: str, db: Db
+) -> None:
+    db.execute("select penstock.add_service('far', %s)", [dsn])
+    browser = open_client()
+    browser.post("/login", data={"key": make_key("ada", "admin")})
+    form = browser.get("/services/far/change").text
+    fields = {"csrf": re.findall(r'name="csrf" value="(\w+)"', form)[0]}
+    refused = browser.post("/services/far/change", data={**fields, "dsn": NOWHERE})
+    assert (refused.status_code, "not changed" in refused.text) == (409, True)
+    query = "select dsn, secret is null from penstock.service where name = 'far'"
+    assert db.execute(query).fetchall() == [(dsn, True)]
+
+
+def test_an_address_that_was_changed_during_a_check_stays(
+    http: httpx.Client, web: Any, db: Db, run: Callable[..., Any]
+) -> None:
+    db.execute("select penstock.add_service('far', 'host=127.0.0.1 port=1 user=a password=old')")
+    [due] = run(claim_service_checks(60, "far"))
+    run(set_service_address("far", "host=127.0.0.1 port=2 user=a"))
+    monitor = web.server.context.monitor
+    running = asyncio.run_coroutine_threadsafe(monitor._check(due), monitor._loop.get_loop())
+    assert running.result().error is not None
+    query = "select dsn, secret, checked_at from penstock.service where name = 'far'"
+    assert db.execute(query).fetchall()[0][:2] == ("host=127.0.0.1 port=2 user=a", None)

@@ -1,5 +1,5 @@
 import type { components } from "./openapi.js";
-import { errorText } from "./errors.js";
+import { errorText, PenstockError, unavailable } from "./errors.js";
 import { messagesOf } from "./events.js";
 import {
   type Answer,
@@ -94,7 +94,8 @@ export class Penstock {
 
   /**
    * Claim messages as they come, on one connection. The stream has at most `credit` messages that
-   * are not settled. It ends when the server stops or the signal aborts.
+   * are not settled. It ends when the server stops or the signal aborts, and throws a
+   * `PenstockError` when the connection breaks. Then call it again.
    */
   async *stream(
     topic: string,
@@ -102,8 +103,12 @@ export class Penstock {
   ): AsyncGenerator<Message> {
     const { signal, ...query } = options;
     const call: Call<"stream_messages"> = { query: { ...query, topic }, headers: this.#headers, signal };
-    const response = await this.#transport.open("stream_messages", call);
-    yield* messagesOf(response);
+    try {
+      yield* messagesOf(await this.#transport.open("stream_messages", call));
+    } catch (error) {
+      if (signal?.aborted) return;
+      throw error instanceof PenstockError ? error : unavailable(String(error), error);
+    }
   }
 
   /** Settle a message as done. */

@@ -46,6 +46,12 @@ export class PenstockError extends Error {
   }
 }
 
+/** The error of a call without a response. */
+export function unavailable(reason: string, cause: unknown): PenstockError {
+  const detail = `the server does not respond: ${reason}`;
+  return new PenstockError(0, { code: "ServerUnavailableError", detail }, { cause });
+}
+
 /** Thrown by a handler: the message becomes a dead letter without further attempts. */
 export class Reject extends Error {
   override readonly name = "Reject";

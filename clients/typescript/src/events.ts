@@ -1,8 +1,9 @@
+import { PenstockError, type Problem } from "./errors.js";
 import type { components } from "./openapi.js";
 
 type Message = components["schemas"]["Message"];
 
-/** The messages in a response of server-sent events, until the event `end`. */
+/** The messages in a response of server-sent events, until the event `end`. `error` is thrown. */
 export async function* messagesOf(response: Response): AsyncGenerator<Message> {
   if (response.body === null) return;
   const reader = response.body.pipeThrough(new TextDecoderStream() as ReadableWritablePair).getReader();
@@ -16,6 +17,10 @@ export async function* messagesOf(response: Response): AsyncGenerator<Message> {
         const event = fieldsOf(text.slice(0, end));
         text = text.slice(end + 2);
         if (event.get("event") === "end") return;
+        if (event.get("event") === "error") {
+          const problem = JSON.parse(event.get("data") ?? "{}") as Partial<Problem>;
+          throw new PenstockError(problem.status ?? 0, problem);
+        }
         if (event.get("event") === "message") yield JSON.parse(event.get("data") ?? "") as Message;
       }
     }

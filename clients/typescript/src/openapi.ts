@@ -424,7 +424,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Enqueue copies of what the latest purge of the topic removed, within an hour; how many */
+        /**
+         * Enqueue copies of the messages that the latest purge of the topic removed, within an hour
+         * @description Returns their number.
+         */
         post: operations["undo_purge_topic"];
         delete?: never;
         options?: never;
@@ -634,7 +637,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Have a server act on all messages that match a filter; follow it by its id */
+        /** Have a server act on all messages that match a filter. Read the progress by its id */
         post: operations["create_bulk_act"];
         delete?: never;
         options?: never;
@@ -668,7 +671,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Let an act stop before its next step. What it has changed stays changed */
+        /** Stop an act before its next step. Its changes so far stay */
         post: operations["stop_act"];
         delete?: never;
         options?: never;
@@ -683,7 +686,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The newest batches. Their messages may be in any topics */
+        /** The batches, the newest first. Their messages may be in any topics */
         get: operations["list_batches"];
         put?: never;
         post?: never;
@@ -891,7 +894,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The keys whose scopes the caller has, newest first; with `ended`, revoked and expired too */
+        /** The keys whose scopes the caller has, newest first. `ended` adds revoked and expired ones */
         get: operations["list_keys"];
         put?: never;
         /**
@@ -1048,7 +1051,7 @@ export interface paths {
         delete: operations["delete_service"];
         options?: never;
         head?: never;
-        /** Change the address or the password. Queues and tasks stay, and waiting tasks go on */
+        /** Change the address or the password. Queues and tasks stay, and waiting tasks continue */
         patch: operations["change_service"];
         trace?: never;
     };
@@ -1389,7 +1392,7 @@ export interface components {
         };
         /**
          * SettleResult
-         * @description The outcome for one lease. If it was not settled, nothing was changed, and `reason` says why. `lease_lost`: the message waits again, or is leased under another token. `finished`: it was settled before, cancelled, or has expired. `not_found`: there is no such message, or its topic keeps no history. `repeated`: the call names the message more than once.
+         * @description The outcome for one lease. If it was not settled, nothing was changed, and `reason` says why. `lease_lost`: the message waits again, or is leased under another token. `finished`: it was settled before, cancelled, or has expired. `not_found`: there is no such message, or its topic keeps no history. `repeated`: the call names the message more than once, and the first counts.
          */
         SettleResult: {
             id: string;
@@ -1508,6 +1511,7 @@ export interface components {
          */
         ErrorGroups: {
             items: components["schemas"]["ErrorGroup"][];
+            next: string | null;
         };
         /**
          * ErrorGroup
@@ -1849,6 +1853,12 @@ export interface components {
             id: string;
             /** @enum {string} */
             act: "cancel" | "move" | "redrive" | "replay" | "set_priority";
+            /** @enum {string} */
+            status: "done" | "failed" | "pending" | "running" | "stopped";
+            looked: number;
+            matched: number;
+            changed: number;
+            error_message: string | null;
             topics: string[] | null;
             state: string;
             to_topic: string | null;
@@ -1856,12 +1866,6 @@ export interface components {
             per_second: number | null;
             max_count: number | null;
             dry_run: boolean;
-            /** @enum {string} */
-            status: "done" | "failed" | "pending" | "running" | "stopped";
-            looked: number;
-            matched: number;
-            changed: number;
-            error_message: string | null;
             created_by: string | null;
             /** Format: date-time */
             created_at: string;
@@ -1869,7 +1873,7 @@ export interface components {
         };
         /**
          * NewBulkAct
-         * @description What to do to which messages. Without topics: to those of all topics.
+         * @description The action, and the filter of the messages. Without topics, it applies to all topics.
          */
         NewBulkAct: {
             /** @enum {string} */
@@ -1892,6 +1896,7 @@ export interface components {
         /** Batches */
         Batches: {
             items: components["schemas"]["Batch"][];
+            next: string | null;
         };
         /**
          * Batch
@@ -1916,6 +1921,7 @@ export interface components {
         };
         /** Newest */
         Newest: {
+            cursor?: string | null;
             /** @description how many batches; the default is 100 */
             limit?: number;
         };
@@ -1929,7 +1935,7 @@ export interface components {
         };
         /**
          * Outcome
-         * @description What became of the message of a task. `result` is the value that the task returned.
+         * @description The end of the call of a task. `result` is the value that the task returned.
          */
         Outcome: {
             id: string;
@@ -1940,6 +1946,7 @@ export interface components {
         /** Workers */
         Workers: {
             items: components["schemas"]["Worker"][];
+            next: string | null;
         };
         /**
          * Worker
@@ -2116,7 +2123,7 @@ export interface components {
         };
         /**
          * CreatedKey
-         * @description A key that was made. `key` is its secret, which is never shown again.
+         * @description A new key. `key` is its secret, which is never shown again.
          */
         CreatedKey: {
             id: string;
@@ -2127,7 +2134,7 @@ export interface components {
         };
         /**
          * CreateKey
-         * @description A key to make.
+         * @description A key to create.
          */
         CreateKey: {
             /** @description 1 to 64 letters, digits and . _ @ - */
@@ -2310,6 +2317,7 @@ export interface components {
          * @description A PostgreSQL to register. Its password is stored encrypted, and never shown.
          */
         NewService: {
+            /** @description 1 to 63 lowercase letters, digits, - and _, not beginning with - or _ */
             name: string;
             /** @description postgresql://user:password@host:port/database or key=value pairs of libpq, with one host or several */
             dsn: string;
@@ -3771,7 +3779,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": unknown;
                 };
             };
             /** @description Malformed */
@@ -7863,6 +7871,7 @@ export interface operations {
     list_batches: {
         parameters: {
             query?: {
+                cursor?: string;
                 limit?: number;
             };
             header?: never;

@@ -1,4 +1,4 @@
-import { PenstockError, type Problem } from "./errors.js";
+import { PenstockError, type Problem, unavailable } from "./errors.js";
 import type { operations } from "./openapi.js";
 import { OPERATIONS } from "./operations.js";
 
@@ -121,11 +121,7 @@ export class Transport {
       if (error instanceof PenstockError) throw error;
       if (call.signal?.aborted) throw call.signal.reason;
       const reason = deadline.signal.aborted ? `no response within ${seconds} s` : String(error);
-      throw new PenstockError(
-        0,
-        { code: "ServerUnavailableError", detail: `the server does not respond: ${reason}` },
-        { cause: error },
-      );
+      throw unavailable(reason, error);
     } finally {
       clearTimeout(timer);
       call.signal?.removeEventListener("abort", abort);

@@ -68,6 +68,21 @@ for await (const each of client.stream("stream", { credit: 1 })) {
 }
 assert.deepEqual(streamed, [1, 2, 3]);
 
+// It ends when its signal aborts, and throws when the server reports an error or the connection breaks.
+const stopping = new AbortController();
+setTimeout(() => stopping.abort(), 200);
+for await (const _ of client.stream("stream", { signal: stopping.signal })) assert.fail("no message is left");
+const problem = '{"status": 503, "code": "DatabaseUnavailableError", "detail": "the database is not available"}';
+const answers = [
+  () => new Response(`retry: 1000\n\nevent: error\ndata: ${problem}\n\n`),
+  () => new Response(new ReadableStream({ pull: (controller) => controller.error(new TypeError("reset")) })),
+  () => Promise.reject(new TypeError("refused")),
+];
+for (const code of ["DatabaseUnavailableError", "ServerUnavailableError", "ServerUnavailableError"]) {
+  const broken = new Penstock({ url, key, fetch: async () => answers.shift()() });
+  await assert.rejects(broken.stream("stream").next(), (error) => error instanceof PenstockError && error.code === code);
+}
+
 // A worker: every message is handled, failures are retried, rejected ones are dead letters.
 await client.createTopic("work", { backoff: { base_seconds: 0 }, keep_history: 7 });
 const count = 300;

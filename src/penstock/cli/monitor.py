@@ -40,7 +40,7 @@ TOP_COLUMNS = (
 def top(session: Session, once: bool, seconds: float) -> None:
     """Show the busiest queues, live until Ctrl-C.
 
-    It goes on while the database does not answer, and says so.
+    It continues while the database does not answer, and shows the reason.
     """
     with session.client() as client:
         if once or session.json or not session.screen.interactive:

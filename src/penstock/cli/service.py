@@ -17,6 +17,7 @@ from penstock.cli.screen import Screen
 from penstock.cli.session import Session, pass_session, yes_option
 from penstock.cli.up import without_password
 from penstock.commands import read
+from penstock.commands.command import Command
 from penstock.commands.write.keys import record_activity
 from penstock.commands.write.services import (
     add_service,
@@ -27,6 +28,7 @@ from penstock.commands.write.services import (
     retry_service_task,
     set_service_address,
 )
+from penstock.commands.write.subscriptions import set_subscription
 from penstock.errors import DatabaseUnavailableError
 from penstock.model.service import Service
 
@@ -127,11 +129,21 @@ def set_(session: Session, /, name: str, named: str | None, no_check: bool, **gi
 @pass_session
 def list_services(session: Session) -> None:
     """List the services with their last known state. `local` is the database of the server."""
-    documents = [_document(each) for each in session.run(read.services())]
+    found = [_with_own_state(session, each) for each in session.run(read.services())]
+    documents = [_document(each) for each in found]
     session.show({"services": documents}, lambda screen: _show(screen, documents, _COLUMNS))
 
 
 _COLUMNS = ("name", "id", "dsn", "reachable", "version", "schema_version", "checked_at")
+
+
+def _with_own_state(session: Session, found: Service) -> Service:
+    from penstock.server.control.service_check import with_own_state
+
+    async def run(command: Command[Any]) -> Any:
+        return session.run(command)
+
+    return asyncio.run(with_own_state(found, run))
 
 
 def _document(found: Service) -> dict[str, Any]:
@@ -165,7 +177,7 @@ def _show(screen: Screen, documents: list[dict[str, Any]], columns: tuple[str, .
 @pass_session
 def show(session: Session, name: str) -> None:
     """Show service NAME with its last known state and its queues."""
-    document = _document(session.run(read.service(name)))
+    document = _document(_with_own_state(session, session.run(read.service(name))))
     document["queues"] = [_fields(each) for each in session.run(read.service_queues(name))]
 
     def text(screen: Screen) -> None:
@@ -185,7 +197,8 @@ def check(session: Session, name: str) -> None:
 
     found = session.run(read.service(name))
     if found.dsn is None:
-        session.show({"name": name, "reachable": True}, "service local is this database")
+        document = _document(_with_own_state(session, found))
+        session.show(document, "service local is this database, and it answers")
         return
     address = ServiceAddress(found.dsn, found.secret, found.password_file)
     state = _tested(_addresses(), address)
@@ -295,15 +308,25 @@ def new_key(session: Session) -> None:
 @service.command()
 @pass_session
 def rekey(session: Session) -> None:
-    """Encrypt stored passwords with the first PENSTOCK_SECRET_KEY."""
-    addresses, changed = _addresses(), []
+    """Encrypt stored secrets with the first PENSTOCK_SECRET_KEY.
+
+    These are the passwords of services and the signing secrets of subscriptions. Afterwards the
+    older keys are no longer needed.
+    """
+    box, changed, signing = _addresses().box, [], []
     for found in session.run(read.services()):
         if found.secret is not None and found.dsn is not None:
-            sealed = addresses.box.seal(addresses.box.open(found.secret))
+            sealed = box.seal(box.open(found.secret))
             session.run(set_service_address(found.name, found.dsn, secret=sealed))
             changed.append(found.name)
+    for each in session.run(read.subscriptions()):
+        if each.secret is not None:
+            sealed = box.seal(box.open(each.secret))
+            session.run(set_subscription(each.name, {"secret": sealed}))
+            signing.append(each.name)
     session.run(record_activity(getpass.getuser(), "rekey services"))
-    session.show({"services": changed}, f"encrypted {len(changed)} passwords again")
+    text = f"encrypted {len(changed)} passwords and {len(signing)} signing secrets again"
+    session.show({"services": changed, "subscriptions": signing}, text)
 
 
 def _addresses() -> Addresses:

@@ -150,7 +150,7 @@ def unpack_arguments(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]
 def _unpacked(name: str, type_: str, packed: Any) -> Any:
     try:
         value = unpack(packed)
-    except (ValueError, TypeError, KeyError, OverflowError, ArithmeticError):
+    except (ValueError, TypeError, KeyError, OverflowError, ArithmeticError, RecursionError):
         raise refuse(name, packed, f"a value of type {type_}") from None
     if value is None:
         return None

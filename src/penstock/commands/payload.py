@@ -69,9 +69,18 @@ def encode_json(value: Any, what: str) -> str:
 
 def storable_json(text: str, what: str) -> str:
     """JSON text that jsonb stores without loss. Other values are refused."""
-    if "\\u0000" in text and _NUL.search(text):
-        raise _refused(what, "it holds the character NUL (\\u0000)", _TEXT_HINT)
+    check_no_nul(text, what)
     return _STRING_OR_EXPONENT.sub(_written_out, text) if "e+" in text else text
+
+
+def check_no_nul(text: str, what: str, **fields: Any) -> None:
+    """Refuse JSON text with the character NUL, which PostgreSQL cannot store."""
+    if "\\u0000" in text and _NUL.search(text):
+        raise PayloadNotStorableError(
+            f"the {what} cannot be stored: it holds the character NUL (\\u0000)",
+            hint=_TEXT_HINT,
+            **fields,
+        )
 
 
 def printed_bytes(text: str) -> int:
@@ -172,6 +181,29 @@ def _skip(text: str, position: int) -> int:
     match = _GAP.match(text, position)
     assert match is not None
     return match.end()
+
+
+def encode_deep(value: Any) -> str:
+    """JSON text of a decoded value of any depth, without recursion."""
+    parts: list[str] = []
+    rest: list[Any] = [value]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, JsonText):
+            parts.append(each)
+        elif isinstance(each, list):
+            rest.append(JsonText("]"))
+            for place in range(len(each) - 1, -1, -1):
+                rest += [each[place], JsonText("," if place else "")]
+            parts.append("[")
+        elif isinstance(each, dict):
+            rest.append(JsonText("}"))
+            for place, (name, inner) in reversed(list(enumerate(each.items()))):
+                rest += [inner, JsonText("," * bool(place) + _ENCODER.encode(name) + ":")]
+            parts.append("{")
+        else:
+            parts.append(_ENCODER.encode(each))
+    return "".join(parts)
 
 
 def decode_payload(text: str | None, raw: bytes | memoryview | None) -> Any:

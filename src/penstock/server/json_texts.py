@@ -1,13 +1,14 @@
-"""JSON that the server passes to the database as text, checked for the size that it will have."""
+"""JSON that the server passes to the database as text, checked for what cannot be stored."""
 
 from __future__ import annotations
 
-from penstock.commands.payload import printed_bytes
+from penstock.commands.payload import check_no_nul, printed_bytes
 from penstock.errors import PayloadTooLargeError
 
 
-def check_printed_size(text: str, limit: int, field: str) -> None:
-    """Refuse text whose numbers take more than `limit` bytes in full, such as 1e131000."""
+def check_json_text(text: str, limit: int, field: str) -> None:
+    """Refuse NUL, and text whose numbers take more than `limit` bytes in full, as 1e131000 does."""
+    check_no_nul(text, field.rpartition(".")[2], field=field)
     size = printed_bytes(text)
     if size > limit:
         raise PayloadTooLargeError(

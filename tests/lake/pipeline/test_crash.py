@@ -82,7 +82,7 @@ class Stage:
         return [sys.executable, str(CONSUMER), self.server.dsn, "three", str(self.place), *argv]
 
     def commands(self) -> dict[str, list[str]]:
-        """What runs until it is killed, by name."""
+        """The commands that run until they are killed, by name."""
         every = ("--every", "1s", "--refresh-every", "2s")
         if self.together:
             return {"both": self.consumer_command("--", *self.lake_words(*every))}

@@ -8,9 +8,12 @@ from penstock.model.batch import BatchProgress
 from penstock.sql.loader import load_query
 
 
-def batches(count: int = 100) -> Command[list[BatchProgress]]:
-    """The newest batches, the latest first."""
-    params = {"count": check.whole("count", count)}
+def batches(count: int = 100, *, before: int | None = None) -> Command[list[BatchProgress]]:
+    """The newest batches, the latest first. `before`: those that are older than this batch."""
+    params = {
+        "count": check.whole("count", count),
+        "before": check.optional_whole("before", before, check.INT8),
+    }
     return Command(
         load_query("read/batches"),
         params,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from typing import Any, Final, get_args
 
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, utc, utc_row
-from penstock.commands.payload import decode_json, decode_payload
+from penstock.commands.payload import JsonText, decode_json
 from penstock.commands.read.paging import page_size
 from penstock.errors import (
     MessageNotFoundError,
@@ -33,8 +33,12 @@ _SEARCH_PARTS: Final = call("search_parts")
 _FINISHED: Final = frozenset(get_args(FinalState)) - frozenset(get_args(LiveState))
 
 
-def message(id: int) -> Command[Message]:
-    """A message in any state, live or finished, with its attempts."""
+def message(id: int, *, as_text: bool = False) -> Command[Message]:
+    """A message in any state, live or finished, with its attempts.
+
+    With `as_text`, its JSON is JsonText, for a caller that passes it on: it has every digit of its
+    numbers, and is as deep as PostgreSQL allows.
+    """
 
     def decode(rows: Rows) -> Message:
         if not rows:
@@ -43,7 +47,8 @@ def message(id: int) -> Command[Message]:
                 hint="It was never committed, or its queue no longer keeps its history.",
                 id=id,
             )
-        return replace(_message(rows[0]), attempts=_attempts(rows[0][-1]))
+        found = (_message_as_text if as_text else _message)(rows[0])
+        return replace(found, attempts=_attempts(rows[0][-1]))
 
     params = {"id": check.whole("id", id, check.INT8)}
     return Command(load_query("read/message"), params, decode)
@@ -93,7 +98,8 @@ def page(
     """A page of live or of finished messages by id, from several queues, in several states.
 
     It has about `max_bytes` at most, and one message at least. The second value says whether more
-    may follow. Messages of internal queues are in it only if `internal` is true.
+    may follow. Messages of internal queues are in it only if `internal` is true. Their JSON is
+    JsonText, as for `message`.
     """
     params = {
         "internal": check.truth("internal", internal),
@@ -110,7 +116,7 @@ def page(
 
     def decode(rows: Rows) -> tuple[list[Message], bool]:
         found = rows[0][-1] if rows else 0
-        return [_message(row) for row in rows], found == limit or len(rows) < found
+        return [_message_as_text(row) for row in rows], found == limit or len(rows) < found
 
     rows = load_query("read/finished_rows" if finished else "read/live_rows")
     return Command(load_query("read/page").replace("{rows}", rows), params, decode)
@@ -208,11 +214,15 @@ def whereabouts(ids: Sequence[int]) -> Command[dict[int, tuple[str, str]]]:
     )
 
 
-def _message(row: Sequence[Any]) -> Message:
+def _message_as_text(row: Sequence[Any]) -> Message:
+    return _message(row, lambda text: None if text is None else JsonText(text))
+
+
+def _message(row: Sequence[Any], decode: Callable[[str | None], Any] = decode_json) -> Message:
     (_, id, queue, state, payload, raw, headers, key, priority, group, *rest) = row[:23]
     (attempt, max_attempts, *times, worker, last_error, original_queue) = rest
-    fields: list[Any] = [id, queue, state, decode_payload(payload, raw)]
-    fields += [decode_json(headers) or {}, key, priority, group, attempt, max_attempts]
+    fields: list[Any] = [id, queue, state, decode(payload) if raw is None else bytes(raw)]
+    fields += [decode(headers) or {}, key, priority, group, attempt, max_attempts]
     fields += [*map(utc, times), worker, last_error, original_queue]
     return Message(*fields)
 

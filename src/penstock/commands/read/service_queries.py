@@ -128,7 +128,7 @@ def task_id(task: str) -> str:
 
 def _unknown_task(task: str) -> TaskNotFoundError:
     return TaskNotFoundError(
-        f"there is no task {task!r:.200} of this kind, for this queue",
+        f"task {task!r:.200} does not exist here",
         hint="Tasks are deleted a week after they have finished.",
         task=task[:200],
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -18,7 +19,7 @@ from penstock.commands.write import (
     set_schedule,
 )
 from penstock.commands.write.idempotency import forget_expired
-from penstock.errors import ScheduleNotFoundError
+from penstock.errors import InvalidValueError, ScheduleNotFoundError
 from penstock.server import fields as f
 from penstock.server.auth.visible_activity import visible_activity
 from penstock.server.background import expire
@@ -164,13 +165,26 @@ async def put_delete_schedule(call: Call) -> ReaperSchedule:
         await call.run(create_queue(QUEUE, changes=TASK_SETTINGS, exist_ok=True))
         payload = {"chore": "delete-reaper"}
         made = create_schedule(SCHEDULE, QUEUE, rule, payload, {"key": SCHEDULE}, exist_ok=True)
-        if not await call.act(made, "schedule delete reaper", None, schedule=rule):
-            change = set_schedule(SCHEDULE, {"cron": rule})
-            await call.act(change, "schedule delete reaper", None, schedule=rule)
+        with _rule_errors():
+            if not await call.act(made, "schedule delete reaper", None, schedule=rule):
+                change = set_schedule(SCHEDULE, {"cron": rule})
+                await call.act(change, "schedule delete reaper", None, schedule=rule)
     else:
         with suppress(ScheduleNotFoundError):
             await call.act(drop_schedule(SCHEDULE), "schedule delete reaper", None, schedule="")
     return await _schedule(call)
+
+
+@contextmanager
+def _rule_errors() -> Iterator[None]:
+    """The errors of a cron rule, which this call has in the field `schedule`."""
+    try:
+        yield
+    except InvalidValueError as error:
+        if error.field != "cron":
+            raise
+        text = f"schedule is not a cron rule; allowed: {error.allowed}"
+        raise InvalidValueError(text, field="schedule", allowed=error.allowed) from None
 
 
 @endpoint("GET", "/api/admin/activity", query=FindActs, answers={200: Acts})

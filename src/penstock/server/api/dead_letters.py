@@ -34,6 +34,7 @@ class ErrorGroups(Struct):
     """The newest 5,000 dead letters of a topic are counted."""
 
     items: list[ErrorGroup]
+    next: str | None = None
 
 
 @endpoint(

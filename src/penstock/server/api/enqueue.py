@@ -19,7 +19,7 @@ from penstock.server.api.enqueue_schema import SCHEMA, is_silent
 from penstock.server.api.header_rules import check_headers
 from penstock.server.api.topic_creation import check_new_topic, is_strict
 from penstock.server.database import Database
-from penstock.server.json_texts import check_printed_size
+from penstock.server.json_texts import check_json_text
 from penstock.server.transport.idempotency import HEADER, once
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints, Pending
@@ -228,7 +228,7 @@ def _text(call: Call, json: Raw, where: str) -> JsonText:
         raise HttpError(
             400, "MalformedBody", "the body is not UTF-8", field=f"{where}json"
         ) from None
-    check_printed_size(text, call.context.settings.max_body_bytes, f"{where}json")
+    check_json_text(text, call.context.settings.max_body_bytes, f"{where}json")
     return text
 
 

@@ -85,7 +85,8 @@ async def list_keys(call: Call) -> Keys:
     return Keys([_document(each) for each in only_managed(call.principal, found)])
 
 
-@endpoint("POST", "/api/keys", body=CreateKey, answers={201: CreatedKey}, problems=(409,))
+@endpoint("POST", "/api/keys", body=CreateKey, answers={201: CreatedKey}, problems=(409,),
+          is_secret=True)  # fmt: skip
 async def create_key(call: Call) -> CreatedKey:
     """Make a key within the caller's scopes. Its secret is in this answer only.
 

@@ -239,7 +239,7 @@ def message_id(call: Call) -> int:
         return int(text)
     raise InvalidValueError(
         f"{text!r:.100} is not an id",
-        hint="Ids are strings of up to 18 digits, as in the response that created the message.",
+        hint="Ids are strings of up to 18 digits, as in the response that had it.",
         field="id",
     )
 

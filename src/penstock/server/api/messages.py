@@ -91,7 +91,7 @@ async def requeue_message(call: Call) -> d.Settled:
             409,
             "NotADeadLetter",
             f"message {found.id} is {found.state}, not a dead letter",
-            hint="Finished messages are enqueued again by `replay`.",
+            hint="POST /api/messages/{id}/replay enqueues a copy of a finished message.",
             id=found.id,
             state=found.state,
         )
@@ -148,7 +148,7 @@ async def cancel_message(call: Call) -> d.Settled:
 
 
 async def _message(call: Call) -> Message:
-    return await call.run(read.message(message_id(call)))
+    return await call.run(read.message(message_id(call), as_text=True))
 
 
 async def _queues(call: Call, topic: str | None) -> list[str] | None:

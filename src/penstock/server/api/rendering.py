@@ -10,7 +10,6 @@ from msgspec import UNSET, Raw
 
 from penstock.commands.command import Command, utc
 from penstock.commands.lease_row import ATTEMPT, HEADERS, MAX_ATTEMPTS, TIMES
-from penstock.commands.payload import encode_json
 from penstock.commands.write import claim
 from penstock.commands.write.leases import within
 from penstock.model import message as ours
@@ -41,6 +40,7 @@ FINISHED: Final[dict[Status, list[State]]] = {
     "expired": ["expired"],
 }
 _NO_HEADERS: Final = Raw(b"{}")
+_NULL: Final = Raw(b"null")
 # A row and its document have the same columns. 64-bit integers are strings in JSON.
 _NUMBERS: Final = places_of("bigint")
 _CONTENTS: Final = places_of("jsonb") + places_of("bytea")
@@ -108,7 +108,7 @@ def claimed(row: Sequence[Any], worker: str) -> d.Message:
 
 
 def document(message: ours.Message, *, with_attempts: bool = False) -> d.Message:
-    """The document of a message that was read, not claimed."""
+    """The document of a message that was read, with its JSON as text, and not claimed."""
     is_bytes = isinstance(message.payload, bytes)
     dead_letter = message.dead_at is not None and message.finished_at is None
     latest = (message.finished_at, message.dead_at, message.claimed_at, message.enqueued_at)
@@ -116,8 +116,8 @@ def document(message: ours.Message, *, with_attempts: bool = False) -> d.Message
         id=str(message.id),
         topic=message.queue,
         payload=message.payload if is_bytes else UNSET,
-        json=UNSET if is_bytes else Raw(encode_json(message.payload, "payload").encode()),
-        metadata=dict(message.headers),
+        json=UNSET if is_bytes else raw_json(message.payload),
+        metadata=raw_json(message.headers),
         key=message.key,
         status=status_of(message),
         state=message.state,
@@ -141,6 +141,13 @@ def document(message: ours.Message, *, with_attempts: bool = False) -> d.Message
         worker=message.worker,
         attempts=[_attempt(each) for each in message.attempts] if with_attempts else UNSET,
     )
+
+
+def raw_json(text: Any) -> Raw:
+    """JSON as the database sent it. There may be none in place of null and of an empty object."""
+    if isinstance(text, str):
+        return Raw(text.encode())
+    return _NULL if text is None else _NO_HEADERS
 
 
 def status_of(message: ours.Message) -> Status:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from penstock.commands import read, write
 from penstock.commands.command import Command
@@ -15,6 +15,7 @@ from penstock.model.access import Scope
 from penstock.server import fields as f
 from penstock.server.api import documents as d
 from penstock.server.api.header_rules import check_headers
+from penstock.server.api.rendering import raw_json
 from penstock.server.transport.routing import Call, Endpoints
 
 endpoint: Final = Endpoints("schedules")
@@ -81,7 +82,7 @@ class Schedule(Struct, kw_only=True):
     cron: str
     time_zone: str
     json: Any
-    metadata: dict[str, Any]
+    metadata: Raw | dict[str, Any]
     key: str | None
     priority: int
     group: str | None
@@ -106,7 +107,7 @@ class Schedules(Struct):
 @endpoint("GET", "/api/schedules", answers={200: Schedules})
 async def list_schedules(call: Call) -> Schedules:
     """The schedules of the topics that the key may read."""
-    found = await call.run(read.schedules())
+    found = await call.run(read.schedules(as_text=True))
     return Schedules([_document(each) for each in found if call.principal.may("read", each.queue)])
 
 
@@ -208,7 +209,8 @@ async def covered_schedule(
     call: Call, scope: Scope, name: str, connection: AnyConnection | None = None
 ) -> schedule.Schedule:
     """The schedule, if the key covers its queue."""
-    found = await call.context.database.run(read.schedule(name), connection or call.connection)
+    command = read.schedule(name, as_text=True)
+    found = await call.context.database.run(command, connection or call.connection)
     call.require_of(f"schedule {name!r}", scope, found.queue)
     return found
 
@@ -255,8 +257,8 @@ def _document(found: schedule.Schedule) -> Schedule:
     id = found.last_message_id
     return Schedule(
         topic=found.queue,
-        json=found.payload,
-        metadata=dict(found.headers),
+        json=raw_json(found.payload),
+        metadata=raw_json(found.headers),
         max_retries=None if found.max_attempts is None else found.max_attempts - 1,
         last_message_id=None if id is None else str(id),
         **given,

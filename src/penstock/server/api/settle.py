@@ -44,7 +44,7 @@ class SettleResult(Struct, kw_only=True):
 
     `lease_lost`: the message waits again, or is leased under another token. `finished`: it was
     settled before, cancelled, or has expired. `not_found`: there is no such message, or its topic
-    keeps no history. `repeated`: the call names the message more than once.
+    keeps no history. `repeated`: the call names the message more than once, and the first counts.
     """
 
     id: str
@@ -71,14 +71,16 @@ class SettledMany(Struct):
 async def settle_messages(call: Call) -> SettledMany:
     """Ack, nack, reject, snooze or extend up to 1,000 leases, together."""
     wanted: list[Settlement] = call.body.messages
-    refused = await _unknown(call, [int(each.id) for each in wanted])
+    ids = [int(each.id) for each in wanted]
+    first = dict(reversed([(id, number) for number, id in enumerate(ids)]))
+    refused = await _unknown(call, ids)
     by_action: dict[tuple[Action, int | None], list[int]] = {}
     for number, each in enumerate(wanted):
-        if int(each.id) in refused:
+        if ids[number] in refused or first[ids[number]] != number:
             continue
         key = (each.action, each.visibility_timeout_seconds if each.action == "extend" else None)
         by_action.setdefault(key, []).append(number)
-    if by_action.keys() == {("ack", None)} and not refused:
+    if by_action.keys() == {("ack", None)} and not refused and len(first) == len(ids):
         return await _ack_all(call, wanted)
     results: dict[int, SettleResult] = {
         number: SettleResult(id=each.id, settled=False) for number, each in enumerate(wanted)
@@ -87,9 +89,7 @@ async def settle_messages(call: Call) -> SettledMany:
         for (action, seconds), numbers in by_action.items():
             chosen = [wanted[number] for number in numbers]
             found = await _settle(call, connection, action, seconds, chosen)
-            for number in numbers:
-                if result := found.pop(int(wanted[number].id), None):
-                    results[number] = result
+            results |= {number: found[ids[number]] for number in numbers if ids[number] in found}
     return await _counted(call, [results[number] for number in range(len(wanted))])
 
 
@@ -110,10 +110,11 @@ async def _counted(call: Call, results: list[SettleResult]) -> SettledMany:
     lost = [int(each.id) for each in results if not each.settled]
     if lost:
         states = await call.run(read.states_of(lost))
-        done = {each.id for each in results if each.settled}
+        named: set[str] = set()
         for each in results:
             if not each.settled:
-                each.reason = _reason(call, each.id in done, states.get(int(each.id)))
+                each.reason = _reason(call, each.id in named, states.get(int(each.id)))
+            named.add(each.id)
     settled = sum(each.settled for each in results)
     call.context.count_settled(settled)
     call.context.metrics.moved("lost", len(results) - settled)

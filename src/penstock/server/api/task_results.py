@@ -13,6 +13,7 @@ from penstock.commands.write.batches import cancel_batch, get_batch
 from penstock.commands.write.results import get_outcome
 from penstock.errors import ResultNotFoundError
 from penstock.model.batch import BatchProgress
+from penstock.server import fields as f
 from penstock.server.api.leases import message_id
 from penstock.server.transport.routing import Call, Endpoints
 
@@ -20,6 +21,7 @@ endpoint: Final = Endpoints("batches")
 
 
 class Newest(Struct, forbid_unknown_fields=True):
+    cursor: f.Cursor | None = None
     limit: Annotated[int, Meta(ge=1, le=1000, description="how many batches")] = 100
 
 
@@ -32,6 +34,7 @@ class Batch(BatchProgress):
 
 class Batches(Struct):
     items: list[Batch]
+    next: str | None
 
 
 class CancelledBatch(Struct):
@@ -52,8 +55,12 @@ class Outcome(Struct, kw_only=True):
 
 @endpoint("GET", "/api/batches", query=Newest, answers={200: Batches})
 async def list_batches(call: Call) -> Batches:
-    """The newest batches. Their messages may be in any topics."""
-    return Batches([_document(each) for each in await call.run(batches(call.query.limit))])
+    """The batches, the newest first. Their messages may be in any topics."""
+    query: Newest = call.query
+    before = None if query.cursor is None else int(query.cursor)
+    found = await call.run(batches(query.limit, before=before))
+    more = str(found[-1].id) if len(found) == query.limit else None
+    return Batches([_document(each) for each in found], more)
 
 
 @endpoint("GET", "/api/batches/{id}", answers={200: Batch}, problems=(404,))

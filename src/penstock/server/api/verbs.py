@@ -23,7 +23,7 @@ from penstock.server.api.message_sets import operated_queue
 from penstock.server.api.schedules import covered_schedule
 from penstock.server.auth.permissions import need_of_verb
 from penstock.server.auth.worker_access import only_queue, operated_worker
-from penstock.server.json_texts import check_printed_size
+from penstock.server.json_texts import check_json_text
 from penstock.server.transport.idempotency import once
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints
@@ -122,7 +122,7 @@ def _check_sizes(call: Call, verb: Verb, arguments: Mapping[str, Any]) -> None:
             texts = arguments[name] if isinstance(arguments[name], list) else [arguments[name]]
             for text in texts:
                 if text is not None:
-                    check_printed_size(text, call.context.settings.max_body_bytes, name)
+                    check_json_text(text, call.context.settings.max_body_bytes, name)
 
 
 async def _run(

@@ -54,6 +54,7 @@ class Worker(Struct, kw_only=True):
 
 class Workers(Struct):
     items: list[Worker]
+    next: str | None = None
 
 
 class WorkerOrder(Struct, forbid_unknown_fields=True):

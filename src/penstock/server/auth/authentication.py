@@ -207,7 +207,7 @@ class Authenticator:
         proven = self._proven_holder(digest)
         if proven is not None:
             return proven
-        user, secret = _credentials(authorization)
+        user, secret = credentials(authorization)
         key = self._find(user, secret)
         found = None if key is None else await self._prove(digest, key, secret)
         if found is None and key_id(secret) is not None:
@@ -385,7 +385,7 @@ class Authenticator:
         return self._secret
 
 
-def _credentials(authorization: str) -> tuple[str | None, str]:
+def credentials(authorization: str) -> tuple[str | None, str]:
     """(user, secret). The user is None for Bearer. The secret is empty if it cannot be read."""
     kind, _, rest = authorization.strip().partition(" ")
     if kind.lower() == "bearer":

@@ -87,7 +87,7 @@ class Addresses:
         parts = self._checked(dsn)
         own = parts.pop("password", None)
         if sum(each is not None for each in (own, password, password_file)) > 1:
-            raise _refused("the password is given more than once", "one password")
+            raise _refused("the password is given more than once", "one password", "password")
         if password_file is not None:
             self._password(password_file)
         secret = password if password is not None else own
@@ -154,7 +154,11 @@ class Addresses:
 
     def _password(self, name: str) -> str:
         if not name or "/" in name or name.startswith("."):
-            raise _refused(f"password_file is {name!r:.200}", "the name of a file, without a path")
+            raise _refused(
+                f"password_file is {name!r:.200}",
+                "the name of a file, without a path",
+                "password_file",
+            )
         for directory in self._paths:
             try:
                 file = self._confined(str(directory / name), "password_file")
@@ -165,6 +169,7 @@ class Addresses:
         raise _refused(
             f"password_file {name!r:.200} cannot be read",
             f"the name of a file in a directory of {PATHS}",
+            "password_file",
         )
 
 
@@ -191,5 +196,5 @@ def shown_address(dsn: str) -> dict[str, str | None]:
     }
 
 
-def _refused(message: str, allowed: str) -> InvalidValueError:
-    return InvalidValueError(f"{message}; allowed: {allowed}", field="dsn", allowed=allowed)
+def _refused(message: str, allowed: str, field: str = "dsn") -> InvalidValueError:
+    return InvalidValueError(f"{message}; allowed: {allowed}", field=field, allowed=allowed)

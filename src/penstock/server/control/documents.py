@@ -26,7 +26,13 @@ DatabaseName = Annotated[
     ),
 ]
 
-
+_ServiceName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="1 to 63 lowercase letters, digits, - and _, not beginning with - or _",
+    ),
+]
 _Dsn: TypeAlias = Annotated[
     str,
     Meta(
@@ -49,7 +55,7 @@ _PasswordFile: TypeAlias = Annotated[
 class NewService(Struct, forbid_unknown_fields=True, kw_only=True):
     """A PostgreSQL to register. Its password is stored encrypted, and never shown."""
 
-    name: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,62}$")]
+    name: _ServiceName
     dsn: _Dsn
     password: _Password | None = None
     password_file: _PasswordFile | None = None

@@ -135,9 +135,15 @@ class ServiceMonitor:
     async def _seal(self, due: ServiceCheck) -> None:
         """Encrypt a password that was stored before there was a key."""
         addresses = self.targets.addresses
-        if addresses.box.has_key and conninfo_to_dict(due.dsn).get("password"):
-            sealed = addresses.stored(due.dsn)
-            await self._home.run(set_service_address(due.id, sealed.dsn, secret=sealed.secret))
+        if not addresses.box.has_key or not conninfo_to_dict(due.dsn).get("password"):
+            return
+        sealed = addresses.stored(due.dsn)
+        change = set_service_address(due.id, sealed.dsn, secret=sealed.secret)
+        async with self._home.transaction() as connection:
+            # It locks the row, so that an address which was changed meanwhile stays.
+            locked = await self._home.run(claim_service_checks(CLAIM_SECONDS, due.id), connection)
+            if [each.address_version for each in locked] == [due.address_version]:
+                await self._home.run(change, connection)
 
 
 def task_address(order: TaskOrder) -> ServiceAddress | None:

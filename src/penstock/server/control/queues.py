@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from penstock.commands import read
-from penstock.commands.payload import printed_bytes
+from penstock.commands.payload import check_no_nul, printed_bytes
 from penstock.commands.write.services import (
     adopt_queues,
     forget_service_queue,
@@ -191,6 +191,7 @@ def _payload(message: c.BrokeredMessage, number: int, queue: str) -> str:
         text = raw.decode()
     except UnicodeDecodeError:
         raise PayloadNotStorableError(f"{field} is not UTF-8", field=field) from None
+    check_no_nul(text, "payload", field=field)
     size = max(len(raw), printed_bytes(text))
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLargeError(

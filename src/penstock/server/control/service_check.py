@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,10 +18,12 @@ from penstock.db.async_plain_execute import execute
 from penstock.db.execute import sever
 from penstock.errors import PenstockError, translated
 from penstock.model.queue import Queue
+from penstock.model.service import Service
 from penstock.sql.loader import load_query
 
 # Less than the 5 seconds within which every call answers.
 CHECK_SECONDS: Final = 3.5
+Run = Callable[[Command[Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +92,42 @@ async def _ask(
         connection = await AsyncConnection.connect(conninfo, autocommit=True)
     opened.append(connection)
     async with connection:
-        before = now()
-        [found] = await execute(connection, _STATUS, _STATUS.sql)
-        after = now()
-        version, user, _, clock, has_schema, is_standby, roles, may_migrate = found
+
+        async def run(command: Command[Any]) -> Any:
+            return command.decode(await execute(connection, command, command.sql))
+
+        state = await _state(run, now)
         queues: list[Queue] | None = None
-        schema_version = None
-        if has_schema:
-            schema_version = await _run(connection, read.schema_version())
+        if state.schema_version is not None:
             # A role that may not read the queues is part of the answer, not an error.
             with suppress(PenstockError, psycopg.Error):
-                queues = await _run(connection, read.queues())
-        difference = (clock - (before + (after - before) / 2)).total_seconds()
-        state = ServiceState(
-            version=version,
-            schema_version=schema_version,
-            clock_difference_seconds=round(difference, 3),
-            user=user,
-            roles=list(roles),
-            may_migrate=may_migrate,
-            is_standby=is_standby,
-        )
+                queues = await run(read.queues())
         return state, queues
 
 
-async def _run(connection: AsyncConnection[Any], command: Command[Any]) -> Any:
-    return command.decode(await execute(connection, command, command.sql))
+async def with_own_state(service: Service, run: Run) -> Service:
+    """The service with its state now if it is the database of the server, which `run` reaches."""
+    if service.dsn is not None:
+        return service
+    state = await _state(run, own_clock)
+    return replace(service, checked_at=own_clock(), status=state.document())
+
+
+async def _state(run: Run, now: Callable[[], datetime]) -> ServiceState:
+    before = now()
+    [found] = await run(_STATUS)
+    after = now()
+    version, user, _, clock, has_schema, is_standby, roles, may_migrate = found
+    difference = (clock - (before + (after - before) / 2)).total_seconds()
+    return ServiceState(
+        version=version,
+        schema_version=await run(read.schema_version()) if has_schema else None,
+        clock_difference_seconds=round(difference, 3),
+        user=user,
+        roles=list(roles),
+        may_migrate=may_migrate,
+        is_standby=is_standby,
+    )
 
 
 _STATUS: Final = Command(load_query("read/service_status"), {}, lambda rows: rows)

@@ -11,11 +11,12 @@ from penstock.model.service import Service
 from penstock.server.control import documents as c
 from penstock.server.control.addresses import (
     DEFAULT,
+    Addresses,
     ServiceAddress,
     shown_address,
     without_password,
 )
-from penstock.server.control.service_check import check_service, own_clock
+from penstock.server.control.service_check import check_service, own_clock, with_own_state
 from penstock.server.transport.routing import Call, Endpoints
 
 endpoint: Final = Endpoints("managed services")
@@ -24,7 +25,7 @@ endpoint: Final = Endpoints("managed services")
 @endpoint("GET", "/managed-services", answers={200: c.ServiceList})
 async def list_services(call: Call) -> c.ServiceList:
     """The services with their last known state. `local` is the server's own database."""
-    found = await call.run(read.services())
+    found = [await with_own_state(each, call.run) for each in await call.run(read.services())]
     return c.ServiceList([_document(each, call.context.database.dsn) for each in found])
 
 
@@ -61,16 +62,10 @@ async def change_service(call: Call) -> c.Service:
     """Change the address or the password. Queues and tasks stay, and waiting tasks continue."""
     body: c.ServiceChange = call.body
     found = await call.run(read.service(call.path["service"]))
-    changed = changed_address(call, found, body)
+    addresses = call.context.settings.addresses
+    changed = changed_address(addresses, found, body.dsn, body.password, body.password_file)
     if body.check:
-        conninfo = call.context.settings.addresses.conninfo(changed, DEFAULT)
-        tested = await check_service(conninfo, own_clock)
-        if tested.error is not None:
-            raise ServiceUnreachableError(
-                f"service {found.name!r} was not changed, because the test failed: {tested.error}",
-                hint="Correct the address or the password, or send `check` as false.",
-                service=found.name,
-            )
+        await check_change(addresses, found, changed, "send `check` as false")
     command = set_service_address(
         found.id, changed.dsn, secret=changed.secret, password_file=changed.password_file
     )
@@ -95,11 +90,22 @@ async def check_service_now(call: Call) -> c.Service:
 async def delete_service(call: Call) -> c.Service:
     """Remove a service and its queues from the registry. Its databases do not change."""
     found = await call.run(read.service(call.path["service"]))
+    if found.dsn is None:
+        raise InvalidValueError(
+            "service 'local' is the database of the server, which cannot be removed",
+            field="service",
+        )
     await call.act(remove_service(found.id), "remove service", found.name)
     return _document(found, call.context.database.dsn)
 
 
-def changed_address(call: Call, service: Service, change: c.ServiceChange) -> ServiceAddress:
+def changed_address(
+    addresses: Addresses,
+    service: Service,
+    dsn: str | None,
+    password: str | None,
+    password_file: str | None = None,
+) -> ServiceAddress:
     """The address with the change. Another address without a password keeps the password."""
     if service.dsn is None:
         raise InvalidValueError(
@@ -107,19 +113,31 @@ def changed_address(call: Call, service: Service, change: c.ServiceChange) -> Se
             hint="Set PENSTOCK_DSN, and restart the server.",
             field="service",
         )
-    addresses = call.context.settings.addresses
-    dsn = change.dsn
     if dsn is None:
-        is_other = change.password is not None or change.password_file is not None
+        is_other = password is not None or password_file is not None
         dsn = without_password(service.dsn) if is_other else service.dsn
-    changed = addresses.stored(dsn, change.password, change.password_file)
+    changed = addresses.stored(dsn, password, password_file)
     if changed.secret is None and changed.password_file is None:
         return ServiceAddress(changed.dsn, service.secret, service.password_file)
     return changed
 
 
-async def _shown(call: Call, service: str) -> c.Service:
-    return _document(await call.run(read.service(service)), call.context.database.dsn)
+async def check_change(
+    addresses: Addresses, service: Service, changed: ServiceAddress, otherwise: str
+) -> None:
+    """Test another address. ServiceUnreachableError, with the reason, if the test fails."""
+    tested = await check_service(addresses.conninfo(changed, DEFAULT), own_clock)
+    if tested.error is not None:
+        raise ServiceUnreachableError(
+            f"service {service.name!r} was not changed, because the test failed: {tested.error}",
+            hint=f"Correct the address or the password, or {otherwise}.",
+            service=service.name,
+        )
+
+
+async def _shown(call: Call, name: str) -> c.Service:
+    found = await with_own_state(await call.run(read.service(name)), call.run)
+    return _document(found, call.context.database.dsn)
 
 
 def _document(service: Service, home: str) -> c.Service:

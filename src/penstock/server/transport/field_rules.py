@@ -27,12 +27,12 @@ def _schema(kind: Any) -> Schema:
     return msgspec.json.schema(kind)
 
 
-def allowed_values(kind: Any, path: str) -> str | None:
+def allowed_values(kind: Any, path: str, with_null: bool = True) -> str | None:
     """What a field may contain, such as "a whole number from 1 to 1000". None if unknown.
 
     `path` is the path of the field in the words of msgspec, such as `messages[...].topic`.
     """
-    found = list(_walk(kind, path))
+    found = [each for each in _walk(kind, path) if with_null or each.get("type") != "null"]
     texts = list(dict.fromkeys(text for each in found for text in _texts(each)))
     return " or ".join(texts) or None
 

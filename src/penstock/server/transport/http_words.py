@@ -31,6 +31,7 @@ _HINTS: Final[dict[str, str]] = {
     e.ScheduleExistsError.__name__: "Change it with PATCH /api/schedules/{schedule}.",
     e.ApiKeyNotFoundError.__name__: "GET /api/keys lists the keys.",
     e.WorkerNotFoundError.__name__: "GET /api/workers lists the workers.",
+    e.SubscriptionNotFoundError.__name__: "GET /api/subscriptions lists the subscriptions.",
 }
 _FIELDS: Final = {
     "queue": "topic",
@@ -46,7 +47,7 @@ _FIELDS: Final = {
     "payload_bytes": "payload",
 }
 _WORDS: Final = {**_FIELDS, "queues": "topics"}
-_WORD: Final = re.compile(r"(?<![\w.'])(" + "|".join(_WORDS) + r")(?![\w.'])")
+_WORD: Final = re.compile(r"(?<![\w.'])(" + "|".join(_WORDS) + r")(?![\w']|\.\w)")
 _QUOTED: Final = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|`[^`]*`)""")
 
 

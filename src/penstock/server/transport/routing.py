@@ -64,8 +64,10 @@ class Endpoint:
         media_type: str = "application/json",
         hidden: bool = False,
         keeps_answer: bool = False,
+        is_secret: bool = False,
     ) -> None:
-        """`keeps_answer`: the handler itself implements the Idempotency-Key."""
+        """`keeps_answer`: the handler itself implements the Idempotency-Key. `is_secret`: the
+        response contains a secret, which is not stored in the clear."""
         self.method = method
         self.path = path
         self.handler = handler
@@ -79,6 +81,7 @@ class Endpoint:
         self.media_type = media_type
         self.hidden = hidden
         self.keeps_answer = keeps_answer
+        self.is_secret = is_secret
         # A coroutine function does nothing before its task runs.
         self.may_begin = body is not None and not iscoroutinefunction(handler)
         self.status = next(iter(answers))
@@ -165,7 +168,7 @@ class Endpoint:
             call.connection = connection
             return await self._handle(call)
 
-        return await once(call, self.status, work)
+        return await once(call, self.status, work, is_secret=self.is_secret)
 
     async def _handle(self, call: Call) -> Any:
         begun = self.handler(call)

@@ -33,11 +33,15 @@ def invalid(error: Exception, what: str, kind: Any, raw: bytes = b"") -> HttpErr
     reason, path = (found[1], (found[2] or "").lstrip(".")) if found else (str(error), "")
     if missing := _MISSING.search(reason):
         field = _joined(path, missing[1])
-        allowed = allowed_values(kind, field)
+        allowed = allowed_values(kind, field, with_null=what != "query")
         return HttpError(400, code, f"the {what} lacks {field}", field=field, allowed=allowed)
     if unknown := _UNKNOWN.search(reason):
         return _unknown(code, what, kind, path, unknown[1])
-    allowed = allowed_values(kind, path)
+    if reason == "Number out of range":
+        detail = f"{path or f'the {what}'} has a number that is too large"
+        return HttpError(422, "InvalidValueError", detail, field=path or None,
+                         hint="Send large numbers as text.")  # fmt: skip
+    allowed = allowed_values(kind, path, with_null=what != "query")
     subject = path or f"the {what}"
     detail = f"{subject} must be {allowed}" if allowed else f"{subject} has a value of a wrong type"
     if _RANGE.search(reason):

@@ -10,9 +10,13 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from penstock.commands.payload import encode_deep
+
 ZONE: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
 """The time zone of the page that is being rendered."""
 _ZONE_NAME: Final = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
+# The levels of a JSON value that are shown. Python's encoder can follow some 300.
+DEEP: Final = 100
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -106,9 +110,31 @@ def ago(at: datetime | None, now: datetime | None = None) -> str:
     return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
 
 
+def is_deep(value: Any) -> bool:
+    """Whether a JSON value is nested more deeply than templates and encoders can follow."""
+    level = [value]
+    for _ in range(DEEP):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def shallow(value: Any) -> Any:
+    """The value, or its text if it is deep."""
+    return encode_deep(value) if is_deep(value) else value
+
+
 def pretty(value: Any) -> str:
     """JSON for display. Bytes are shown as text if possible, otherwise as hex."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "replace")
         return text if "\ufffd" not in text else value[:4096].hex(" ")
+    if is_deep(value):
+        return encode_deep(value)
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)

@@ -18,6 +18,7 @@ from penstock.model.message import Message
 from penstock.model.message_page import BrowseState, MessageFilter, MessagePage
 from penstock.server.auth.visible_activity import visible_activity
 from penstock.server.transport.problems import HttpError
+from penstock.server.ui.formats import shallow
 from penstock.server.ui.pages.queues import shown
 from penstock.server.ui.timeline import timeline
 from penstock.server.ui.visits import Pages, View, Visit
@@ -182,6 +183,9 @@ def document(visit: Visit, message: Message) -> dict[str, Any]:
     fields["payload_bytes"] = len(payload) if isinstance(payload, bytes) else None
     if isinstance(payload, bytes):
         fields["payload"] = payload.hex()
+    else:
+        fields["payload"] = shallow(payload)
+    fields["headers"] = {name: shallow(value) for name, value in message.headers.items()}
     if visit.redacts:
         fields["payload"], fields["headers"] = None, {}
     return fields

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
@@ -11,7 +10,7 @@ from penstock.commands import read, write
 from penstock.commands.command import Command
 from penstock.model.schedule import Schedule
 from penstock.server.ui.actions import Act, Deed, Field, Question
-from penstock.server.ui.formats import moment
+from penstock.server.ui.formats import moment, pretty
 from penstock.server.ui.forms import json_of, name_field, require_changes, typed
 from penstock.server.ui.pages.queue_actions import check_there
 from penstock.server.ui.visits import Visit
@@ -98,7 +97,7 @@ class DropSchedule(_Plain):
 
 
 def _fields(visit: Visit, found: Schedule | None) -> list[Field]:
-    payload = None if found is None else json.dumps(found.payload, indent=2, ensure_ascii=False)
+    payload = None if found is None else pretty(found.payload)
     zone, missed = ("UTC", "once") if found is None else (found.time_zone, found.missed)
     fields = [
         Field(

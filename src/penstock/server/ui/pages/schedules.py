@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.model.schedule import Schedule
+from penstock.server.ui.formats import shallow
 from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()
@@ -23,4 +24,7 @@ async def schedules(visit: Visit) -> View:
 
 
 def _shown(schedule: Schedule, redacts: bool) -> Schedule:
-    return replace(schedule, payload=None, headers={}) if redacts else schedule
+    if redacts:
+        return replace(schedule, payload=None, headers={})
+    headers = {name: shallow(value) for name, value in schedule.headers.items()}
+    return replace(schedule, payload=shallow(schedule.payload), headers=headers)

@@ -16,10 +16,11 @@ from penstock.commands.write.services import (
     retry_service_task,
     set_service_address,
 )
-from penstock.errors import InvalidValueError, TaskNotFoundError
+from penstock.errors import TaskNotFoundError
 from penstock.model.service import Service
-from penstock.server.control.addresses import ServiceAddress, shown_address, without_password
-from penstock.server.control.service_check import ServiceState
+from penstock.server.control.addresses import ServiceAddress, shown_address
+from penstock.server.control.service_check import ServiceState, with_own_state
+from penstock.server.control.services import changed_address, check_change
 from penstock.server.ui.actions import Act, Deed, Field, Question
 from penstock.server.ui.visits import Pages, View, Visit
 
@@ -30,7 +31,7 @@ STATUSES: Final = ("all", "pending", "running", "completed", "failed", "cancelle
 
 @pages("/services")
 async def services(visit: Visit) -> View:
-    found = await visit.run(read.services())
+    found = [await with_own_state(each, visit.run) for each in await visit.run(read.services())]
     rows = [_row(each, visit.context.database.dsn) for each in found]
     return View("services.html", "Services", {"services": rows})
 
@@ -38,6 +39,7 @@ async def services(visit: Visit) -> View:
 @pages("/services/{service}")
 async def service(visit: Visit) -> View:
     found = await visit.run(read.service(visit.path["service"]))
+    found = await with_own_state(found, visit.run)
     status = visit.asked_one("status", STATUSES)
     tasks = read.service_tasks(
         found.id, status=None if status == "all" else status, limit=TASKS  # type: ignore[arg-type]
@@ -113,19 +115,18 @@ class ChangeService(Act):
             title=f"Change service {found.name}",
             button="Change",
             back=_page(found.name),
-            text=["Its queues and tasks stay. An empty field keeps its value."],
+            text=[
+                "Its queues and tasks stay. An empty field keeps its value. The new address is"
+                " tested first, and refused if the test fails."
+            ],
             fields=_address_fields(visit, required=False),
         )
 
     async def do(self, visit: Visit) -> Deed:
         found = await visit.run(read.service(visit.path["service"]))
-        if found.dsn is None:
-            raise InvalidValueError("service 'local' is the database of the server", field="dsn")
-        addresses, password = visit.context.settings.addresses, visit.asked("password")
-        known = found.dsn if password is None else without_password(found.dsn)
-        changed = addresses.stored(visit.asked("dsn") or known, password)
-        if changed.secret is None:
-            changed = ServiceAddress(changed.dsn, found.secret, found.password_file)
+        addresses = visit.context.settings.addresses
+        changed = changed_address(addresses, found, visit.asked("dsn"), visit.asked("password"))
+        await check_change(addresses, found, changed, "use `penstock service set --no-check`")
         command = set_service_address(
             found.id, changed.dsn, secret=changed.secret, password_file=changed.password_file
         )
