@@ -997,8 +997,8 @@ begin
 end $$;
 
 -- Finishes a batch if all its members have ended. A transaction with an older snapshot does not see members that were
--- added since: it leaves a change, so that the next call of finish_batches looks. Locks: the row of the batch, which the
--- caller has locked. Uses batch_change_batch and batch_pkey.
+-- added since. It leaves a change, and the next call of finish_batches looks again. Locks: the row of the batch, which
+-- the caller has locked. Uses batch_change_batch and batch_pkey.
 -- from functions/batches/finish_batches.sql:99
 create or replace function penstock._finish_if_current(batch_id bigint) returns void language plpgsql as $$
 begin

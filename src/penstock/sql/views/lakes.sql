@@ -6,7 +6,8 @@ select l.name, l.path, l.format, l.registered_at, l.landed_at, l.landed_rows, l.
        l.silver_newest_at, l.gold_newest_at, f.bronze_lag_seconds, f.silver_lag_seconds, f.gold_lag_seconds
 from penstock.lake l join penstock.lake_freshness(100000) f using (name);
 
--- Gold: the measures of each queue by minute, as the lake last published them. Uses queue_minute_pkey and queue_minute_minute.
+-- Gold: the measures of each queue by minute, as the lake last published them. Uses queue_minute_pkey and
+-- queue_minute_minute.
 create or replace view penstock.gold_queue_minute as select * from penstock.queue_minute;
 
 -- The measures of each queue by quarter of an hour. Uses queue_quarter_pkey and queue_quarter_quarter.
