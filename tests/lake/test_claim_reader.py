@@ -158,7 +158,7 @@ def test_a_checkpoint_of_another_database_is_refused(
     stream.options["dsn"] = make_database(template)
     connect(stream.options["dsn"]).execute("select penstock.create_queue('orders')")
     stream.restart()
-    with pytest.raises(ConfigurationError, match="of another database"):
+    with pytest.raises(ConfigurationError, match="belongs to another database"):
         stream.plan()
 
 

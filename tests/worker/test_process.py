@@ -199,7 +199,7 @@ def penstock(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["nothing_here:app"], "no module 'nothing_here'"),
+        (["nothing_here:app"], "'nothing_here' is neither in this directory nor installed"),
         (["app_under_test:ap"], "Did you mean app_under_test:app?"),
         (["app_under_test:app", "--queue", "quik"], "Did you mean 'quick'?"),
         (["app_under_test:app", "--metrics", "nowhere"], "write it as 9100"),

@@ -44,7 +44,7 @@ def test_a_changed_file_starts_the_worker_again(dsn: str, tmp_path: Path) -> Non
             command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
         ) as process:
             until(seen.exists, "the first message")
-            module.write_text("this is not Python")  # a mistake is survived
+            module.write_text("def")  # a mistake is survived
             assert process.stderr is not None
             lines = iter(process.stderr.readline, "")
             said = []

@@ -9559,6 +9559,7 @@ begin
   progress.hours_until := penstock._add_up_hours(progress.hours_until, now_at);
   -- Ends before the first transaction after the piece, so that a call counts whole transactions and always moves on.
   until := pg_snapshot_xmax(pg_current_snapshot());
+  progress.is_behind := false;
   for next_xid in
     select (select n.xid from penstock.history_log n where n.xid > h.xid order by n.xid limit 1)
     from (select t.xid from penstock.history_log t where t.xid >= pg_snapshot_xmax(progress.snapshot)
@@ -9568,6 +9569,7 @@ begin
     from (select t.xid from penstock.attempt_log t where t.xid >= pg_snapshot_xmax(progress.snapshot)
           order by t.xid offset piece limit 1) a
   loop
+    progress.is_behind := progress.is_behind or coalesce(next_xid < until, false);
     until := least(until, next_xid);
   end loop;
   added := penstock._chart_history(progress, until);
@@ -9586,7 +9588,7 @@ end $$;
 -- stores how far it got. One statement, so that the rows and the new snapshot agree. Rows of this transaction
 -- count next time: it may still write more of them. Locks: the row of progress. Uses history_log_xid and
 -- attempt_log_xid.
--- from functions/monitoring/record_charts.sql:68
+-- from functions/monitoring/record_charts.sql:70
 create or replace function penstock._chart_history(progress penstock.chart_progress, until xid8) returns integer
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -9644,7 +9646,7 @@ begin
           where is_run and run is not null group by 1, 2, 3, 4) r
     group by 1, 2, 3
   ), noted as (
-    update penstock.chart_progress set is_behind = until < pg_snapshot_xmax(pg_current_snapshot()),
+    update penstock.chart_progress set is_behind = progress.is_behind,
       snapshot = penstock._snapshot_until(until, own)
   )
   insert into penstock.chart_point (slot, queue_id, is_hour, at, done, failed, died, waits, runs)
@@ -9658,7 +9660,7 @@ begin
 end $$;
 
 -- Returns the current snapshot as if it had been taken before transaction `until` began. `own` counts as running.
--- from functions/monitoring/record_charts.sql:139
+-- from functions/monitoring/record_charts.sql:141
 create or replace function penstock._snapshot_until(until xid8, own xid8) returns pg_snapshot language sql stable as $$
   select (coalesce(min(r.xid), until)::text || ':' || until::text || ':'
     || coalesce(string_agg(r.xid::text, ',' order by r.xid), ''))::pg_snapshot
@@ -9669,7 +9671,7 @@ $$;
 -- Inserts the depths of the queues, and the work that workers report for queues without history, for one minute.
 -- Queues without messages get no row. Locks: the heartbeats of workers that serve queues without history. Reads what
 -- all_stats reads, and all heartbeats.
--- from functions/monitoring/record_charts.sql:149
+-- from functions/monitoring/record_charts.sql:151
 create or replace function penstock._chart_depths(at timestamptz) returns integer language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -9722,7 +9724,7 @@ end $$;
 -- Adds the minutes of each hour up, three minutes after its end, and returns the end of the last hour that is done.
 -- What is counted for these hours later is inserted as another row of the hour. Locks: the new
 -- rows only. Uses chart_point_at.
--- from functions/monitoring/record_charts.sql:201
+-- from functions/monitoring/record_charts.sql:203
 create or replace function penstock._add_up_hours(done_until timestamptz, now_at timestamptz) returns timestamptz
 language plpgsql as $$
 #variable_conflict use_column
@@ -9762,7 +9764,7 @@ end $$;
 
 -- Truncates the slots that the next periods will use. A slot that a reader or a dump locks is tried again next time.
 -- Locks: ACCESS EXCLUSIVE (NOWAIT) on the slot. Uses no index.
--- from functions/monitoring/record_charts.sql:240
+-- from functions/monitoring/record_charts.sql:242
 create or replace function penstock._clear_charts(cleared bigint[], now_at timestamptz) returns bigint[]
 language plpgsql as $$
 declare
@@ -14538,7 +14540,9 @@ end $$;
 -- belong to other rows and other transaction ids.
 -- from functions/read/first_row.sql:26
 create or replace function penstock._run_bits(register regclass) returns bigint language sql stable as $$
-  select (timestamptz_hash_extended(pg_postmaster_start_time(), register::oid::bigint) & 1048575)
+  select (h.bits & 1048575)
+  from (select hashint8extended((date_part('epoch', pg_postmaster_start_time()) * float8 '1e6')::bigint,
+          register::oid::bigint) as bits) h
 $$;
 
 -- Counts the waiting messages that have expired and were not removed yet, up to `most`. Locks: ACCESS SHARE. Uses

@@ -38,6 +38,7 @@ begin
   progress.hours_until := penstock._add_up_hours(progress.hours_until, now_at);
   -- Ends before the first transaction after the piece, so that a call counts whole transactions and always moves on.
   until := pg_snapshot_xmax(pg_current_snapshot());
+  progress.is_behind := false;
   for next_xid in
     select (select n.xid from penstock.history_log n where n.xid > h.xid order by n.xid limit 1)
     from (select t.xid from penstock.history_log t where t.xid >= pg_snapshot_xmax(progress.snapshot)
@@ -47,6 +48,7 @@ begin
     from (select t.xid from penstock.attempt_log t where t.xid >= pg_snapshot_xmax(progress.snapshot)
           order by t.xid offset piece limit 1) a
   loop
+    progress.is_behind := progress.is_behind or coalesce(next_xid < until, false);
     until := least(until, next_xid);
   end loop;
   added := penstock._chart_history(progress, until);
@@ -122,7 +124,7 @@ begin
           where is_run and run is not null group by 1, 2, 3, 4) r
     group by 1, 2, 3
   ), noted as (
-    update penstock.chart_progress set is_behind = until < pg_snapshot_xmax(pg_current_snapshot()),
+    update penstock.chart_progress set is_behind = progress.is_behind,
       snapshot = penstock._snapshot_until(until, own)
   )
   insert into penstock.chart_point (slot, queue_id, is_hour, at, done, failed, died, waits, runs)

@@ -24,5 +24,7 @@ end $$;
 -- Returns 20 bits that differ between runs of the server and between databases. A restored database has registers that
 -- belong to other rows and other transaction ids.
 create or replace function penstock._run_bits(register regclass) returns bigint language sql stable as $$
-  select {first_row.run(timestamptz_hash_extended(pg_postmaster_start_time(), register::oid::bigint))}
+  select {first_row.run(h.bits)}
+  from (select hashint8extended((date_part('epoch', pg_postmaster_start_time()) * float8 '1e6')::bigint,
+          register::oid::bigint) as bits) h
 $$;
