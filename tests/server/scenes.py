@@ -206,6 +206,12 @@ class Scene:
     def service(self) -> str:
         return str(self._part("service", self._service))
 
+    @property
+    def address(self) -> str:
+        """An address that answers: the page of a service tests a new one before it stores it."""
+        info = self._db.info
+        return f"host={info.host} port={info.port} user={info.user} dbname={info.dbname}"
+
     def task(self, kind: str) -> str:
         """A task of the control plane, asked for by an admin."""
         if self._ask is None:
@@ -299,7 +305,7 @@ def _subscription(rest: str = "", **body: Any) -> Build:
 
 _PARTS = (
     *("queue", "ready", "dead", "done", "schedule", "worker", "bulk_act", "purged", "purged_dead"),
-    *("key", "batch", "pid", "begun", "service", "subscription", "failed_queue"),
+    *("key", "batch", "pid", "begun", "service", "address", "subscription", "failed_queue"),
     *("failed_task", "waiting_task"),
 )
 
@@ -468,7 +474,7 @@ ACTS: dict[str, Build] = {
     "/schedules/{name}/fire": _form("/schedules/{schedule}/fire"),
     "/schedules/{name}/drop": _form("/schedules/{schedule}/drop"),
     "/services/add": _form("/services/add", name="{queue}-new", dsn="host=127.0.0.1 user=u port=1"),
-    "/services/{service}/change": _form("/services/{service}/change", password="other"),
+    "/services/{service}/change": _form("/services/{service}/change", dsn="{address}"),
     "/services/{service}/remove": _form("/services/{service}/remove"),
     "/services/{service}/queues/{queue}/retry": _form(
         "/services/local/queues/{failed_queue}/retry"
