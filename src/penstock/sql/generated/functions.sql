@@ -172,8 +172,8 @@ $$;
 -- register that is further ahead than it is ever set counts as not set (_is_due). The rest is here: a step back is
 -- noticed, floors of timers are lowered, and leases and retries are dated again.
 --
--- _notice_step: if the clock was set back, resets all registers that are ahead, and notes for _redate what the clock
--- showed before. Only registers change, so any transaction may do this. Locks: none. Indexes: none.
+-- _notice_step: if the clock was set back, resets all registers that are ahead, and notes for _redate the time
+-- before the step. Only registers change, so any transaction may do this. Locks: none. Indexes: none.
 -- from functions/background/clock.sql:7
 create or replace function penstock._notice_step(now_us bigint) returns void language plpgsql as $$
 declare
@@ -471,7 +471,7 @@ begin
       for update skip locked));
 end $$;
 
--- beat_v2: as beat, for workers that take commands. Returns what an operator wants of the worker: 'quiet', 'stop', or
+-- beat_v2: as beat, for workers that take commands. Returns the command for the worker: 'quiet', 'stop', or
 -- null if it should work. A command is for one process, so a worker that was started later under the same name does not
 -- get it. Locks and indexes: as beat.
 -- from functions/background/heartbeat.sql:30
@@ -495,8 +495,8 @@ begin
 end $$;
 
 -- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. It also records the charts.
--- Nothing depends on it. A cron job may call it. full_pass looks at everything once, whatever the clocks say.
--- Returns what it did.
+-- Nothing depends on it. A cron job may call it. full_pass does all of it once, even if it is not
+-- due. Returns the number of rows or segments for each kind of upkeep.
 -- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
 -- from functions/background/maintain.sql:5
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
@@ -897,7 +897,7 @@ begin
   insert into penstock.batch_change (batch_id, done) values (_replace_member.batch_id, -1);
 end $$;
 
--- Adds up what happened to the members of batches, and enqueues the messages of each batch whose members have all
+-- Adds up the outcomes of the members of batches, and enqueues the messages of each batch whose members have all
 -- ended. Returns how many batches have finished. Workers call it after they have settled members, and claims call it
 -- about once a minute. Any number of callers may call it at once.
 --
@@ -2447,7 +2447,7 @@ end if;
 end $$;
 
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Large claims lease
--- messages in place, which writes a third of what it takes to move them. Small claims, claims by id, and claims of
+-- messages in place, which writes a third of the WAL of moving them. Small claims, claims by id, and claims of
 -- queues with limits, groups or several priorities move messages to leased_N, which is the shorter statement.
 --
 -- A claim that is alone in its transaction picks and takes messages in one statement. Our clients say so
@@ -2816,7 +2816,7 @@ end if;
     coalesce(has_some, false));
 end $$;
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Large claims lease
--- messages in place, which writes a third of what it takes to move them. Small claims, claims by id, and claims of
+-- messages in place, which writes a third of the WAL of moving them. Small claims, claims by id, and claims of
 -- queues with limits, groups or several priorities move messages to leased_N, which is the shorter statement.
 --
 -- A claim that is alone in its transaction picks and takes messages in one statement. Our clients say so
@@ -3624,9 +3624,9 @@ end if;
 -- from functions/claim/claim_dead.sql:41
 end $$;
 
--- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
--- messages already and wants this many more. Locks: as claim; also the rows of keys and groups. Uses lane_N_order and
--- leased_N_token.
+-- The long path of claim: takes rows under the lease, then handles expired messages and group tokens among them.
+-- has_some: the caller has claimed messages already and wants this many more. Locks: as claim; also the rows of keys
+-- and groups. Uses lane_N_order and leased_N_token.
 -- from functions/claim/claim_special.sql:9
 create or replace function penstock._claim_special(queue text, count integer, lease_seconds integer, worker text,
   has_some boolean)
@@ -3825,9 +3825,9 @@ end if;
 -- from functions/claim/claim_special.sql:91
   ) l order by l.priority desc, l.position;
 end $$;
--- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
--- messages already and wants this many more. Locks: as claim; also the rows of keys and groups. Uses lane_N_order and
--- leased_N_token.
+-- The long path of claim: takes rows under the lease, then handles expired messages and group tokens among them.
+-- has_some: the caller has claimed messages already and wants this many more. Locks: as claim; also the rows of keys
+-- and groups. Uses lane_N_order and leased_N_token.
 -- from functions/claim/claim_special.sql:9
 create or replace function penstock._claim_special_by_id(queue text, count integer, lease_seconds integer, worker text,
   has_some boolean)
@@ -4534,9 +4534,9 @@ begin
 end $$;
 
 -- Lowers the floor of a lane to a position that a transaction has taken before it joined its generation. Also lowers
--- what sweeps know to be settled: neither the mark of the current generation nor settled_register may claim that
--- position. This is one expression, which cannot be interrupted halfway: the sweep lock belongs to the session and has
--- to be released.
+-- the positions that sweeps know to be settled: neither the mark of the current generation nor settled_register may
+-- claim that position. This is one expression, which cannot be interrupted halfway: the sweep lock belongs to the
+-- session and has to be released.
 -- Locks: the sweep lock of the queue for a moment. Indexes: none.
 -- from functions/claim/lower_floor.sql:6
 create or replace function penstock._lower_floor(q penstock.queue, priority integer, to_position bigint) returns void
@@ -5289,10 +5289,10 @@ end if;
 -- from functions/claim/pull_expired.sql:46
 end $$;
 
--- Has a lease of this queue expired? If none expires before the next sweep, the lowest bit of the sweep register says
--- so from then on, and claims do not look until then: leases that begin meanwhile last for a second at least.
--- _forget_quiet clears the bit if a lease gets an earlier end. Its lock, and the register as it was before we looked,
--- tell that no transaction has done so meanwhile.
+-- Returns whether a lease of this queue has expired. If no lease expires before the next sweep, it sets the lowest bit
+-- of the sweep register, and claims skip the search until that sweep. New leases last for at least a second, so none of
+-- them expires earlier. _forget_quiet clears the bit if a lease gets an earlier end. It is set only if the quiet lock
+-- is free and the register has not changed since this call read it, so no call of _forget_quiet is overwritten.
 -- Locks: the quiet lock of the queue, without waiting, released at once. Uses leased_N_until and grant_N_until.
 -- from functions/claim/quiet.sql:6
 create or replace function penstock._any_lease_ends(queue_id integer, started timestamptz, notes boolean)
@@ -5984,13 +5984,14 @@ end $$;
 -- a long statement) is set aside: floors rise without it, and every claim checks whether one of its transactions has
 -- ended. Then floors are lowered to where that generation began. Only the pace depends on the clock, not the result.
 --
--- _sweep: one sweep. It raises the floors as far as it may and begins a new generation. A claim does it, at most every
+-- _sweep: one sweep. It raises the floors to the last position without open transactions, or to the first live message
+-- below it, and begins a new generation. A claim does it, at most every
 -- 5 ms for each queue, or every 50 ms while nothing is enqueued. At tens of thousands of messages a second, every
 -- millisecond that the floor stands still leaves dead index entries for each claim to walk over. The caller must not
 -- have claimed from this queue in the same transaction: the sweep would not see those messages, which come back if the
 -- transaction is rolled back.
 -- Locks: the sweep lock of the queue, without waiting, for the duration of the sweep. Uses lane_N_order.
--- from functions/claim/sweep.sql:23
+-- from functions/claim/sweep.sql:24
 create or replace function penstock._sweep(q penstock.queue, now_us bigint) returns void language plpgsql as $$
 declare
   high       bigint;
@@ -6085,7 +6086,7 @@ begin
 end $$;
 
 -- Raises the floors of a queue to their first live messages, up to a position below which no transaction is open.
--- from functions/claim/sweep.sql:117
+-- from functions/claim/sweep.sql:118
 create or replace function penstock._raise_floors(q penstock.queue, up_to bigint) returns void language plpgsql as $$
 declare
   live    text := split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2);
@@ -6497,8 +6498,8 @@ end $$;
 --
 -- _run_timers moves up to piece due messages, and as many expired leases in each segment; for one queue, or for all.
 -- Returns how many. Scans begin at the floors of the timers. Every half second (or up to a second, if it costs more
--- than a fiftieth of the time) the scans for all queues begin at the far left, to find what a slow transaction has left
--- below the floors.
+-- than a fiftieth of the time) the scans for all queues begin at the far left, to find messages that a slow transaction
+-- has left below the floors.
 -- Locks: the rows it moves, with SKIP LOCKED. Uses scheduled_due, leased_N_until and grant_N_until.
 -- from functions/claim/timers.sql:8
 create or replace function penstock._run_timers(only_queue integer, piece integer) returns integer language plpgsql
@@ -8256,7 +8257,7 @@ end $$;
 
 -- A message was put into a segment by a transaction block, or while the ring turned or a generation began, or it is the
 -- message that makes the ring turn. Its segment may have been freed between the look at the ring and the insert (whose
--- lock keeps it in the ring from then on). Then it is inserted again.
+-- lock then keeps it in the ring). Then it is inserted again.
 -- from functions/enqueue/put.sql:27
 create or replace function penstock._put_special(slot integer, new_id bigint, queue_id integer, priority integer,
   in_block boolean) returns void language plpgsql as $$
@@ -9412,7 +9413,7 @@ $$;
 
 -- count_finished adds what has ended since the last call to the counters of the queues, and returns all counters.
 -- Messages that ended are rows of history, and failed attempts are rows of the attempt log. It counts the rows that
--- this statement sees and the last call did not see, so it misses none and counts none twice, whatever transactions
+-- this statement sees and the last call did not see, so it misses none and counts none twice, even if transactions
 -- are open. Only queues that keep history have counters.
 -- If the last call was more than ten minutes ago, it starts again from now. That bounds the work of one call. The
 -- counters keep their values then, so they never decrease.
@@ -9522,7 +9523,7 @@ end $$;
 -- minute, and the messages and attempts that ended in it. Returns the number of rows that it wrote. Any number of
 -- servers may call it at any time. Once in each minute one of them does the work.
 -- It reads the history that this statement sees and the last call did not see, so it misses none and counts none twice,
--- whatever transactions are open. After a pause it fills the gap from history, 50,000 rows with each call. Depths exist
+-- even if transactions are open. After a pause it fills the gap from history, 50,000 rows with each call. Depths exist
 -- only for minutes in which it was called. For queues without history it counts what workers report.
 -- Locks: an advisory lock, the row of progress, the heartbeats of workers that serve queues without history, and ACCESS
 -- EXCLUSIVE (NOWAIT) on an old slot that it truncates. Uses history_log_xid and attempt_log_xid.
@@ -9667,8 +9668,8 @@ create or replace function penstock._snapshot_until(until xid8, own xid8) return
 $$;
 
 -- Inserts the depths of the queues, and the work that workers report for queues without history, for one minute.
--- Queues without messages get no row. Locks: the heartbeats of workers that serve queues without history. Reads what
--- all_stats reads, and all heartbeats.
+-- Queues without messages get no row. Locks: the heartbeats of workers that serve queues without history. Reads the
+-- same tables as all_stats, and all heartbeats.
 -- from functions/monitoring/record_charts.sql:149
 create or replace function penstock._chart_depths(at timestamptz) returns integer language plpgsql as $$
 #variable_conflict use_column
@@ -9927,7 +9928,7 @@ begin
     and (b.act <> 'set_priority' or s.priority <> b.priority);
 end $$;
 
--- Does what the act is about to some messages. Returns how many were changed.
+-- Applies the act to some messages. Returns how many were changed.
 -- from functions/operate/bulk_act.sql:141
 create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
 language plpgsql as $$
@@ -10515,7 +10516,7 @@ begin
   return false;
 end $$;
 
--- Tells a worker to claim no more (quiet), to claim again (resume), or to finish what it runs and end (stop). The
+-- Tells a worker to claim no more (quiet), to claim again (resume), or to finish its messages and end (stop). The
 -- worker gets the command by a notification, or with its next beat, within ten seconds. PS026 if no such worker was
 -- seen within a day, PS027 if its version takes no commands. Locks: the row of the worker. Uses heartbeat_pkey.
 -- from functions/operate/command_worker.sql:4
@@ -10655,7 +10656,7 @@ language sql immutable as $$
 $$;
 
 -- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires at
--- the multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
+-- the multiples of its period since 1970, in every time zone: @every 30s fires at the full and the half minute.
 -- from functions/operate/cron.sql:75
 create or replace function penstock._cron_period(cron text) returns integer language plpgsql immutable as $$
 declare
@@ -12109,7 +12110,7 @@ begin
   return rule;
 end $$;
 
--- Subscriptions: create, change, drop, and note what was delivered. Servers listen to penstock_subscriptions, and send
+-- Subscriptions: create, change, drop, and count deliveries. Servers listen to penstock_subscriptions, and send
 -- the messages. _find_subscription returns a subscription by name, or raises PS041. Locks: the row of the subscription
 -- until commit. Uses subscription_pkey.
 -- from functions/operate/subscription.sql:4
@@ -12231,7 +12232,7 @@ begin
   perform pg_notify('penstock_subscriptions', '');
 end $$;
 
--- Notes what a server has delivered, and disables the subscription if its endpoint answered 410 Gone. A server that
+-- Counts the deliveries of a server, and disables the subscription if its endpoint answered 410 Gone. A server that
 -- works with older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
 -- from functions/operate/subscription.sql:119
 create or replace function penstock.note_deliveries(
@@ -12256,10 +12257,10 @@ begin
   end if;
 end $$;
 
--- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what
--- it removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits
--- again is skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and
--- as enqueue.
+-- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of the
+-- removed messages, with new ids, and returns how many. History keeps the cancelled originals. A message whose key
+-- waits again is skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge,
+-- and as enqueue.
 -- Uses purge_queue and purged_pkey.
 -- from functions/operate/undo_purge.sql:6
 create or replace function penstock.undo_purge(name text) returns bigint
@@ -12322,7 +12323,7 @@ begin
   return 1;
 end $$;
 
--- Deletes what purges removed more than an hour ago, a bounded number of messages at a time. Locks: the rows. Uses
+-- Deletes messages that purges removed more than an hour ago, a bounded number at a time. Locks: the rows. Uses
 -- purged_pkey.
 -- from functions/operate/undo_purge.sql:67
 create or replace function penstock._forget_purged() returns integer language plpgsql as $$
@@ -13470,9 +13471,9 @@ create or replace function penstock._stamp(at timestamptz) returns text language
   select to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
 
--- Returns the number of microseconds by which the clock was set back, as far as registers that no claim has corrected
--- yet show it, otherwise 0. Steps of up to a second are ignored, because ticks are set 50 ms ahead. Floors of timers
--- are never ahead. Locks: none. Indexes: none.
+-- Returns the number of microseconds by which the clock was set back, or 0. The registers show it until a claim has
+-- corrected them. Steps of up to a second are ignored, because ticks are set 50 ms ahead. Floors of timers are never
+-- ahead. Locks: none. Indexes: none.
 -- from functions/read/clock_step.sql:4
 create or replace function penstock._step_us(now_us bigint) returns bigint language sql volatile as $$
   select case when s.us > 1000000 then s.us else 0 end
@@ -13947,9 +13948,9 @@ language sql immutable as $$
   select case when since > now_at then 0 else date_part('epoch', now_at - since) end
 $$;
 
--- Counts what every queue holds, exactly, by reading every message. For alerts and metrics, which must not depend on an
--- estimate; all_stats is for pages. STABLE, so that one snapshot shows every message once. Locks: ACCESS SHARE. Reads
--- the tables of messages once, without an index.
+-- Counts the messages of every queue exactly, by reading all of them. For alerts and metrics, which must not depend on
+-- an estimate; all_stats is for pages. STABLE, so that one snapshot shows every message once. Locks: ACCESS SHARE.
+-- Reads the tables of messages once, without an index.
 -- from functions/read/exact_stats.sql:4
 create or replace function penstock.exact_stats() returns setof penstock.queue_stats
 language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -14083,9 +14084,9 @@ end $$;
 --
 -- Scheduled messages, messages of groups and dead letters have an index on the id. In a lane, the position of a
 -- message that never became ready again is its id, which lane_N_order finds: a few microseconds for each lane.
--- lane_N_back finds the others. Only messages that a claim has moved to leased_N are found by a scan of what is
--- leased; without thorough, only if that is less than 32 MB. One snapshot for all of it, so that a message that
--- moves meanwhile is not missed. Locks: ACCESS SHARE.
+-- lane_N_back finds the others. Only messages that a claim has moved to leased_N are found by a scan of
+-- leased_N; without thorough, only if those tables have less than 32 MB. One snapshot for all of it, so that a message
+-- that moves meanwhile is not missed. Locks: ACCESS SHARE.
 -- from functions/read/find_message.sql:9
 create or replace function penstock._locate_in_lane(wanted bigint)
 returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
@@ -15140,7 +15141,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   where a.actor = keep_answer.actor and a.idempotency_key = keep_answer.idempotency_key;
 $$;
 
--- Checks of services. A server checks each registered service from time to time, and reports what it found. Tasks of a
+-- Checks of services. A server checks each registered service from time to time, and reports the result. Tasks of a
 -- service that cannot be reached wait together. claim_service_checks returns the services that are due, and leaves them
 -- to the caller for some seconds. Locks: the rows of these services. Reads all services.
 -- from functions/server/service_checks.sql:4
@@ -16490,10 +16491,10 @@ end if;
 end $$;
 
 -- Settles messages of several claims, and messages that leave history or have a key, a group or a body. Each pair is
--- looked up by itself: OFFSET 0, and the clock, which no index can serve, leave no other plan. A join of many pairs
--- with what the planner took for few leases compared all pairs with each lease: 100 ms for 700 of them. Locks: the rows
--- of the messages, in the order of the tokens and ids where one call is made for each. Uses leased_N_token, or the
--- places in the tokens, and grant_N_until.
+-- looked up by itself: OFFSET 0, and the clock, which no index can serve, leave no other plan. If the
+-- planner underestimated the number of leases, a join compared all pairs with each lease: 100 ms for 700 pairs. Locks:
+-- the rows of the messages, in the order of the tokens and ids where one call is made for each. Uses leased_N_token, or
+-- the places in the tokens, and grant_N_until.
 -- from functions/settle/ack_many.sql:66
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -18358,7 +18359,8 @@ end if;
 end $$;
 
 -- Enqueues everything that a write has staged, in this transaction, or nothing. attempts are those of its tasks that
--- succeeded, in the order of their partitions; rows and checksum are the sums of what spark_stage returned for them.
+-- succeeded, in the order of their partitions; rows and checksum are the sums of the values that spark_stage returned
+-- for them.
 --
 -- A write that was published before is recognised by its name: with the same rows it is `repeated`, and nothing is
 -- enqueued; other rows are refused. same_batch: the epoch of a stream is the same batch even if its rows differ:
@@ -18366,7 +18368,7 @@ end $$;
 --
 -- Locks: the row of the write in spark_write, for which a second run of the same write waits; for each queue, as
 -- enqueue. Uses spark_write_pkey and spark_staged_pkey.
--- from functions/spark/publish.sql:10
+-- from functions/spark/publish.sql:11
 create or replace function penstock.spark_publish(
   job text, epoch bigint, attempts uuid[], rows bigint, checksum bigint, on_conflict text default 'replace',
   unique_while text default 'waiting', is_named boolean default true, same_batch boolean default false,
@@ -18405,7 +18407,7 @@ end $$;
 
 -- Refuses an epoch that is older than those that are known, because it may have been written; and a write that a client
 -- of version 2 has begun. Uses spark_write_pkey and spark_written_pkey. Locks: ACCESS SHARE.
--- from functions/spark/publish.sql:48
+-- from functions/spark/publish.sql:49
 create or replace function penstock._spark_check_order(job text, epoch bigint, rows bigint) returns void
 language plpgsql as $$
 declare
@@ -18427,7 +18429,7 @@ end $$;
 
 -- Enqueues the staged messages, in order, a piece at a time, so that the ring can turn in between. Locks: as
 -- enqueue_many. Uses spark_staged_pkey and queue_name_key.
--- from functions/spark/publish.sql:69
+-- from functions/spark/publish.sql:70
 create or replace function penstock._spark_enqueue_staged(attempts uuid[], rows bigint, checksum bigint,
   on_conflict text, unique_while text) returns void language plpgsql as $$
 #variable_conflict use_column
@@ -19408,7 +19410,7 @@ begin
   return q;
 end $$;
 
--- Checks every message of a piece, and fills in its checksum and what _spark_put needs to know. Most pieces need one
+-- Checks every message of a piece, and fills in its checksum and the flags for _spark_put. Most pieces need one
 -- pass; values with separate limits and large payloads take a second pass, message by message.
 -- from functions/spark/stage.sql:58
 create or replace function penstock._spark_check_piece(q penstock.queue, p penstock.spark_staged)
@@ -19470,14 +19472,14 @@ begin
   return p;
 end $$;
 
--- Drops what these attempts have staged, if anything. Locks: the rows. Uses spark_staged_pkey.
+-- Drops the staged messages of these attempts. Locks: the rows. Uses spark_staged_pkey.
 -- from functions/spark/stage.sql:118
 create or replace function penstock.spark_unstage(attempts uuid[]) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.spark_staged s where s.attempt = any (attempts);
 $$;
 
--- Part of the upkeep: drops what abandoned writes have staged, a day later, and forgets writes that had
+-- Part of the upkeep: drops the staged messages of abandoned writes, a day later, and forgets writes that had
 -- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way. Locks: the rows,
 -- with SKIP LOCKED.
 -- from functions/spark/stage.sql:126
@@ -20384,7 +20386,7 @@ begin
 end $$;
 
 -- Lanes: the messages of one queue with one priority form a lane. The first message of a priority, or the first with a
--- group or a time to live, changes what claims have to look for. The enqueuer writes that into lanes_register
+-- group or a time to live, changes the statements that claims need. The enqueuer writes that into lanes_register
 -- (layout/register.sql) at once, and claims read it there. The row of the queue follows at the commit of a claim, in
 -- _adopt_lanes. _lane_bits returns the bits that a message needs. Locks: none. Indexes: none.
 -- from functions/storage/lanes.sql:5
@@ -20548,8 +20550,8 @@ create or replace function penstock._current_from() returns bigint language sql 
   select (pg_sequence_last_value('penstock.ring_until') - 32768)
 $$;
 
--- Truncates closed segments, and moves what is left in the oldest one to the overflow segment when segments run short.
--- Returns how many segments became free.
+-- Truncates closed segments, and moves the messages left in the oldest one to the overflow segment when segments run
+-- short. Returns how many segments became free.
 -- Locks until the end of the transaction: ACCESS EXCLUSIVE (NOWAIT) on the tables of segments that are no longer in
 -- use, and the lock of the ring, so that no other session uses these segments before the commit. Indexes: none.
 -- from functions/storage/tend_ring.sql:5
@@ -20583,8 +20585,8 @@ begin
   return freed;
 end $$;
 
--- complete_many acks messages and keeps what their tasks returned, and enqueues what they asked to have enqueued with
--- their acks: all of it in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
+-- complete_many acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
+-- all in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
 -- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
@@ -20716,7 +20718,7 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
   from penstock.batch_member m where m.id = any (ids)
 $$;
 
--- report_progress stores what running tasks say about themselves: parallel arrays. fractions[i] and notes[i] replace
+-- report_progress stores the reports of running tasks: parallel arrays. fractions[i] and notes[i] replace
 -- the earlier ones, unless they are null. logs is an array with one array of new lines for each message, or null. The
 -- last 100 lines are kept, 500 characters of each. A new attempt begins with an empty log.
 -- Locks: the rows. Uses progress_pkey.
@@ -20749,7 +20751,7 @@ begin
                else excluded.log end;
 end $$;
 
--- Returns what the task of a message has reported, or nothing. Locks: none. Uses progress_pkey.
+-- Returns the last report of the task of a message, or nothing. Locks: none. Uses progress_pkey.
 -- from functions/tasks/progress.sql:34
 create or replace function penstock.get_progress(id bigint)
 returns table (attempt integer, fraction real, note text, log text[], updated_at timestamptz)
@@ -20772,9 +20774,9 @@ begin
   return dropped;
 end $$;
 
--- get_results returns what is quickly found of these messages: kept results, and the errors of dead letters. A message
--- that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is 'continued' for a
--- step of a chain that is not the last: then the value is the id of the message of the next step.
+-- get_results returns the kept results of these messages, and the errors of their dead letters, by index lookups only.
+-- A message that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is
+-- 'continued' for a step of a chain that is not the last: then the value is the id of the message of the next step.
 -- Locks: none. Uses result_pkey and dead_pkey.
 -- from functions/tasks/results.sql:5
 create or replace function penstock.get_results(ids bigint[])

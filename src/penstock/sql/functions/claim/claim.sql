@@ -1,5 +1,5 @@
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Large claims lease
--- messages in place, which writes a third of what it takes to move them. Small claims, claims by id, and claims of
+-- messages in place, which writes a third of the WAL of moving them. Small claims, claims by id, and claims of
 -- queues with limits, groups or several priorities move messages to leased_N, which is the shorter statement.
 --
 -- A claim that is alone in its transaction picks and takes messages in one statement. Our clients say so

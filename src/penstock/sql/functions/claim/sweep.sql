@@ -14,7 +14,8 @@
 -- a long statement) is set aside: floors rise without it, and every claim checks whether one of its transactions has
 -- ended. Then floors are lowered to where that generation began. Only the pace depends on the clock, not the result.
 --
--- _sweep: one sweep. It raises the floors as far as it may and begins a new generation. A claim does it, at most every
+-- _sweep: one sweep. It raises the floors to the last position without open transactions, or to the first live message
+-- below it, and begins a new generation. A claim does it, at most every
 -- 5 ms for each queue, or every 50 ms while nothing is enqueued. At tens of thousands of messages a second, every
 -- millisecond that the floor stands still leaves dead index entries for each claim to walk over. The caller must not
 -- have claimed from this queue in the same transaction: the sweep would not see those messages, which come back if the

@@ -23,7 +23,7 @@ end $$;
 
 -- A message was put into a segment by a transaction block, or while the ring turned or a generation began, or it is the
 -- message that makes the ring turn. Its segment may have been freed between the look at the ring and the insert (whose
--- lock keeps it in the ring from then on). Then it is inserted again.
+-- lock then keeps it in the ring). Then it is inserted again.
 create or replace function penstock._put_special(slot integer, new_id bigint, queue_id integer, priority integer,
   in_block boolean) returns void language plpgsql as $$
 begin

@@ -3,9 +3,9 @@
 --
 -- Scheduled messages, messages of groups and dead letters have an index on the id. In a lane, the position of a
 -- message that never became ready again is its id, which lane_N_order finds: a few microseconds for each lane.
--- lane_N_back finds the others. Only messages that a claim has moved to leased_N are found by a scan of what is
--- leased; without thorough, only if that is less than 32 MB. One snapshot for all of it, so that a message that
--- moves meanwhile is not missed. Locks: ACCESS SHARE.
+-- lane_N_back finds the others. Only messages that a claim has moved to leased_N are found by a scan of
+-- leased_N; without thorough, only if those tables have less than 32 MB. One snapshot for all of it, so that a message
+-- that moves meanwhile is not missed. Locks: ACCESS SHARE.
 create or replace function penstock._locate_in_lane(wanted bigint)
 returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off

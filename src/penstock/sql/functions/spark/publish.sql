@@ -1,5 +1,6 @@
 -- Enqueues everything that a write has staged, in this transaction, or nothing. attempts are those of its tasks that
--- succeeded, in the order of their partitions; rows and checksum are the sums of what spark_stage returned for them.
+-- succeeded, in the order of their partitions; rows and checksum are the sums of the values that spark_stage returned
+-- for them.
 --
 -- A write that was published before is recognised by its name: with the same rows it is `repeated`, and nothing is
 -- enqueued; other rows are refused. same_batch: the epoch of a stream is the same batch even if its rows differ:

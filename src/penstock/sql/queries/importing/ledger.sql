@@ -2,7 +2,7 @@
 select key from penstock.import_row where source = %(source)s order by key limit %(count)s
 
 -- name: note
--- Only what is new comes back: the rest was brought before.
+-- Returns the new rows. The others were imported before.
 insert into penstock.import_row (source, key)
 select %(source)s, k from unnest(%(keys)s::text[]) k on conflict do nothing
 returning key

@@ -1,4 +1,4 @@
--- Claims from several queues at once: what an idle worker asks about once in a while. A queue that does not exist has
+-- Claims from several queues at once, as an idle worker does from time to time. A queue that does not exist has
 -- known = false. The columns of a lease are in penstock/model/lease_columns.py.
 select u.queue, q.name is not null as known,
        {lease},
