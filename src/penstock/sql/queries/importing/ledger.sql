@@ -13,7 +13,8 @@ delete from penstock.import_row where source = %(source)s and key = any (%(keys)
 -- name: enqueue
 -- Texts, so that no number in a payload passes through another language's idea of numbers.
 select count(*) from penstock.enqueue_many(%(queue)s,
-  payloads => %(payloads)s::text[]::jsonb[], payloads_bytes => %(payloads_bytes)s::bytea[], headers => %(headers)s::text[]::jsonb[],
+  payloads => %(payloads)s::text[]::jsonb[], payloads_bytes => %(payloads_bytes)s::bytea[],
+  headers => %(headers)s::text[]::jsonb[],
   priorities => %(priorities)s::integer[], visible_ats => %(visible_ats)s::timestamptz[])
 
 -- name: create

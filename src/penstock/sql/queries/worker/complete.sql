@@ -2,4 +2,5 @@
 -- that were.
 select case when count(*) < cardinality(%(ids)s::bigint[]) then coalesce(array_agg(c.id), '{}') end
   from penstock.complete_many(ids => %(ids)s::bigint[], tokens => %(tokens)s::bigint[],
-    results => %(results)s::jsonb[], keep_seconds => %(keep_seconds)s::integer[], enqueues => %(enqueues)s::jsonb) c (id)
+    results => %(results)s::jsonb[], keep_seconds => %(keep_seconds)s::integer[],
+    enqueues => %(enqueues)s::jsonb) c (id)

@@ -8,4 +8,5 @@ select u.queue, q.name is not null as known,
   left join penstock.queues q on q.name = regexp_replace(u.queue, '\.dlq$', '')
   -- Only for a queue that exists: with the condition next to the function, PostgreSQL would call the function first.
   left join lateral (select c.* from (select u.queue where q.name is not null offset 0) known
-                     cross join lateral penstock.claim(known.queue, u.count, u.lease_seconds, %(worker)s::text) c) l on true
+                     cross join lateral penstock.claim(known.queue, u.count, u.lease_seconds, %(worker)s::text) c) l
+                       on true
