@@ -83,9 +83,7 @@ begin
     delete from penstock.lane_{slot} where ctid = any (array(
       select t.ctid from penstock.lane_{slot} t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish(({envelope.columns(g)})::penstock.envelope, 'expired', null)::text) into n
   from gone g;
   --: end
   return n;

@@ -53,12 +53,13 @@ begin
     idle := aside = 0 and high = {register.value(q.mark_register)}
       and high < all (select {register.value(f)} from unnest(q.floors) f where f is not null);
     if idle then
-      perform setval(q.sweep_register, {sweep.not_quiet(now_us + 50000)}), pg_advisory_unlock({lock.sweep}, q.id);
+      perform setval(q.sweep_register, {sweep.not_quiet(now_us + {timing.idle_sweep})}),
+        pg_advisory_unlock({lock.sweep}, q.id);
       return;
     end if;
     if aside = 0 then
       -- Claims during this sweep need not try it: with 64 consumers, half of all tries found the lock taken.
-      perform setval(q.sweep_register, {sweep.not_quiet(now_us + 5000)});
+      perform setval(q.sweep_register, {sweep.not_quiet(now_us + {timing.sweep})});
     else
       before := holders;
       holders := penstock._holders(aside, q.id);
@@ -104,7 +105,7 @@ begin
       setval(q.generation_register, {generation.state(began_ms, holders, aside, draining, generation)}),
         nextval('penstock.flips_over');
     -- While a generation is set aside, every claim checks whether it has ended.
-    perform setval(q.sweep_register, case when aside = 0 then {sweep.not_quiet(now_us + 5000)} else 0 end);
+    perform setval(q.sweep_register, case when aside = 0 then {sweep.not_quiet(now_us + {timing.sweep})} else 0 end);
   exception when query_canceled or others then
     if locked then
       perform pg_advisory_unlock({lock.sweep}, q.id);

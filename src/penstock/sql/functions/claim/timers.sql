@@ -11,7 +11,7 @@ declare
   started  timestamptz := clock_timestamp();
   now_us   bigint := date_part('epoch', started) * 1e6;
   rescan   boolean := only_queue is null and penstock._is_due('penstock.timer_rescan_at', now_us, 2000000);
-  margin   constant bigint := 1000000;
+  margin   constant bigint := {timing.timer_margin};
   due      integer;
   returned integer := 0;
   complete boolean := true;

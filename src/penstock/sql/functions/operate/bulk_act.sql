@@ -156,7 +156,7 @@ begin
         begin
           perform penstock.replay(each, b.to_queue);
           n := n + 1;
-        exception when sqlstate 'PS010' or sqlstate 'PS012' then
+        exception when sqlstate {sqlstate.unknown_message} or sqlstate {sqlstate.cannot_be_replayed} then
           null;   -- its history was dropped meanwhile, or its queue
         end;
       end loop;

@@ -102,7 +102,7 @@ begin
         (select array_agg(make_interval(secs => t)) from unnest(p.ttls) t), p.max_attempts, on_conflict, unique_while);
     end if;
   end loop;
-  if total <> rows or sums % 9223372036854775807 <> checksum then
+  if total <> rows or sums % {bigint.max} <> checksum then
     perform penstock._fail('40001', format('%s of %s staged rows are there', total, rows),
       jsonb_build_object('staged', total, 'rows', rows),
       'Nothing was enqueued. PostgreSQL has crashed since they were staged, or a day has passed: write them again.');

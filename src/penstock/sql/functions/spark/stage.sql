@@ -58,7 +58,7 @@ case when pg_column_size({payload}) > 65536 then true else octet_length({payload
 create or replace function penstock._spark_check_piece(q penstock.queue, p penstock.spark_staged)
 returns penstock.spark_staged language plpgsql as $$
 declare
-  modulus     constant numeric := 9223372036854775807;
+  modulus     constant numeric := {bigint.max};
   seed        constant bigint := hashtextextended(q.name, 0);
   is_doubtful boolean;
   hashes      numeric;
