@@ -190,12 +190,13 @@ def compare(pairs: Sequence[tuple[Values, Values]]) -> dict[str, Turns]:
 def show(console: Console, bench: str, old: Side, found: Mapping[str, Turns]) -> None:
     title = f"penstock bench {bench}: this checkout / {old.name}"
     table = Table(title=title, title_justify="left")
-    for number, heading in enumerate(("", "new", "old", "new / old", "lowest", "highest")):
-        table.add_column(heading, justify="right" if number else "left")
+    table.add_column("", overflow="fold")
+    for heading in ("new", "old", "new / old", "lowest", "highest"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, turns in found.items():
         ends = (min(turns.ratios), max(turns.ratios)) if turns.ratios else (None, None)
         values = (turns.new, turns.old, turns.ratio, *ends)
-        table.add_row(Text(name), *map(ratio_text, values))
+        table.add_row(Text(name), *("-" if each is None else ratio_text(each) for each in values))
     console.print(table)
     console.print(Text(_METHOD, style="dim"))
 
@@ -203,7 +204,7 @@ def show(console: Console, bench: str, old: Side, found: Mapping[str, Turns]) ->
 @contextmanager
 def worktree(revision: str) -> Iterator[tuple[str, Path]]:
     """The commit of a revision, and a folder with its files that is removed at the end."""
-    commit = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    commit = _git("rev-parse", "--verify", f"{revision}^{{commit}}")
     with tempfile.TemporaryDirectory(prefix="penstock-against-") as place:
         sources = Path(place).resolve() / "sources"
         _git("worktree", "add", "--detach", "--quiet", str(sources), commit)

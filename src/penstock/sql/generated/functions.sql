@@ -495,8 +495,8 @@ begin
 end $$;
 
 -- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. It also records the charts.
--- Nothing depends on it. A cron job may call it. full_pass does all of it once, even if it is not
--- due. Returns the number of rows or segments for each kind of upkeep.
+-- Nothing depends on it. A cron job may call it. full_pass does all of it once, even if it is not due. Returns the
+-- number of rows or segments for each kind of upkeep.
 -- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
 -- from functions/background/maintain.sql:5
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
@@ -5913,13 +5913,12 @@ end $$;
 -- ended. Then floors are lowered to where that generation began. Only the pace depends on the clock, not the result.
 --
 -- _sweep: one sweep. It raises the floors to the last position without open transactions, or to the first live message
--- below it, and begins a new generation. A claim does it, at most every
--- 5 ms for each queue, or every 50 ms while nothing is enqueued. At tens of thousands of messages a second, every
--- millisecond that the floor stands still leaves dead index entries for each claim to walk over. The caller must not
--- have claimed from this queue in the same transaction: the sweep would not see those messages, which come back if the
--- transaction is rolled back.
+-- below it, and begins a new generation. A claim does it, at most every 5 ms for each queue, or every 50 ms while
+-- nothing is enqueued. At tens of thousands of messages a second, every millisecond that the floor stands still leaves
+-- dead index entries for each claim to walk over. The caller must not have claimed from this queue in the same
+-- transaction: the sweep would not see those messages, which come back if the transaction is rolled back.
 -- Locks: the sweep lock of the queue, without waiting, for the duration of the sweep. Uses lane_N_order.
--- from functions/claim/sweep.sql:24
+-- from functions/claim/sweep.sql:23
 create or replace function penstock._sweep(q penstock.queue, now_us bigint) returns void language plpgsql as $$
 declare
   high       bigint;
@@ -6015,7 +6014,7 @@ begin
 end $$;
 
 -- Raises the floors of a queue to their first live messages, up to a position below which no transaction is open.
--- from functions/claim/sweep.sql:119
+-- from functions/claim/sweep.sql:118
 create or replace function penstock._raise_floors(q penstock.queue, up_to bigint) returns void language plpgsql as $$
 declare
   live    text := split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2);

@@ -1,6 +1,6 @@
 -- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. It also records the charts.
--- Nothing depends on it. A cron job may call it. full_pass does all of it once, even if it is not
--- due. Returns the number of rows or segments for each kind of upkeep.
+-- Nothing depends on it. A cron job may call it. full_pass does all of it once, even if it is not due. Returns the
+-- number of rows or segments for each kind of upkeep.
 -- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

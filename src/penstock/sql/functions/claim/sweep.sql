@@ -15,11 +15,10 @@
 -- ended. Then floors are lowered to where that generation began. Only the pace depends on the clock, not the result.
 --
 -- _sweep: one sweep. It raises the floors to the last position without open transactions, or to the first live message
--- below it, and begins a new generation. A claim does it, at most every
--- 5 ms for each queue, or every 50 ms while nothing is enqueued. At tens of thousands of messages a second, every
--- millisecond that the floor stands still leaves dead index entries for each claim to walk over. The caller must not
--- have claimed from this queue in the same transaction: the sweep would not see those messages, which come back if the
--- transaction is rolled back.
+-- below it, and begins a new generation. A claim does it, at most every 5 ms for each queue, or every 50 ms while
+-- nothing is enqueued. At tens of thousands of messages a second, every millisecond that the floor stands still leaves
+-- dead index entries for each claim to walk over. The caller must not have claimed from this queue in the same
+-- transaction: the sweep would not see those messages, which come back if the transaction is rolled back.
 -- Locks: the sweep lock of the queue, without waiting, for the duration of the sweep. Uses lane_N_order.
 create or replace function penstock._sweep(q penstock.queue, now_us bigint) returns void language plpgsql as $$
 declare
