@@ -45,7 +45,7 @@ GENERATOR_JARS_STAMP    = $(GENERATOR_JARS)/jars-$(call key,tools/openapi_genera
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-typescript test-generated-clients test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy mutants chaos bench lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-typescript test-generated-clients test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy sizes mutants chaos bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -150,6 +150,9 @@ test-django-suites: $(DEV_STAMP) $(DJANGO6_STAMP) ## the test suites of other ba
 
 chaos: $(DEV_STAMP) faults ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
 	$(BIN)/python -m tests.chaos $(ARGS)
+
+sizes: $(DEV_STAMP) ## count the lines of SQL and Python, and the statements that a first claim plans
+	$(BIN)/python tools/sizes.py $(ARGS)
 
 mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests notice
 	$(BIN)/python tests/mutants.py $(ARGS)

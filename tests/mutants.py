@@ -166,7 +166,7 @@ MUTANTS = [
         "test_transactions_that_join_groups_in_opposite_orders_do_not_deadlock",
     ),
     Mutant(
-        "counts begin at the first row whatever their snapshot",
+        "counts begin at the first row in every snapshot",
         "read/first_row.sql",
         "and (pg_snapshot_xmax(pg_current_snapshot()) > {first_row.xmax(seen)}"
         " or pg_snapshot_xmin(pg_current_snapshot()) >= {first_row.xmax(seen)})",

@@ -1,4 +1,4 @@
-"""The short way through the driver: the same answers, the same errors, whatever happens."""
+"""The short way through the driver: the same answers and the same errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def dsn(dsn: str) -> str:
 
 @pytest.fixture
 async def open_(dsn: str) -> AsyncIterator[Open]:
-    """With one connection: whatever happens on it, the next statement meets it there. Of more, some
+    """With one connection, the next statement meets what happened on it. Of more, some
     are kept from one statement to the next."""
     opened: list[AsyncConnections] = []
 

@@ -18,6 +18,12 @@ def test_the_python_example_sends_its_mail(dsn, monkeypatch, capsys):
     assert capsys.readouterr().out == "sending to ada@example.com\n"
 
 
+def test_the_readme_is_shorter_than_a_page() -> None:
+    lines = README.splitlines()
+    assert len(lines) < 50
+    assert max(map(len, lines)) <= 120
+
+
 def test_the_examples_of_the_sql_reference_run(connect):
     examples = re.findall(r"```sql\n(.*?)```", SQL, re.DOTALL)
     assert len(examples) > 1

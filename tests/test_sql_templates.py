@@ -17,7 +17,7 @@ from penstock.sql.template import Macro, TemplateError, definitions, expand, lin
 
 ROOT = Path(__file__).parents[1]
 SQL = Path(penstock.sql.__file__).parent
-SOURCES = ("functions", "views", "contracts", "schema", "layout", "roles")
+SOURCES = ("functions", "views", "contracts", "schema", "layout", "roles", "queries")
 
 
 def expanded(text: str, **macros: str) -> str:
@@ -200,11 +200,12 @@ def test_every_definition_of_the_layout_is_used() -> None:
 
 
 def test_magic_numbers_stand_in_the_layout_only() -> None:
-    """Bits of tokens and registers, lock keys, and the digits of the ring."""
+    """Bits of tokens and registers, lock keys, the digits of the ring, and times of claims."""
     magic = re.compile(
-        r"4611686018427387904|-9223372036854775808|18856956\d\d|16777215|1048575|\b32768\b"
+        r"4611686018427387904|922337203685477580[78]|18856956\d\d|16777215|1048575|\b32768\b"
         r"|& (?:1|7|15|16|31|255)\b|(?:>>|<<) (?:3|4|5|6|11|14|19|20|21|22|24|45|48)\b|, '9'"
-        r"|% (?:10|bigint '10')|'PS001' then|raise sqlstate 'PS"
+        r"|% (?:10\b|bigint '10')|'PS001' then|sqlstate 'PS"
+        r"|'\d+ microseconds'|float8 '(?:5e5|1\.5e6|1\.05e7)'|\b6[01]000000\b"
     )
     for folder in set(SOURCES) - {"layout"}:
         for file in (SQL / folder).rglob("*.sql"):

@@ -1,7 +1,8 @@
 """`bench ablation`: what each mechanism of the engine is worth, measured by leaving it out.
 
 Each mechanism is left out by replacements in the SQL sources, as in tests/mutants.py. The changed
-engine and the original are installed in two databases of the same server and measured in turns.
+engine and the original are installed in two databases of the same server and measured in turns. A
+mechanism of the clients is left out by the scenario, in the database that has its setting.
 """
 
 import json
@@ -23,6 +24,7 @@ from penstock.db.migrations import Migrator
 from penstock.sql.expand import HOLD_FROM, Expander
 from penstock_benchmarks import ablation_scenarios, ablation_sessions
 from penstock_benchmarks.ablation_scenarios import Scenario
+from penstock_benchmarks.ablation_sessions import CLAIMS_WAIT
 
 SCENARIOS = ablation_scenarios.SCENARIOS | ablation_sessions.SCENARIOS
 # Larger than any claim: no message is leased in place.
@@ -53,6 +55,9 @@ class Mechanism:
     scenarios: tuple[str, ...]
     changes: tuple[Change, ...] = ()
     hold_from: int = HOLD_FROM
+    # A setting of the database without the mechanism, for a mechanism that is in the clients. The
+    # scenario reads it.
+    setting: str | None = None
 
 
 MECHANISMS = (
@@ -94,6 +99,7 @@ MECHANISMS = (
             "cpu of the first claim of a session",
             "memory of a session",
             "cpu of a cycle of 1",
+            "disk after 200,000 messages, horizon pinned",
             "disk after 400,000 messages next to long leases",
         ),
         (
@@ -109,8 +115,9 @@ MECHANISMS = (
         (
             Change(
                 "functions/claim/claim.sql",
-                "when random() < float8 '0.0625' then float8 '1.5e6' else float8 '1.05e7' end",
-                "else float8 '5e5' end",
+                "when random() < float8 '0.0625' then {timing.overdue} "
+                "else {timing.long_overdue} end",
+                "else {timing.due} end",
             ),
             Change(
                 "functions/claim/claim.sql",
@@ -140,6 +147,11 @@ MECHANISMS = (
                 "null;",
             ),
         ),
+    ),
+    Mechanism(
+        "claims without disk wait",
+        ("time of a claim and its commit, median",),
+        setting=CLAIMS_WAIT,
     ),
     Mechanism(
         "_pick",
@@ -317,6 +329,8 @@ def _databases(dsn: str, mechanism: Mechanism) -> Iterator[tuple[str, str]]:
         _install(addresses[0], None)
         with tempfile.TemporaryDirectory(prefix="ablation-") as place:
             _install(addresses[1], install_sources(Path(place) / "sql", mechanism))
+        if mechanism.setting is not None:
+            admin.execute(f"alter database {names[1]} set {mechanism.setting} = on")
         yield addresses[0], addresses[1]
 
 

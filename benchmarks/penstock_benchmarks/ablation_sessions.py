@@ -12,6 +12,7 @@ from statistics import median
 
 import psycopg
 
+from penstock.commands.write.leases import claim
 from penstock_benchmarks.ablation_scenarios import (
     PAYLOAD,
     Connection,
@@ -30,6 +31,9 @@ _NEW_SESSIONS = 30
 _NEXT_TO_A_LONG_COMMIT = 20_000
 _CLAIMS_OF_A_BLOCK = 300
 _OPEN_SECONDS = 1.0
+_TIMED_CLAIMS = 300
+# With this setting of the database, the claims of clients wait for the disk.
+CLAIMS_WAIT = "penstock_ablation.claims_wait"
 _CLAIM = "select id, token from penstock.claim('work', %s)"
 _ACK = "select count(*) from penstock.ack_many(%s, %s)"
 
@@ -77,7 +81,7 @@ def _hidden_by_a_block(connection: Connection, dsn: str) -> float:
 
 
 def _delivery_to_a_waiting_consumer(connection: Connection, dsn: str) -> float:
-    """It listens, and looks once a second whatever happens. The median in milliseconds."""
+    """It listens, and also polls once a second. The median in milliseconds."""
     channel = value(connection, "select penstock.wake_channel('work')")
     delays = []
     with psycopg.connect(dsn, autocommit=True) as consumer:
@@ -95,6 +99,24 @@ def _delivery_to_a_waiting_consumer(connection: Connection, dsn: str) -> float:
             delays.append(time.monotonic() - sent[0])
             producer.join()
     return median(delays) * 1000
+
+
+def _time_of_a_claim(connection: Connection, dsn: str) -> float:
+    """The statement of the clients on their own pool, in autocommit. The median in milliseconds."""
+    command = claim("work")
+    statement, wait = command.alone, f"select current_setting('{CLAIMS_WAIT}', true)"
+    if value(connection, wait) == "on":
+        statement = statement.replace("('synchronous_commit', 'off'", "('synchronous_commit', 'on'")
+        assert statement != command.alone
+    connection.execute("set synchronous_commit = on")
+    spent = []
+    for _ in range(_TIMED_CLAIMS):
+        value(connection, "select penstock.enqueue('work', '1')")
+        began = time.monotonic()
+        lease = connection.execute(statement, command.params, prepare=True).fetchall()
+        spent.append(time.monotonic() - began)
+        value(connection, _ACK, [row[0] for row in lease], [row[1] for row in lease])
+    return median(spent) * 1000
 
 
 def _enqueue_one(dsn: str, sent: list[float]) -> None:
@@ -223,6 +245,7 @@ SCENARIOS = {
     "delivery to a waiting consumer, median": Scenario(
         _delivery_to_a_waiting_consumer, "ms", 1, rounds=1
     ),
+    "time of a claim and its commit, median": Scenario(_time_of_a_claim, "ms", 2, rounds=3),
     "longest ack next to a block that is open for a second": Scenario(
         _longest_ack_next_to_a_block, "ms", rounds=2
     ),

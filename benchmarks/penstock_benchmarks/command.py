@@ -7,6 +7,7 @@ The other modules are imported when a benchmark runs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import click
@@ -329,3 +330,50 @@ def ablation(rounds: int, only: str | None, json_file: TextIO | None, dsn: str) 
     from penstock_benchmarks.ablation import run
 
     run(dsn, rounds, json_file, only)
+
+
+COMPARABLE = tuple(sorted(set(bench.commands) - {"ablation"}))
+
+
+@bench.command("against", context_settings={"allow_interspersed_args": False})
+@click.argument("revision")
+@click.argument("benchmark", type=click.Choice(COMPARABLE))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=8,
+    show_default=True,
+    help="Run the benchmark of each side this often.",
+)
+@click.option(
+    "--python",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Run REVISION with this Python, if it needs other dependencies than this checkout.",
+)
+@_json
+@click.option(
+    "--dsn",
+    metavar="DSN",
+    help="Measure this PostgreSQL, whose user must be allowed to create databases. "
+    "Default: a temporary one.",
+)
+def against(
+    revision: str,
+    benchmark: str,
+    arguments: tuple[str, ...],
+    json_file: TextIO | None,
+    **chosen: Any,
+) -> None:
+    """Run BENCHMARK of this checkout and of the git revision REVISION in turns, and compare them.
+
+    ARGUMENTS are the options of the benchmark. It is run from a checkout, and creates a git
+    worktree and the database penstock_against, and removes both.
+    """
+    for option in ("--json", "--dsn"):
+        if any(each.partition("=")[0] == option for each in arguments):
+            raise click.UsageError(f"{option} must come before REVISION.")
+    from penstock_benchmarks import against
+
+    against.run(revision, benchmark, arguments, json_file=json_file, **chosen)

@@ -31,7 +31,7 @@ _METHOD = (
     "of a minute (in the full form; a quarter of that with sync), of which the last two thirds "
     "count, all else in windows of a second; a ratio is the median of the ratios of neighbours. "
     "sync: synchronous commit on. The plain table is vacuumed before each line, and not vacuumed "
-    "by hand from then on: a queue runs all day; what counts is the pace it settles at, with "
+    "by hand after that. A queue runs all day, so what counts is the pace it settles at, with "
     "autovacuum as the server has it. --vacuum-plain shows the plain table at its best instead."
 )
 

@@ -5,7 +5,7 @@ import shlex
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 @contextmanager
-def tcp_server() -> Iterator[str]:
+def tcp_server(settings: Mapping[str, str] = SETTINGS) -> Iterator[str]:
     """Its DSN, with a random password. The server is deleted at the end."""
     home = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     home.chmod(0o711)
@@ -40,7 +40,7 @@ def tcp_server() -> Iterator[str]:
             raise BenchError(f"{command[0]} failed: {done.stdout.strip()}")
 
     port, password = _free_port(), secrets.token_urlsafe(16)
-    options = {**SETTINGS, "listen_addresses": "127.0.0.1", "port": str(port)}
+    options = {**settings, "listen_addresses": "127.0.0.1", "port": str(port)}
     line = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in options.items())
     access = ["--auth=scram-sha-256", "--pwfile=password", "--username=bench"]
     account.run(["sh", "-ec", "cat > password"], cwd=data.parent, text=f"{password}\n")

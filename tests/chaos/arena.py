@@ -215,7 +215,7 @@ class Arena:
         return command if self.direct else [*command, "--no-wake-ups"]
 
     def _left(self, queue: str) -> frozenset[int]:
-        """What the database still has of a queue, in whatever state."""
+        """The messages of a queue that the database still has, in any state."""
         with self.server.connect() as connection:
             query = "select id from penstock.messages where queue = any (%s)"
             rows = connection.execute(query, [[queue, f"{queue}.dlq"]]).fetchall()

@@ -27,7 +27,7 @@ from typing import Any
 
 
 class Journal:
-    """One process's part. Each `write` is one system call: whole, whatever becomes of us."""
+    """One process's part. Each `write` is one system call, so it is whole even if we are killed."""
 
     def __init__(self, place: Path, name: str) -> None:
         path = place / f"{name}-{os.getpid()}-{time.monotonic_ns()}.journal"

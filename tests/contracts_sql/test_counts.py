@@ -1,4 +1,4 @@
-"""Every way to count a queue counts each message once, whatever its state and however it moves."""
+"""Every way to count a queue counts each message once, in every state and while it moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mdb_queue contract under load: many sessions, deep queues, whatever plan is chosen."""
+"""The mdb_queue contract under load: many sessions, deep queues, every plan."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.db.embedded import EmbeddedPostgres, postmaster
 
-# Says each note's name only after it is committed, and continues whatever happens to the server.
+# Says each note's name only after it is committed, and continues after the server was killed.
 WRITER = """
 import itertools, sys, psycopg
 from penstock.db.embedded import EmbeddedPostgres
@@ -38,7 +38,7 @@ class Writer:
         )
 
     def end(self) -> list[str]:
-        """Kills it, and returns what it had committed."""
+        """Kills it, and returns the notes that it had committed."""
         self.process.kill()
         return self.process.communicate()[0].split()
 

@@ -1,6 +1,6 @@
 """A message is handed out by the first claim after its transaction has committed.
 
-Whatever the queue does meanwhile: floors rise with every sweep, and sweeps are made to happen
+The queue is busy meanwhile: floors rise with every sweep, and sweeps are made to happen
 here as often as they can. The safety net must have found nothing.
 """
 

@@ -1,4 +1,4 @@
-"""Each way to claim hands out, by its first call after the commit, whatever a long transaction did.
+"""Each way to claim returns, by its first call after it, all messages of a long transaction.
 
 Other messages come and go while the transaction is open, so the floors pass the positions that it
 has taken. The safety net must have found nothing.

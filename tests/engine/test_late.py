@@ -1,4 +1,4 @@
-"""Whatever comes late is delivered: floors are hints, and hide nothing for long.
+"""Late messages are delivered: floors are hints, and hide nothing for long.
 
 The bar is two seconds from the moment a message became available. The delays are printed
 (`pytest -rP` shows them); what is asserted is that everything comes, within a generous limit.

@@ -1,4 +1,4 @@
-"""The statements of the fast paths use their indexes, whatever the statistics say.
+"""The statements of the fast paths use their indexes, with any statistics.
 
 Plans are kept for a session, and those made on an empty table would be sequential scans: so each
 check is made with sessions that began when there was nothing, one row, and many.

@@ -1,4 +1,4 @@
-"""`penstock import`: everything comes over, once, whatever happens on the way."""
+"""`penstock import`: every message is imported once, also after failures."""
 
 from __future__ import annotations
 

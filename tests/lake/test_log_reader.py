@@ -1,4 +1,4 @@
-"""History and attempts, followed: nothing missed, nothing twice, whatever commits when."""
+"""History and attempts, followed: nothing missed, nothing twice, with commits in any order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def finish(db: psycopg.Connection[Any], count: int, queue: str = "orders") -> li
 
 
 def cancel(db: psycopg.Connection[Any], count: int) -> list[int]:
-    """Finishes exactly the messages that it enqueues, whatever others do; their ids."""
+    """Finishes exactly the messages that it enqueues, and returns their ids."""
     made = "select penstock.enqueue_many('orders', array_fill('1'::jsonb, array[%s])) as id"
     rows = db.execute(f"select id, penstock.cancel(id) from ({made}) m", [count]).fetchall()
     return [id for id, _ in rows]

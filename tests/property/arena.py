@@ -145,7 +145,7 @@ class Arena:
             )
 
     def abandon(self) -> None:
-        """Ends whatever a run that failed left open."""
+        """Ends the transactions that a failed run left open."""
         for session in self.sessions:
             session.connection.rollback()
             session.connection.autocommit = True
@@ -184,7 +184,7 @@ class Arena:
         session.connection.autocommit = True
         for message_id in session.layer.own:
             if message_id in self.committed:
-                # What it had taken is back, but a floor may have passed it.
+                # The message that it had taken is back, but a floor may have passed it.
                 message = self.committed[message_id]
                 self.committed[message_id] = replace(message, in_order=False, moved_at=self.step)
         self._forget(session)

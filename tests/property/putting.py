@@ -154,7 +154,7 @@ class Putting(Arena):
         unique_while: str,
         elsewhere: int = 0,
     ) -> str | None:
-        """Applies one enqueue to a layer, with the id it got; or says with what it is refused.
+        """Applies one enqueue to a layer, with the id it got, or returns the error.
 
         `elsewhere`: so many messages of open transactions of others count, too.
         """

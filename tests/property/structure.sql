@@ -1,4 +1,4 @@
--- What must never be there, whatever happened: one row for each fault. Run as it is, on what is committed.
+-- Faults that must never exist: one row for each. Run as it is, on what is committed.
 with group_token as (
   select t.queue_id, t.group_key from penstock.scheduled t where t.group_key is not null
   union all select t.queue_id, t.group_key from penstock.ready_0 t where t.group_key is not null

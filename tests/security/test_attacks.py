@@ -2,7 +2,7 @@
 
 An attacker lays out traps (`canary.sql`) where it may create objects, points its search_path there,
 and calls everything. A trap that runs as another user says so, and uses the rights it has then.
-Afterwards the rights of the login are what they were, and it has seen nothing secret.
+Afterwards the rights of the login have not changed, and it has seen nothing secret.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ EVERYBODY = [*ROLES, None]
 INSERT = "insert into mdb_queue.messages (queue_name, payload)"
 TRAP = "for each row execute function public.trap()"
 
-# Values by type, and by the name of a parameter where that says more. Some calls do what they are
-# meant to do, and get further than those with odd values.
+# Values by type, and by the name of a parameter where that says more. Some calls succeed
+# with them, and get further than those with odd values.
 SENSIBLE = {
     "text": "'orders'",
     "jsonb": "'{}'",

@@ -17,7 +17,7 @@ import pytest
 from .conftest import SCHEMAS
 
 # Dynamic statements, each with the reason why no caller can choose its text. `%I` quotes a name and
-# `%L` a value, whatever they contain. A new one fails the test below until it is reviewed.
+# `%L` a value, with any characters. A new one fails the test below until it is reviewed.
 REVIEWED = {
     "penstock._any_ready": "the number of a segment",
     "penstock._clear_charts": "the number of a slot",

@@ -1,4 +1,4 @@
-"""Requests that are answered without a separate task: like all others, whatever happens."""
+"""Requests that are answered without a separate task behave like all others."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_every_task_ends_once_and_the_ids_match(
 
 
 class _Feeder(threading.Thread):
-    """Asks for enqueues, whatever becomes of the server; what it says yes to is remembered."""
+    """Requests enqueues, also while the server is killed, and remembers the confirmed ones."""
 
     def __init__(self, client: httpx.Client, count: int) -> None:
         super().__init__()

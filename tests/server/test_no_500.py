@@ -1,4 +1,4 @@
-"""Whatever a caller sends and whatever a database administrator sets, no caller sees a 500."""
+"""No request and no setting of the database leads to a 500."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Receiver:
-    """An HTTP server on loopback that keeps what it gets, and answers with what it is told."""
+    """An HTTP server on loopback that keeps requests, and answers with the given status."""
 
     def __init__(self) -> None:
         self.got: queue.Queue[tuple[str, dict[str, str], bytes]] = queue.Queue()

@@ -1,4 +1,4 @@
-"""The server keeps the promises of its OpenAPI document, whatever is sent to it: schemathesis makes
+"""The server keeps the promises of its OpenAPI document for every request: schemathesis makes
 up calls from the document, right ones and wrong ones, and checks every answer."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Addresses of services: whatever libpq accepts, without a way to the files of the server."""
+"""Addresses of services: every form of libpq, without a way to the files of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments arrive as what they were, whatever their type."""
+"""Arguments arrive with their values and types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script in whatever a user can write is shown as text, everywhere."""
+"""A script in any text of a user is shown as text, everywhere."""
 
 from __future__ import annotations
 

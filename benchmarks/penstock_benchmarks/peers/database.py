@@ -98,7 +98,7 @@ class Database:
                 self.dsn,
                 autocommit=True,
                 application_name="penstock-peers",
-                # A look at the database must not wait for whatever a peer holds.
+                # A look at the database must not wait for locks of a peer.
                 options="-c statement_timeout=60s",
             )
         return self._connection

@@ -24,7 +24,7 @@ class Loop(ABC):
 
     @abstractmethod
     async def claim(self, number: int, count: int) -> Sequence[tuple[Any, Payload]]:
-        """Up to so many messages, each with what it takes to ack it, on a loop's own connection."""
+        """Up to `count` messages, each with its handle for the ack, on a loop's own connection."""
 
     @abstractmethod
     async def ack(self, number: int, proofs: list[Any]) -> None: ...

@@ -26,7 +26,7 @@ class Plan:
     rate_pinned_rounds: int
     pins: tuple[str, ...]
     calm_rounds: int
-    """Windows before what they are compared with, and as many after it."""
+    """Windows before the pinned ones that they are compared with, and as many after."""
 
     pinned_rounds: int
     kept_pairs: int

@@ -79,7 +79,7 @@ class Results:
         self.write()
 
     def _now_and_then(self) -> None:
-        """A run that is ended leaves what it has."""
+        """A run that is interrupted leaves its results so far."""
         if time.monotonic() - self._written_at > WRITE_SECONDS:
             self.write()
 

@@ -77,7 +77,7 @@ class Run:
 
     @contextlib.contextmanager
     def _limited(self, contender: Contender, seconds: float) -> Iterator[None]:
-        """A peer that takes longer is killed, and whatever waits for it fails."""
+        """A peer that takes longer is killed, and calls that wait for it fail."""
         over = threading.Event()
 
         def kill() -> None:

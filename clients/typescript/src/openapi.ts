@@ -1784,7 +1784,7 @@ export interface components {
         };
         /**
          * Subscription
-         * @description A subscription, with what it has delivered.
+         * @description A subscription, with the counts of its deliveries.
          */
         Subscription: {
             name: string;

@@ -22,7 +22,7 @@ def demo() -> None:
 def remove(session: Session, yes: bool) -> None:
     """Drop the queues and schedules of the demo, and their history.
 
-    Queues that the demo did not create stay, whatever their names are.
+    Queues that the demo did not create stay, even if their names are similar.
     """
     settings = session.settings()
     check_embedded(settings)

@@ -93,7 +93,7 @@ def _database(error: psycopg.Error) -> dict[str, Any]:
 
 
 def _sentence(problem: dict[str, Any]) -> str:
-    """`Fact. Remedy.` on one line, whatever the texts contain."""
+    """`Fact. Remedy.` on one line, even if the texts have several."""
     parts = [" ".join(str(part).split()) for part in (problem["message"], problem["hint"]) if part]
     head = parts[0] if parts[0].endswith((".", "?", "!")) else f"{parts[0]}."
     return printable(" ".join([head, *parts[1:]]) if len(parts) > 1 else parts[0])

@@ -122,7 +122,7 @@ def _change(session: Session, name: str, act: str, settings: dict[str, Any], tex
 @push.command("list")
 @pass_session
 def list_subscriptions(session: Session) -> None:
-    """List the subscriptions with what they have delivered."""
+    """List the subscriptions with the counts of their deliveries."""
     documents = [_document(each) for each in session.run(read.subscriptions())]
 
     def text(screen: Screen) -> None:

@@ -1,13 +1,13 @@
 """Wake-ups: consumers learn of messages within milliseconds, and cost nothing while they wait.
 
-    listener = Listener(dsn, client.run)        # one for each process, whatever it waits for
+    listener = Listener(dsn, client.run)        # one for each process, for all queues
     await listener.start()
     with listener.subscribe("emails") as mail:
         while not (leases := await client.claim("emails", 10)) and time_is_left():
             await mail.wait(timeout=2)          # True: look again; False: the time is over
 
 A wake-up is a hint that a claim may find something, never a promise, and one can get lost (see
-functions/enqueue/wake.sql): look every second or two whatever happens. Where no wake-ups arrive, as
+functions/enqueue/wake.sql): also look every second or two. Where no wake-ups arrive, as
 behind a transaction-mode pooler, `healthy` is False and `wait` returns four times a second.
 """
 

@@ -21,7 +21,7 @@ class PenstockConfig(AppConfig):
         from penstock.django import checks as ours
 
         checks.register(ours.check_settings, "penstock")
-        # Not in other runs: `migrate` would warn of what it is about to change.
+        # Not in other runs: `migrate` would warn of the old schema that it is about to upgrade.
         checks.register(ours.check_schema, "penstock", checks.Tags.database, deploy=True)
         post_migrate.connect(_bring_up_to_date, sender=self)
 

@@ -1,4 +1,4 @@
-"""Where everything lies in a lake: its tables, their partitions and columns, their paths.
+"""The layout of a lake: the paths of its files, its tables, and the partitions of each table.
 
 ```
 lake.json                                   what this lake is: see lake.py
@@ -29,7 +29,7 @@ QUARANTINE: Final = "_quarantine"
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """One table of the lake. `id_column` is what the ranges in the ledger are of.
+    """One table of the lake. The ranges in the ledger are values of `id_column`.
 
     `declared_schema` is the schema of a table that a project declares, as Spark's JSON. The
     columns of the other tables are in columns.py.

@@ -8,7 +8,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription, with what it has delivered. `secret` is encrypted."""
+    """A subscription, with the counts of its deliveries. `secret` is encrypted."""
 
     name: str
     queue: str

@@ -22,7 +22,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`relation` is what it is read from; `id` its id there, `time` what `initial` compares with.
+    """A table or a view that Spark reads.
+
+    `relation` is its name in SQL, `id` the column of its id, and `time` the column that `initial`
+    is compared with.
 
     A table with a `xid` is a log: append-only, and followed by snapshots.
     """

@@ -91,6 +91,7 @@ class Expander:
         macros = {
             "hold_from": Macro(str(self._hold_from)),
             "envelope": Macro(", ".join(self._envelope())),
+            "envelope.columns": Macro(", ".join(f"{{t}}.{c}" for c in self._envelope()), ("t",)),
             "leased": Macro("token, lease_until, position, watched, {envelope}"),
             "lease.columns": Macro(",\n  ".join(f"{c.name} {c.sql_type}" for c in LEASE_COLUMNS)),
         }

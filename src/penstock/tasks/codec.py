@@ -40,7 +40,7 @@ class Codec:
     def register(
         self, type_: type[T], encode: Callable[[T], Any], decode: Callable[[Any], T]
     ) -> None:
-        """Teach the codec a type: `encode` returns what is known already, `decode` reads it."""
+        """Register a type. `encode` returns a value of a known type, `decode` reads it."""
         self._own[type_] = _OwnType(encode, decode)
 
     def encode(self, value: Any, what: str) -> str:

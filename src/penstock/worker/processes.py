@@ -130,7 +130,7 @@ class _Child:
         return said
 
     async def _next(self, limits: ProcessLimits) -> Said:
-        """What the child says next: what its task reports, and at last its answer."""
+        """The next message of the child: reports of its task, or, at the end, its answer."""
         loop = asyncio.get_running_loop()
         readable = loop.create_future()
         number = self._pipe.fileno()

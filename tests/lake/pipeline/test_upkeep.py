@@ -81,7 +81,7 @@ def test_small_files_are_joined_and_nothing_is_lost(
 def test_days_that_are_too_old_go_and_verify_knows(
     traffic: Any, lake: Any, land: Any, gild: Any, registry: Any, sql: Any, dsn: str
 ) -> None:
-    # The same for all of it, whatever the clock says in the end.
+    # The same for all of it, at any time of day.
     today = sql("select now()")[0][0]
     sql(
         "insert into penstock.history_log (slot, id, queue, state, enqueued_at, finished_at,"

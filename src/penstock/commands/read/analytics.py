@@ -77,25 +77,29 @@ class LakeGlance:
 def minutes(since: datetime, until: datetime, step: int, queues: Queues) -> Command[list[GoldStep]]:
     """In steps of this many seconds."""
     params = {"since": since, "until": until, "step": step, "queues": queues}
-    return Command(load_query("read/gold_minutes"), params, _steps)
+    return Command(_gold("read/gold_minutes"), params, _steps)
 
 
 def quarters(since: datetime, until: datetime, queues: Queues) -> Command[list[GoldStep]]:
     """In quarters of an hour. The first one is complete, even if it began before `since`."""
     params = {"since": since, "until": until, "queues": queues}
-    return Command(load_query("read/gold_quarters"), params, _steps)
+    return Command(_gold("read/gold_quarters", others="others"), params, _steps)
 
 
 def days(since: datetime, until: datetime, queues: Queues) -> Command[list[GoldStep]]:
-    return Command(
-        load_query("read/gold_days"), {"since": since, "until": until, "queues": queues}, _steps
-    )
+    params = {"since": since, "until": until, "queues": queues}
+    return Command(_gold("read/gold_days"), params, _steps)
 
 
 def by_queue(since: datetime, until: datetime, queues: Queues) -> Command[list[GoldStep]]:
-    return Command(
-        load_query("read/gold_queues"), {"since": since, "until": until, "queues": queues}, _steps
-    )
+    params = {"since": since, "until": until, "queues": queues}
+    return Command(_gold("read/gold_queues"), params, _steps)
+
+
+def _gold(name: str, *, others: str = "(expired + cancelled + superseded)") -> str:
+    """A query of gold. `others` is the expression for messages that ended in any other state."""
+    sums = load_query("read/gold_sums").replace("{others}", others)
+    return load_query(name).replace("{sums}", sums.strip())
 
 
 def errors(since: datetime, until: datetime, queues: Queues) -> Command[list[GoldError]]:

@@ -161,7 +161,7 @@ def search(
 ) -> Command[MessagePage]:
     """A page of the messages that have a text somewhere, in any state and in history.
 
-    It ends after some milliseconds with what it has found; `next` is None at the end.
+    It ends after some milliseconds with the messages found so far. `next` is None at the end.
     """
     params = {
         "wanted": check.text("wanted", wanted),

@@ -98,7 +98,7 @@ def _copy_install(install: Path, copy: Path) -> None:
 
 
 def _open_to_all(folder: Path) -> None:
-    """Make the files readable by all users, whatever umask the wheel was unpacked with."""
+    """Make the files readable by all users, for a wheel unpacked under any umask."""
     for path in [folder, *folder.rglob("*")]:
         if not path.is_symlink():
             mode = path.stat().st_mode

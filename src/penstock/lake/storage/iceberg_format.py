@@ -213,7 +213,7 @@ class IcebergFormat:
         """The files to add and to remove.
 
         They are those of the last step, if the table has as many files as the ledger had before
-        it. A catalog that is new, or was restored from a backup, gets whatever differs.
+        it. A catalog that is new, or was restored from a backup, gets every difference.
         """
         entry = state.head
         files = {file.path: file for file in state.of(table)}

@@ -55,7 +55,7 @@ class ChangeSubscription(SubscriptionOptions, forbid_unknown_fields=True, kw_onl
 
 
 class Subscription(Struct, kw_only=True):
-    """A subscription, with what it has delivered."""
+    """A subscription, with the counts of its deliveries."""
 
     name: str
     topic: str

@@ -1,7 +1,7 @@
 """When keys were last used: collected in memory, and written a few times a minute.
 
 A write for each request would update one row of a busy key hundreds of times a second. So a key is
-written once in five minutes, whatever the number of its requests and of servers.
+written once in five minutes, for any number of requests and servers.
 """
 
 from __future__ import annotations

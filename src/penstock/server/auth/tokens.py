@@ -35,7 +35,7 @@ class Claims(NamedTuple):
 
 
 def issue(secret: bytes, kind: Kind, subject: str, seconds: int, roles: Sequence[str] = ()) -> str:
-    """A token that stands for the id of a key, or for a user with roles, for so long."""
+    """Return a token for the id of a key, or for a user with roles. It is valid for `seconds`."""
     claims = Claims(secrets.token_urlsafe(16), subject, int(time.time()) + seconds, roles)
     body = _b64(json.dumps(claims).encode())
     return f"{body}.{_b64(sign(secret, kind, body))}"

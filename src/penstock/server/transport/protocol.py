@@ -3,8 +3,10 @@
 Connections with a slow or oversized request head, and connections above the limit of the process,
 are closed early. A complete response is sent in one write.
 
-This is the only module that uses internals of uvicorn. With `PENSTOCK_FAST_PATHS=off` the server
-runs on uvicorn's own protocol. Then no request has a cycle, and the functions here report that.
+With `PENSTOCK_FAST_PATHS=off` the server runs on uvicorn's own protocol. Then no request has a
+cycle, and the functions here report that. Apart from this module, only the class `Server` in
+serving.py depends on uvicorn's structure: it overrides methods of `uvicorn.Server` for signals and
+for the end of the process, in both settings.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Finding:
 
     @property
     def identity(self) -> str:
-        """The same for the same trouble, whatever its numbers are at the moment."""
+        """The same for the same trouble, even if its numbers change."""
         return f"{self.kind}:{self.subject}"
 
     @property

@@ -172,8 +172,8 @@ $$;
 -- register that is further ahead than it is ever set counts as not set (_is_due). The rest is here: a step back is
 -- noticed, floors of timers are lowered, and leases and retries are dated again.
 --
--- _notice_step: if the clock was set back, resets all registers that are ahead, and notes for _redate what the clock
--- showed before. Only registers change, so any transaction may do this. Locks: none. Indexes: none.
+-- _notice_step: if the clock was set back, resets all registers that are ahead, and notes for _redate the time
+-- before the step. Only registers change, so any transaction may do this. Locks: none. Indexes: none.
 -- from functions/background/clock.sql:7
 create or replace function penstock._notice_step(now_us bigint) returns void language plpgsql as $$
 declare
@@ -471,7 +471,7 @@ begin
       for update skip locked));
 end $$;
 
--- beat_v2: as beat, for workers that take commands. Returns what an operator wants of the worker: 'quiet', 'stop', or
+-- beat_v2: as beat, for workers that take commands. Returns the command for the worker: 'quiet', 'stop', or
 -- null if it should work. A command is for one process, so a worker that was started later under the same name does not
 -- get it. Locks and indexes: as beat.
 -- from functions/background/heartbeat.sql:30
@@ -495,8 +495,8 @@ begin
 end $$;
 
 -- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. It also records the charts.
--- Nothing depends on it. A cron job may call it. full_pass looks at everything once, whatever the clocks say.
--- Returns what it did.
+-- Nothing depends on it. A cron job may call it. full_pass does all of it once, even if it is not due. Returns the
+-- number of rows or segments for each kind of upkeep.
 -- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
 -- from functions/background/maintain.sql:5
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
@@ -582,83 +582,65 @@ begin
     delete from penstock.lane_0 where ctid = any (array(
       select t.ctid from penstock.lane_0 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
 -- from functions/background/maintain.sql:82, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select t.ctid from penstock.lane_1 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
 -- from functions/background/maintain.sql:82, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select t.ctid from penstock.lane_2 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
 -- from functions/background/maintain.sql:82, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select t.ctid from penstock.lane_3 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
 -- from functions/background/maintain.sql:82, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select t.ctid from penstock.lane_4 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
 -- from functions/background/maintain.sql:82, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select t.ctid from penstock.lane_5 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
 -- from functions/background/maintain.sql:82, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select t.ctid from penstock.lane_6 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
 -- from functions/background/maintain.sql:82, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select t.ctid from penstock.lane_7 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
 -- from functions/background/maintain.sql:82, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select t.ctid from penstock.lane_8 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:91
+-- from functions/background/maintain.sql:89
   return n;
 end $$;
 
@@ -897,7 +879,7 @@ begin
   insert into penstock.batch_change (batch_id, done) values (_replace_member.batch_id, -1);
 end $$;
 
--- Adds up what happened to the members of batches, and enqueues the messages of each batch whose members have all
+-- Adds up the outcomes of the members of batches, and enqueues the messages of each batch whose members have all
 -- ended. Returns how many batches have finished. Workers call it after they have settled members, and claims call it
 -- about once a minute. Any number of callers may call it at once.
 --
@@ -2098,117 +2080,107 @@ begin
     select s.ctid from penstock.scheduled s
     where s.id = _pull_waiting.id and s.queue_id = _pull_waiting.queue_id and s.group_key is null
       and (of_attempt is null or s.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:154, segment 0
+-- from functions/claim/by_id.sql:153, segment 0
   delete from penstock.lane_0 where ctid = any (array(
     select r.ctid from penstock.lane_0 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:154, segment 1
+-- from functions/claim/by_id.sql:153, segment 1
   delete from penstock.lane_1 where ctid = any (array(
     select r.ctid from penstock.lane_1 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:154, segment 2
+-- from functions/claim/by_id.sql:153, segment 2
   delete from penstock.lane_2 where ctid = any (array(
     select r.ctid from penstock.lane_2 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:154, segment 3
+-- from functions/claim/by_id.sql:153, segment 3
   delete from penstock.lane_3 where ctid = any (array(
     select r.ctid from penstock.lane_3 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:154, segment 4
+-- from functions/claim/by_id.sql:153, segment 4
   delete from penstock.lane_4 where ctid = any (array(
     select r.ctid from penstock.lane_4 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:154, segment 5
+-- from functions/claim/by_id.sql:153, segment 5
   delete from penstock.lane_5 where ctid = any (array(
     select r.ctid from penstock.lane_5 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:154, segment 6
+-- from functions/claim/by_id.sql:153, segment 6
   delete from penstock.lane_6 where ctid = any (array(
     select r.ctid from penstock.lane_6 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:154, segment 7
+-- from functions/claim/by_id.sql:153, segment 7
   delete from penstock.lane_7 where ctid = any (array(
     select r.ctid from penstock.lane_7 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:154, segment 8
+-- from functions/claim/by_id.sql:153, segment 8
   delete from penstock.lane_8 where ctid = any (array(
     select r.ctid from penstock.lane_8 r
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
   if found then
     return m;
   end if;
--- from functions/claim/by_id.sql:165
+-- from functions/claim/by_id.sql:163
   return null;
 end $$;
 
 -- Takes a ready message that never came back: its position is its id. Uses lane_N_order. Locks: the row, with SKIP
 -- LOCKED.
--- from functions/claim/by_id.sql:170
+-- from functions/claim/by_id.sql:168
 create or replace function penstock._pull_fresh(queue_id integer, id bigint, of_attempt integer)
 returns penstock.envelope language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -2223,100 +2195,91 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:182, segment 0
+-- from functions/claim/by_id.sql:180, segment 0
     delete from penstock.lane_0 where ctid = any (array(
       select r.ctid from penstock.lane_0 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:182, segment 1
+-- from functions/claim/by_id.sql:180, segment 1
     delete from penstock.lane_1 where ctid = any (array(
       select r.ctid from penstock.lane_1 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:182, segment 2
+-- from functions/claim/by_id.sql:180, segment 2
     delete from penstock.lane_2 where ctid = any (array(
       select r.ctid from penstock.lane_2 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:182, segment 3
+-- from functions/claim/by_id.sql:180, segment 3
     delete from penstock.lane_3 where ctid = any (array(
       select r.ctid from penstock.lane_3 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:182, segment 4
+-- from functions/claim/by_id.sql:180, segment 4
     delete from penstock.lane_4 where ctid = any (array(
       select r.ctid from penstock.lane_4 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:182, segment 5
+-- from functions/claim/by_id.sql:180, segment 5
     delete from penstock.lane_5 where ctid = any (array(
       select r.ctid from penstock.lane_5 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:182, segment 6
+-- from functions/claim/by_id.sql:180, segment 6
     delete from penstock.lane_6 where ctid = any (array(
       select r.ctid from penstock.lane_6 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:182, segment 7
+-- from functions/claim/by_id.sql:180, segment 7
     delete from penstock.lane_7 where ctid = any (array(
       select r.ctid from penstock.lane_7 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 else
--- from functions/claim/by_id.sql:182, segment 8
+-- from functions/claim/by_id.sql:180, segment 8
     delete from penstock.lane_8 where ctid = any (array(
       select r.ctid from penstock.lane_8 r
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:190
+-- from functions/claim/by_id.sql:187
     exit when m.id is not null;
   end loop;
   return m;
@@ -2324,7 +2287,7 @@ end $$;
 
 -- Leases a message, claimed by id, and counts the attempt. Returns the token. Locks: ROW EXCLUSIVE on the current
 -- segment until commit. Uses queue_pkey.
--- from functions/claim/by_id.sql:197
+-- from functions/claim/by_id.sql:194
 create or replace function penstock._lease_by_id(m penstock.envelope, until timestamptz, worker text) returns bigint
 language plpgsql as $$
 #variable_conflict use_column
@@ -2340,7 +2303,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/by_id.sql:210, segment 0
+-- from functions/claim/by_id.sql:207, segment 0
   insert into penstock.leased_0 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2350,7 +2313,7 @@ if slot <= 0 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:210, segment 1
+-- from functions/claim/by_id.sql:207, segment 1
   insert into penstock.leased_1 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2362,7 +2325,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/by_id.sql:210, segment 2
+-- from functions/claim/by_id.sql:207, segment 2
   insert into penstock.leased_2 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2372,7 +2335,7 @@ if slot <= 2 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:210, segment 3
+-- from functions/claim/by_id.sql:207, segment 3
   insert into penstock.leased_3 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2386,7 +2349,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/by_id.sql:210, segment 4
+-- from functions/claim/by_id.sql:207, segment 4
   insert into penstock.leased_4 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2396,7 +2359,7 @@ if slot <= 4 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:210, segment 5
+-- from functions/claim/by_id.sql:207, segment 5
   insert into penstock.leased_5 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2408,7 +2371,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/by_id.sql:210, segment 6
+-- from functions/claim/by_id.sql:207, segment 6
   insert into penstock.leased_6 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2419,7 +2382,7 @@ if slot <= 6 then
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
 if slot <= 7 then
--- from functions/claim/by_id.sql:210, segment 7
+-- from functions/claim/by_id.sql:207, segment 7
   insert into penstock.leased_7 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2429,7 +2392,7 @@ if slot <= 7 then
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
--- from functions/claim/by_id.sql:210, segment 8
+-- from functions/claim/by_id.sql:207, segment 8
   insert into penstock.leased_8 (token, lease_until, position, watched, id, enqueued_at, expires_at,
     first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers,
     payload, payload_bytes, last_error)
@@ -2442,12 +2405,12 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:219
+-- from functions/claim/by_id.sql:216
   return lease_token;
 end $$;
 
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Large claims lease
--- messages in place, which writes a third of what it takes to move them. Small claims, claims by id, and claims of
+-- messages in place, which writes a third of the WAL of moving them. Small claims, claims by id, and claims of
 -- queues with limits, groups or several priorities move messages to leased_N, which is the shorter statement.
 --
 -- A claim that is alone in its transaction picks and takes messages in one statement. Our clients say so
@@ -2816,7 +2779,7 @@ end if;
     coalesce(has_some, false));
 end $$;
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Large claims lease
--- messages in place, which writes a third of what it takes to move them. Small claims, claims by id, and claims of
+-- messages in place, which writes a third of the WAL of moving them. Small claims, claims by id, and claims of
 -- queues with limits, groups or several priorities move messages to leased_N, which is the shorter statement.
 --
 -- A claim that is alone in its transaction picks and takes messages in one statement. Our clients say so
@@ -3624,9 +3587,9 @@ end if;
 -- from functions/claim/claim_dead.sql:41
 end $$;
 
--- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
--- messages already and wants this many more. Locks: as claim; also the rows of keys and groups. Uses lane_N_order and
--- leased_N_token.
+-- The long path of claim: takes rows under the lease, then handles expired messages and group tokens among them.
+-- has_some: the caller has claimed messages already and wants this many more. Locks: as claim; also the rows of keys
+-- and groups. Uses lane_N_order and leased_N_token.
 -- from functions/claim/claim_special.sql:9
 create or replace function penstock._claim_special(queue text, count integer, lease_seconds integer, worker text,
   has_some boolean)
@@ -3825,9 +3788,9 @@ end if;
 -- from functions/claim/claim_special.sql:91
   ) l order by l.priority desc, l.position;
 end $$;
--- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
--- messages already and wants this many more. Locks: as claim; also the rows of keys and groups. Uses lane_N_order and
--- leased_N_token.
+-- The long path of claim: takes rows under the lease, then handles expired messages and group tokens among them.
+-- has_some: the caller has claimed messages already and wants this many more. Locks: as claim; also the rows of keys
+-- and groups. Uses lane_N_order and leased_N_token.
 -- from functions/claim/claim_special.sql:9
 create or replace function penstock._claim_special_by_id(queue text, count integer, lease_seconds integer, worker text,
   has_some boolean)
@@ -4334,7 +4297,8 @@ begin
     due := penstock._close_segments() or due;
     -- Looking takes at most a twentieth of the time, except after a burst.
     spent_us := date_part('epoch', clock_timestamp()) * 1e6 - now_us;
-    perform setval('penstock.ring_check_at', now_us + greatest(50000, least(2000000, 20 * spent_us)));
+    perform setval('penstock.ring_check_at',
+      now_us + greatest(50000, least(2000000, 20 * spent_us)));
   end if;
   if due then
     perform penstock._announce('upkeep', 'upkeep', null);
@@ -4534,9 +4498,9 @@ begin
 end $$;
 
 -- Lowers the floor of a lane to a position that a transaction has taken before it joined its generation. Also lowers
--- what sweeps know to be settled: neither the mark of the current generation nor settled_register may claim that
--- position. This is one expression, which cannot be interrupted halfway: the sweep lock belongs to the session and has
--- to be released.
+-- the positions that sweeps know to be settled: neither the mark of the current generation nor settled_register may
+-- claim that position. This is one expression, which cannot be interrupted halfway: the sweep lock belongs to the
+-- session and has to be released.
 -- Locks: the sweep lock of the queue for a moment. Indexes: none.
 -- from functions/claim/lower_floor.sql:6
 create or replace function penstock._lower_floor(q penstock.queue, priority integer, to_position bigint) returns void
@@ -5289,10 +5253,10 @@ end if;
 -- from functions/claim/pull_expired.sql:46
 end $$;
 
--- Has a lease of this queue expired? If none expires before the next sweep, the lowest bit of the sweep register says
--- so from then on, and claims do not look until then: leases that begin meanwhile last for a second at least.
--- _forget_quiet clears the bit if a lease gets an earlier end. Its lock, and the register as it was before we looked,
--- tell that no transaction has done so meanwhile.
+-- Returns whether a lease of this queue has expired. If no lease expires before the next sweep, it sets the lowest bit
+-- of the sweep register, and claims skip the search until that sweep. New leases last for at least a second, so none of
+-- them expires earlier. _forget_quiet clears the bit if a lease gets an earlier end. It is set only if the quiet lock
+-- is free and the register has not changed since this call read it, so no call of _forget_quiet is overwritten.
 -- Locks: the quiet lock of the queue, without waiting, released at once. Uses leased_N_until and grant_N_until.
 -- from functions/claim/quiet.sql:6
 create or replace function penstock._any_lease_ends(queue_id integer, started timestamptz, notes boolean)
@@ -5359,12 +5323,8 @@ if slot <= 0 then
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_0 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_0 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5381,12 +5341,8 @@ else
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_1 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_1 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5405,12 +5361,8 @@ if slot <= 2 then
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_2 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_2 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5427,12 +5379,8 @@ else
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_3 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_3 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5453,12 +5401,8 @@ if slot <= 4 then
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_4 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_4 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5475,12 +5419,8 @@ else
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_5 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_5 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5499,12 +5439,8 @@ if slot <= 6 then
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_6 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_6 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5522,12 +5458,8 @@ if slot <= 7 then
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_7 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_7 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5544,12 +5476,8 @@ else
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_8 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_8 (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p
@@ -5562,7 +5490,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/release_due.sql:39
+-- from functions/claim/release_due.sql:35
   if pg_sequence_last_value('penstock.position') >= pg_sequence_last_value('penstock.ring_until') then
     perform penstock._rotate();
   end if;
@@ -5984,11 +5912,11 @@ end $$;
 -- a long statement) is set aside: floors rise without it, and every claim checks whether one of its transactions has
 -- ended. Then floors are lowered to where that generation began. Only the pace depends on the clock, not the result.
 --
--- _sweep: one sweep. It raises the floors as far as it may and begins a new generation. A claim does it, at most every
--- 5 ms for each queue, or every 50 ms while nothing is enqueued. At tens of thousands of messages a second, every
--- millisecond that the floor stands still leaves dead index entries for each claim to walk over. The caller must not
--- have claimed from this queue in the same transaction: the sweep would not see those messages, which come back if the
--- transaction is rolled back.
+-- _sweep: one sweep. It raises the floors to the last position without open transactions, or to the first live message
+-- below it, and begins a new generation. A claim does it, at most every 5 ms for each queue, or every 50 ms while
+-- nothing is enqueued. At tens of thousands of messages a second, every millisecond that the floor stands still leaves
+-- dead index entries for each claim to walk over. The caller must not have claimed from this queue in the same
+-- transaction: the sweep would not see those messages, which come back if the transaction is rolled back.
 -- Locks: the sweep lock of the queue, without waiting, for the duration of the sweep. Uses lane_N_order.
 -- from functions/claim/sweep.sql:23
 create or replace function penstock._sweep(q penstock.queue, now_us bigint) returns void language plpgsql as $$
@@ -6023,7 +5951,8 @@ begin
     idle := aside = 0 and high = coalesce(pg_sequence_last_value(q.mark_register), bigint '0')
       and high < all (select coalesce(pg_sequence_last_value(f), bigint '0') from unnest(q.floors) f where f is not null);
     if idle then
-      perform setval(q.sweep_register, ((now_us + 50000) & ~bigint '1')), pg_advisory_unlock(1885695608, q.id);
+      perform setval(q.sweep_register, ((now_us + 50000) & ~bigint '1')),
+        pg_advisory_unlock(1885695608, q.id);
       return;
     end if;
     if aside = 0 then
@@ -6085,7 +6014,7 @@ begin
 end $$;
 
 -- Raises the floors of a queue to their first live messages, up to a position below which no transaction is open.
--- from functions/claim/sweep.sql:117
+-- from functions/claim/sweep.sql:118
 create or replace function penstock._raise_floors(q penstock.queue, up_to bigint) returns void language plpgsql as $$
 declare
   live    text := split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2);
@@ -6497,8 +6426,8 @@ end $$;
 --
 -- _run_timers moves up to piece due messages, and as many expired leases in each segment; for one queue, or for all.
 -- Returns how many. Scans begin at the floors of the timers. Every half second (or up to a second, if it costs more
--- than a fiftieth of the time) the scans for all queues begin at the far left, to find what a slow transaction has left
--- below the floors.
+-- than a fiftieth of the time) the scans for all queues begin at the far left, to find messages that a slow transaction
+-- has left below the floors.
 -- Locks: the rows it moves, with SKIP LOCKED. Uses scheduled_due, leased_N_until and grant_N_until.
 -- from functions/claim/timers.sql:8
 create or replace function penstock._run_timers(only_queue integer, piece integer) returns integer language plpgsql
@@ -8256,7 +8185,7 @@ end $$;
 
 -- A message was put into a segment by a transaction block, or while the ring turned or a generation began, or it is the
 -- message that makes the ring turn. Its segment may have been freed between the look at the ring and the insert (whose
--- lock keeps it in the ring from then on). Then it is inserted again.
+-- lock then keeps it in the ring). Then it is inserted again.
 -- from functions/enqueue/put.sql:27
 create or replace function penstock._put_special(slot integer, new_id bigint, queue_id integer, priority integer,
   in_block boolean) returns void language plpgsql as $$
@@ -8329,14 +8258,12 @@ end if;
 end if;
 end if;
 -- from functions/enqueue/put.sql:57
-  perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at,
-    m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload,
-    m.payload_bytes, m.last_error)::penstock.envelope, m.position);
+  perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at, m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error)::penstock.envelope, m.position);
 end $$;
 
 -- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in
 -- use and the floor of the lane is not in the share of positions of the current segment.
--- from functions/enqueue/put.sql:64
+-- from functions/enqueue/put.sql:62
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
 language plpgsql as $$
 begin
@@ -8347,7 +8274,7 @@ begin
 end $$;
 
 -- Announces a message that a transaction block has just put into a segment, whose lock it already has. Indexes: none.
--- from functions/enqueue/put.sql:74
+-- from functions/enqueue/put.sql:72
 create or replace function penstock._announce_here(slot integer, queue_id integer, priority integer, at_position bigint)
 returns void language plpgsql as $$
 begin
@@ -8356,21 +8283,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/put.sql:80, segment 0
+-- from functions/enqueue/put.sql:78, segment 0
   insert into penstock.deferred_0 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:80, segment 1
+-- from functions/enqueue/put.sql:78, segment 1
   insert into penstock.deferred_1 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/put.sql:80, segment 2
+-- from functions/enqueue/put.sql:78, segment 2
   insert into penstock.deferred_2 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:80, segment 3
+-- from functions/enqueue/put.sql:78, segment 3
   insert into penstock.deferred_3 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
@@ -8378,33 +8305,33 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/put.sql:80, segment 4
+-- from functions/enqueue/put.sql:78, segment 4
   insert into penstock.deferred_4 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:80, segment 5
+-- from functions/enqueue/put.sql:78, segment 5
   insert into penstock.deferred_5 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/put.sql:80, segment 6
+-- from functions/enqueue/put.sql:78, segment 6
   insert into penstock.deferred_6 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
 if slot <= 7 then
--- from functions/enqueue/put.sql:80, segment 7
+-- from functions/enqueue/put.sql:78, segment 7
   insert into penstock.deferred_7 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:80, segment 8
+-- from functions/enqueue/put.sql:78, segment 8
   insert into penstock.deferred_8 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/put.sql:83
+-- from functions/enqueue/put.sql:81
 end $$;
 
 -- Schedules a message, or a group token, for later. Locks: only the new row. Indexes: none.
@@ -9162,10 +9089,33 @@ begin
   order by 5 desc, 1;
 end $$;
 
+-- Records the progress of a lake, and the size of the last batch. Locks: the row of the lake. Uses lake_pkey.
+-- from functions/lake/landed.sql:2
+create or replace function penstock.lake_landed(name text, history pg_snapshot, attempts pg_snapshot, rows bigint,
+  bytes bigint) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update penstock.lake l set database = penstock._database(), history_snapshot = history, attempts_snapshot = attempts,
+    landed_at = clock_timestamp(), landed_rows = l.landed_rows + rows, landed_bytes = l.landed_bytes + bytes
+  where l.name = lake_landed.name
+$$;
+
+-- Records which version of the lake is in the gold tables. Locks: the row of the lake. Uses lake_pkey.
+-- from functions/lake/published.sql:2
+create or replace function penstock.lake_published(name text, version bigint) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  delete from penstock.queue_minute where minute < now() - interval '35 days';
+  delete from penstock.queue_quarter where quarter < now() - interval '35 days';
+  delete from penstock.worker_minute where minute < now() - interval '35 days';
+  update penstock.lake l set published_version = version, published_at = clock_timestamp()
+    where l.name = lake_published.name
+$$;
+
 -- State of lakes, written by `penstock lake`. Lakes are few, their rows change once for each batch, and messages never
--- wait for them. register_lake: from now on PostgreSQL keeps history until it has landed in the lake. Locks: the row of
--- the lake. Uses lake_pkey.
--- from functions/lake/register.sql:4
+-- wait for them.
+--
+-- register_lake: from now on PostgreSQL keeps history until it has landed in the lake. Locks: the row of the lake. Uses
+-- lake_pkey.
+-- from functions/lake/register.sql:6
 create or replace function penstock.register_lake(name text, path text, format text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   insert into penstock.lake (name, path, format) values (register_lake.name, register_lake.path, register_lake.format)
@@ -9175,7 +9125,7 @@ $$;
 
 -- Removes a lake, so that history is no longer kept for it. False if there was none. Locks: the row of the lake. Uses
 -- lake_pkey.
--- from functions/lake/register.sql:13
+-- from functions/lake/release.sql:3
 create or replace function penstock.release_lake(name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -9183,34 +9133,6 @@ begin
   delete from penstock.lake l where l.name = release_lake.name;
   return found;
 end $$;
-
--- Records the progress of a lake, and the size of the last batch. Locks: the row of the lake. Uses lake_pkey.
--- from functions/lake/register.sql:22
-create or replace function penstock.lake_landed(name text, history pg_snapshot, attempts pg_snapshot, rows bigint,
-  bytes bigint) returns void
-language sql security definer set search_path = pg_catalog, pg_temp as $$
-  update penstock.lake l set database = penstock._database(), history_snapshot = history, attempts_snapshot = attempts,
-    landed_at = clock_timestamp(), landed_rows = l.landed_rows + rows, landed_bytes = l.landed_bytes + bytes
-  where l.name = lake_landed.name
-$$;
-
--- Records that the lake was verified now. Locks: the row of the lake. Uses lake_pkey.
--- from functions/lake/register.sql:31
-create or replace function penstock.lake_verified(name text) returns void
-language sql security definer set search_path = pg_catalog, pg_temp as $$
-  update penstock.lake l set verified_at = clock_timestamp() where l.name = lake_verified.name
-$$;
-
--- Records which version of the lake is in the gold tables. Locks: the row of the lake. Uses lake_pkey.
--- from functions/lake/register.sql:37
-create or replace function penstock.lake_published(name text, version bigint) returns void
-language sql security definer set search_path = pg_catalog, pg_temp as $$
-  delete from penstock.queue_minute where minute < now() - interval '35 days';
-  delete from penstock.queue_quarter where quarter < now() - interval '35 days';
-  delete from penstock.worker_minute where minute < now() - interval '35 days';
-  update penstock.lake l set published_version = version, published_at = clock_timestamp()
-    where l.name = lake_published.name
-$$;
 
 -- Enqueues copies of messages from a lake into one queue, each of them once for a job, even if it is called repeatedly.
 -- Takes parallel arrays of up to 10,000 messages. Returns the ids of the new copies. Locks: the rows of lake_replay,
@@ -9287,6 +9209,13 @@ begin
   end case;
   return trimmed;
 end $$;
+
+-- Records that the lake was verified now. Locks: the row of the lake. Uses lake_pkey.
+-- from functions/lake/verified.sql:2
+create or replace function penstock.lake_verified(name text) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update penstock.lake l set verified_at = clock_timestamp() where l.name = lake_verified.name
+$$;
 
 -- chart returns what happened in a queue, or in all queues if it is null: one row for each step since a time in which
 -- something was recorded. is_hour says whether to read the hours, which are kept for longer, or the minutes. Depths are
@@ -9412,7 +9341,7 @@ $$;
 
 -- count_finished adds what has ended since the last call to the counters of the queues, and returns all counters.
 -- Messages that ended are rows of history, and failed attempts are rows of the attempt log. It counts the rows that
--- this statement sees and the last call did not see, so it misses none and counts none twice, whatever transactions
+-- this statement sees and the last call did not see, so it misses none and counts none twice, even if transactions
 -- are open. Only queues that keep history have counters.
 -- If the last call was more than ten minutes ago, it starts again from now. That bounds the work of one call. The
 -- counters keep their values then, so they never decrease.
@@ -9522,7 +9451,7 @@ end $$;
 -- minute, and the messages and attempts that ended in it. Returns the number of rows that it wrote. Any number of
 -- servers may call it at any time. Once in each minute one of them does the work.
 -- It reads the history that this statement sees and the last call did not see, so it misses none and counts none twice,
--- whatever transactions are open. After a pause it fills the gap from history, 50,000 rows with each call. Depths exist
+-- even if transactions are open. After a pause it fills the gap from history, 50,000 rows with each call. Depths exist
 -- only for minutes in which it was called. For queues without history it counts what workers report.
 -- Locks: an advisory lock, the row of progress, the heartbeats of workers that serve queues without history, and ACCESS
 -- EXCLUSIVE (NOWAIT) on an old slot that it truncates. Uses history_log_xid and attempt_log_xid.
@@ -9669,8 +9598,8 @@ create or replace function penstock._snapshot_until(until xid8, own xid8) return
 $$;
 
 -- Inserts the depths of the queues, and the work that workers report for queues without history, for one minute.
--- Queues without messages get no row. Locks: the heartbeats of workers that serve queues without history. Reads what
--- all_stats reads, and all heartbeats.
+-- Queues without messages get no row. Locks: the heartbeats of workers that serve queues without history. Reads the
+-- same tables as all_stats, and all heartbeats.
 -- from functions/monitoring/record_charts.sql:151
 create or replace function penstock._chart_depths(at timestamptz) returns integer language plpgsql as $$
 #variable_conflict use_column
@@ -9929,7 +9858,7 @@ begin
     and (b.act <> 'set_priority' or s.priority <> b.priority);
 end $$;
 
--- Does what the act is about to some messages. Returns how many were changed.
+-- Applies the act to some messages. Returns how many were changed.
 -- from functions/operate/bulk_act.sql:141
 create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
 language plpgsql as $$
@@ -10005,77 +9934,59 @@ begin
 -- from functions/operate/cancel.sql:44, segment 0
   delete from penstock.ready_0 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
 -- from functions/operate/cancel.sql:44, segment 1
   delete from penstock.ready_1 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
 -- from functions/operate/cancel.sql:44, segment 2
   delete from penstock.ready_2 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
 -- from functions/operate/cancel.sql:44, segment 3
   delete from penstock.ready_3 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
 -- from functions/operate/cancel.sql:44, segment 4
   delete from penstock.ready_4 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
 -- from functions/operate/cancel.sql:44, segment 5
   delete from penstock.ready_5 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
 -- from functions/operate/cancel.sql:44, segment 6
   delete from penstock.ready_6 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
 -- from functions/operate/cancel.sql:44, segment 7
   delete from penstock.ready_7 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
 -- from functions/operate/cancel.sql:44, segment 8
   delete from penstock.ready_8 t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return 'ready';
   end if;
--- from functions/operate/cancel.sql:52
--- from functions/operate/cancel.sql:53, segment 0
+-- from functions/operate/cancel.sql:50
+-- from functions/operate/cancel.sql:51, segment 0
   delete from penstock.held_0 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_0 t where t.id = _remove_waiting.id returning * into l;
@@ -10087,7 +9998,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:53, segment 1
+-- from functions/operate/cancel.sql:51, segment 1
   delete from penstock.held_1 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_1 t where t.id = _remove_waiting.id returning * into l;
@@ -10099,7 +10010,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:53, segment 2
+-- from functions/operate/cancel.sql:51, segment 2
   delete from penstock.held_2 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_2 t where t.id = _remove_waiting.id returning * into l;
@@ -10111,7 +10022,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:53, segment 3
+-- from functions/operate/cancel.sql:51, segment 3
   delete from penstock.held_3 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_3 t where t.id = _remove_waiting.id returning * into l;
@@ -10123,7 +10034,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:53, segment 4
+-- from functions/operate/cancel.sql:51, segment 4
   delete from penstock.held_4 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_4 t where t.id = _remove_waiting.id returning * into l;
@@ -10135,7 +10046,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:53, segment 5
+-- from functions/operate/cancel.sql:51, segment 5
   delete from penstock.held_5 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_5 t where t.id = _remove_waiting.id returning * into l;
@@ -10147,7 +10058,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:53, segment 6
+-- from functions/operate/cancel.sql:51, segment 6
   delete from penstock.held_6 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_6 t where t.id = _remove_waiting.id returning * into l;
@@ -10159,7 +10070,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:53, segment 7
+-- from functions/operate/cancel.sql:51, segment 7
   delete from penstock.held_7 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_7 t where t.id = _remove_waiting.id returning * into l;
@@ -10171,7 +10082,7 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:53, segment 8
+-- from functions/operate/cancel.sql:51, segment 8
   delete from penstock.held_8 where id = _remove_waiting.id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into l;
   if not found then
     delete from penstock.leased_8 t where t.id = _remove_waiting.id returning * into l;
@@ -10183,13 +10094,13 @@ begin
     end if;
     return case when l.lease_until > now_at then 'leased' when l.dead_at is not null then 'dead' else 'ready' end;
   end if;
--- from functions/operate/cancel.sql:65
+-- from functions/operate/cancel.sql:63
   return null;
 end $$;
 
 -- Ends messages in any table, and returns their number. Each segment is scanned once for all of them. Locks: the rows
 -- of the messages.
--- from functions/operate/cancel.sql:70
+-- from functions/operate/cancel.sql:68
 create or replace function penstock._remove_many(ids bigint[], final_state text) returns bigint language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -10201,11 +10112,9 @@ begin
   if rest = '{}' then
     return n;
   end if;
--- from functions/operate/cancel.sql:82, segment 0
+-- from functions/operate/cancel.sql:80, segment 0
   for r in delete from penstock.ready_0 t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_0 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10219,11 +10128,9 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 1
+-- from functions/operate/cancel.sql:80, segment 1
   for r in delete from penstock.ready_1 t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_1 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10237,11 +10144,9 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 2
+-- from functions/operate/cancel.sql:80, segment 2
   for r in delete from penstock.ready_2 t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_2 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10255,11 +10160,9 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 3
+-- from functions/operate/cancel.sql:80, segment 3
   for r in delete from penstock.ready_3 t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_3 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10273,11 +10176,9 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 4
+-- from functions/operate/cancel.sql:80, segment 4
   for r in delete from penstock.ready_4 t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_4 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10291,11 +10192,9 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 5
+-- from functions/operate/cancel.sql:80, segment 5
   for r in delete from penstock.ready_5 t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_5 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10309,11 +10208,9 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 6
+-- from functions/operate/cancel.sql:80, segment 6
   for r in delete from penstock.ready_6 t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_6 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10327,11 +10224,9 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 7
+-- from functions/operate/cancel.sql:80, segment 7
   for r in delete from penstock.ready_7 t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_7 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10345,11 +10240,9 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:82, segment 8
+-- from functions/operate/cancel.sql:80, segment 8
   for r in delete from penstock.ready_8 t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_8 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -10363,13 +10256,13 @@ begin
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:100
+-- from functions/operate/cancel.sql:96
   return n;
 end $$;
 
 -- Ends a message that an index finds: one that is scheduled, dead or in a group, or ready and never came back (see
 -- _remove_fresh). Returns the previous state, or null. Locks: the row of the message.
--- from functions/operate/cancel.sql:105
+-- from functions/operate/cancel.sql:101
 create or replace function penstock._remove_indexed(id bigint, final_state text) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -10380,9 +10273,7 @@ declare
 begin
   delete from penstock.scheduled t where t.id = _remove_indexed.id and t.group_key is null returning * into s;
   if found then
-    perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at,
-      s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers,
-      s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
     return case when s.due_at > now_at then 'scheduled' else 'ready' end;
   end if;
   delete from penstock.grouped t where t.id = _remove_indexed.id returning * into g;
@@ -10393,9 +10284,7 @@ begin
   end if;
   delete from penstock.dead t where t.id = _remove_indexed.id returning * into d;
   if found then
-    perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at,
-      d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers,
-      d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at, d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
     return 'dead';
   end if;
   if penstock._remove_fresh(_remove_indexed.id, final_state) then
@@ -10406,7 +10295,7 @@ end $$;
 
 -- Ends a ready message that never came back, whose position is its id. Uses lane_N_order, in every lane. Locks: the row
 -- of the message.
--- from functions/operate/cancel.sql:141
+-- from functions/operate/cancel.sql:133
 create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -10414,110 +10303,92 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/cancel.sql:149, segment 0
+-- from functions/operate/cancel.sql:141, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 1
+-- from functions/operate/cancel.sql:141, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 2
+-- from functions/operate/cancel.sql:141, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 3
+-- from functions/operate/cancel.sql:141, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 4
+-- from functions/operate/cancel.sql:141, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 5
+-- from functions/operate/cancel.sql:141, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 6
+-- from functions/operate/cancel.sql:141, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 7
+-- from functions/operate/cancel.sql:141, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:149, segment 8
+-- from functions/operate/cancel.sql:141, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:160
+-- from functions/operate/cancel.sql:150
   return false;
 end $$;
 
--- Tells a worker to claim no more (quiet), to claim again (resume), or to finish what it runs and end (stop). The
+-- Tells a worker to claim no more (quiet), to claim again (resume), or to finish its messages and end (stop). The
 -- worker gets the command by a notification, or with its next beat, within ten seconds. PS026 if no such worker was
 -- seen within a day, PS027 if its version takes no commands. Locks: the row of the worker. Uses heartbeat_pkey.
 -- from functions/operate/command_worker.sql:4
@@ -10657,7 +10528,7 @@ language sql immutable as $$
 $$;
 
 -- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires at
--- the multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
+-- the multiples of its period since 1970, in every time zone: @every 30s fires at the full and the half minute.
 -- from functions/operate/cron.sql:75
 create or replace function penstock._cron_period(cron text) returns integer language plpgsql immutable as $$
 declare
@@ -11162,9 +11033,7 @@ begin
   delete from penstock.scheduled t where t.id = _take_waiting.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into s;
   if found then
-    m := (s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority,
-      s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes,
-      s.last_error)::penstock.envelope;
+    m := (s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes, s.last_error)::penstock.envelope;
     due_at := case when s.due_at > now_at then s.due_at end;
     state := case when s.due_at > now_at then 'scheduled' else 'ready' end;
     return;
@@ -11190,16 +11059,14 @@ begin
   end if;
   r := penstock._take_ready(_take_waiting.id, not_in, unlike);
   if r.id is not null then
-    m := (r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority,
-      r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-      r.last_error)::penstock.envelope;
+    m := (r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope;
     state := 'ready';
   end if;
 end $$;
 
 -- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
 -- otherwise by a scan. Locks: the row of the message.
--- from functions/operate/move.sql:161
+-- from functions/operate/move.sql:157
 create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql as $$
 #variable_conflict use_column
@@ -11210,67 +11077,67 @@ begin
   if r.id is not null then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 0
+-- from functions/operate/move.sql:168, segment 0
   delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 1
+-- from functions/operate/move.sql:168, segment 1
   delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 2
+-- from functions/operate/move.sql:168, segment 2
   delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 3
+-- from functions/operate/move.sql:168, segment 3
   delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 4
+-- from functions/operate/move.sql:168, segment 4
   delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 5
+-- from functions/operate/move.sql:168, segment 5
   delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 6
+-- from functions/operate/move.sql:168, segment 6
   delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 7
+-- from functions/operate/move.sql:168, segment 7
   delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:172, segment 8
+-- from functions/operate/move.sql:168, segment 8
   delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:178
+-- from functions/operate/move.sql:174
   return null;
 end $$;
 
 -- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane. Locks: the row of
 -- the message.
--- from functions/operate/move.sql:183
+-- from functions/operate/move.sql:179
 create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -11279,7 +11146,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/move.sql:192, segment 0
+-- from functions/operate/move.sql:188, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11287,7 +11154,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:192, segment 1
+-- from functions/operate/move.sql:188, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11295,7 +11162,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:192, segment 2
+-- from functions/operate/move.sql:188, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11303,7 +11170,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:192, segment 3
+-- from functions/operate/move.sql:188, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11311,7 +11178,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:192, segment 4
+-- from functions/operate/move.sql:188, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11319,7 +11186,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:192, segment 5
+-- from functions/operate/move.sql:188, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11327,7 +11194,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:192, segment 6
+-- from functions/operate/move.sql:188, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11335,7 +11202,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:192, segment 7
+-- from functions/operate/move.sql:188, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11343,7 +11210,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:192, segment 8
+-- from functions/operate/move.sql:188, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11351,7 +11218,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:200
+-- from functions/operate/move.sql:196
   return null;
 end $$;
 
@@ -11419,9 +11286,7 @@ begin
       delete from penstock.dead where ctid = any (array(
         select m.ctid from penstock.dead m where m.queue_id = q.id limit max_count - n)) returning *),
     ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
     select count(*) into n from ended;
     perform penstock._count_purge(batch, n);
     return n;
@@ -11431,22 +11296,18 @@ begin
       select m.ctid from penstock.scheduled m where m.queue_id = q.id and m.group_key is null limit max_count - n))
         returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, g.due_at) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, g.due_at) from gone g)
   select count(*) into n from ended;
   with gone as (
     delete from penstock.grouped where ctid = any (array(
       select m.ctid from penstock.grouped m where m.queue_id = q.id limit max_count - n)) returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, g.visible_at) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, g.visible_at) from gone g)
   select n + count(*) into n from ended;
   -- A group token may wait for a delayed message that is deleted now, so it becomes due at once.
   update penstock.scheduled m set due_at = now_at where m.queue_id = q.id and m.group_key is not null
     and m.due_at > now_at;
--- from functions/operate/purge.sql:58, segment 0
+-- from functions/operate/purge.sql:52, segment 0
   with gone as (
     delete from penstock.lane_0 where ctid = any (array(
       select m.ctid from penstock.lane_0 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -11454,11 +11315,9 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:58, segment 1
+-- from functions/operate/purge.sql:52, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select m.ctid from penstock.lane_1 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -11466,11 +11325,9 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:58, segment 2
+-- from functions/operate/purge.sql:52, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select m.ctid from penstock.lane_2 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -11478,11 +11335,9 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:58, segment 3
+-- from functions/operate/purge.sql:52, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select m.ctid from penstock.lane_3 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -11490,11 +11345,9 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:58, segment 4
+-- from functions/operate/purge.sql:52, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select m.ctid from penstock.lane_4 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -11502,11 +11355,9 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:58, segment 5
+-- from functions/operate/purge.sql:52, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select m.ctid from penstock.lane_5 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -11514,11 +11365,9 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:58, segment 6
+-- from functions/operate/purge.sql:52, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select m.ctid from penstock.lane_6 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -11526,11 +11375,9 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:58, segment 7
+-- from functions/operate/purge.sql:52, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select m.ctid from penstock.lane_7 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -11538,11 +11385,9 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:58, segment 8
+-- from functions/operate/purge.sql:52, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select m.ctid from penstock.lane_8 m where m.queue_id = q.id and m.group_key is null and m.hold = 0
@@ -11550,13 +11395,11 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
--- from functions/operate/purge.sql:70
+-- from functions/operate/purge.sql:62
   if include_leased then
--- from functions/operate/purge.sql:72, segment 0
+-- from functions/operate/purge.sql:64, segment 0
     for l in delete from penstock.held_0 where place = any (array(
         select t.place from penstock.held_0 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -11572,7 +11415,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:72, segment 1
+-- from functions/operate/purge.sql:64, segment 1
     for l in delete from penstock.held_1 where place = any (array(
         select t.place from penstock.held_1 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -11588,7 +11431,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:72, segment 2
+-- from functions/operate/purge.sql:64, segment 2
     for l in delete from penstock.held_2 where place = any (array(
         select t.place from penstock.held_2 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -11604,7 +11447,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:72, segment 3
+-- from functions/operate/purge.sql:64, segment 3
     for l in delete from penstock.held_3 where place = any (array(
         select t.place from penstock.held_3 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -11620,7 +11463,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:72, segment 4
+-- from functions/operate/purge.sql:64, segment 4
     for l in delete from penstock.held_4 where place = any (array(
         select t.place from penstock.held_4 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -11636,7 +11479,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:72, segment 5
+-- from functions/operate/purge.sql:64, segment 5
     for l in delete from penstock.held_5 where place = any (array(
         select t.place from penstock.held_5 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -11652,7 +11495,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:72, segment 6
+-- from functions/operate/purge.sql:64, segment 6
     for l in delete from penstock.held_6 where place = any (array(
         select t.place from penstock.held_6 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -11668,7 +11511,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:72, segment 7
+-- from functions/operate/purge.sql:64, segment 7
     for l in delete from penstock.held_7 where place = any (array(
         select t.place from penstock.held_7 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -11684,7 +11527,7 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:72, segment 8
+-- from functions/operate/purge.sql:64, segment 8
     for l in delete from penstock.held_8 where place = any (array(
         select t.place from penstock.held_8 t where t.queue_id = q.id limit max_count - n for update))
           returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
@@ -11700,14 +11543,14 @@ begin
       end if;
       n := n + 1;
     end loop;
--- from functions/operate/purge.sql:88
+-- from functions/operate/purge.sql:80
   end if;
   perform penstock._count_purge(batch, n);
   return n;
 end $$;
 
 -- Ends a message, and keeps a copy of it for undo_purge. Locks: the new row, otherwise as _finish. Uses body_N_id.
--- from functions/operate/purge.sql:94
+-- from functions/operate/purge.sql:86
 create or replace function penstock._purge_message(batch uuid, m penstock.envelope, due timestamptz) returns void
 language plpgsql as $$
 begin
@@ -11722,7 +11565,7 @@ end $$;
 
 -- Writes down how many messages a purge removed. A purge of none leaves no row. Locks: the row of the purge. Uses
 -- purge_pkey.
--- from functions/operate/purge.sql:108
+-- from functions/operate/purge.sql:100
 create or replace function penstock._count_purge(batch uuid, n bigint) returns void language plpgsql as $$
 begin
   if n = 0 then
@@ -11832,8 +11675,9 @@ begin
       'Only messages in history can be replayed. The setting keep_history of a queue says how long it keeps them.');
   end if;
   if not exists (select from penstock.queue q where q.name = coalesce(replay.queue, h.queue)) then
-    perform penstock._fail('PS012', format('message %s cannot be replayed: queue %L does not exist', replay.id,
-      coalesce(replay.queue, h.queue)), jsonb_build_object('id', replay.id, 'queue', coalesce(replay.queue, h.queue)),
+    perform penstock._fail('PS012',
+      format('message %s cannot be replayed: queue %L does not exist', replay.id, coalesce(replay.queue, h.queue)),
+      jsonb_build_object('id', replay.id, 'queue', coalesce(replay.queue, h.queue)),
       'Create the queue, or replay into another one.');
   end if;
   return penstock.enqueue(coalesce(replay.queue, h.queue), h.payload, h.payload_bytes, h.headers, h.key, h.priority,
@@ -12111,7 +11955,7 @@ begin
   return rule;
 end $$;
 
--- Subscriptions: create, change, drop, and note what was delivered. Servers listen to penstock_subscriptions, and send
+-- Subscriptions: create, change, drop, and count deliveries. Servers listen to penstock_subscriptions, and send
 -- the messages. _find_subscription returns a subscription by name, or raises PS041. Locks: the row of the subscription
 -- until commit. Uses subscription_pkey.
 -- from functions/operate/subscription.sql:4
@@ -12233,7 +12077,7 @@ begin
   perform pg_notify('penstock_subscriptions', '');
 end $$;
 
--- Notes what a server has delivered, and disables the subscription if its endpoint answered 410 Gone. A server that
+-- Counts the deliveries of a server, and disables the subscription if its endpoint answered 410 Gone. A server that
 -- works with older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
 -- from functions/operate/subscription.sql:119
 create or replace function penstock.note_deliveries(
@@ -12258,10 +12102,10 @@ begin
   end if;
 end $$;
 
--- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what
--- it removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits
--- again is skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and
--- as enqueue.
+-- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of the
+-- removed messages, with new ids, and returns how many. History keeps the cancelled originals. A message whose key
+-- waits again is skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge,
+-- and as enqueue.
 -- Uses purge_queue and purged_pkey.
 -- from functions/operate/undo_purge.sql:6
 create or replace function penstock.undo_purge(name text) returns bigint
@@ -12324,7 +12168,7 @@ begin
   return 1;
 end $$;
 
--- Deletes what purges removed more than an hour ago, a bounded number of messages at a time. Locks: the rows. Uses
+-- Deletes messages that purges removed more than an hour ago, a bounded number at a time. Locks: the rows. Uses
 -- purged_pkey.
 -- from functions/operate/undo_purge.sql:67
 create or replace function penstock._forget_purged() returns integer language plpgsql as $$
@@ -12851,9 +12695,7 @@ begin
   for r in
     select t.dead_at, (everywhere or t.queue_id = any (ids))
       and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at) as fits,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-       t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-       t.last_error)::penstock.envelope as m,
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m,
       (select q.name from penstock.queue q where q.id = t.queue_id) as queue
     from penstock.dead t where t.id < from_id and (one is null or t.queue_id = one) order by t.id desc
   loop
@@ -12892,9 +12734,7 @@ begin
   for r in
     select t.due_at, (everywhere or t.queue_id = any (ids))
       and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at) as fits,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-       t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-       t.last_error)::penstock.envelope as m,
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m,
       (select q.name from penstock.queue q where q.id = t.queue_id) as queue
     from penstock.scheduled t
     where t.due_at >= from_time and t.due_at <= to_time and (t.due_at, t.id) > (from_time, from_id)
@@ -13016,68 +12856,48 @@ begin
     order by t.name loop
     for r in
       select c.*, penstock._matches(filter, (c.m).key, (c.m).last_error, (c.m).worker, (c.m).enqueued_at) as fits from (
-        select t.due_at as visible_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+        select t.due_at as visible_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
         from penstock.scheduled t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
         union all
         select t.visible_at, penstock._envelope(t) from penstock.grouped t where t.queue_id = q.id
           and t.key = filter.key
--- from functions/read/browse_keys.sql:28, segment 0
+-- from functions/read/browse_keys.sql:26, segment 0
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
         from penstock.ready_0 t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
--- from functions/read/browse_keys.sql:28, segment 1
+-- from functions/read/browse_keys.sql:26, segment 1
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
         from penstock.ready_1 t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
--- from functions/read/browse_keys.sql:28, segment 2
+-- from functions/read/browse_keys.sql:26, segment 2
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
         from penstock.ready_2 t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
--- from functions/read/browse_keys.sql:28, segment 3
+-- from functions/read/browse_keys.sql:26, segment 3
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
         from penstock.ready_3 t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
--- from functions/read/browse_keys.sql:28, segment 4
+-- from functions/read/browse_keys.sql:26, segment 4
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
         from penstock.ready_4 t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
--- from functions/read/browse_keys.sql:28, segment 5
+-- from functions/read/browse_keys.sql:26, segment 5
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
         from penstock.ready_5 t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
--- from functions/read/browse_keys.sql:28, segment 6
+-- from functions/read/browse_keys.sql:26, segment 6
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
         from penstock.ready_6 t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
--- from functions/read/browse_keys.sql:28, segment 7
+-- from functions/read/browse_keys.sql:26, segment 7
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
         from penstock.ready_7 t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
--- from functions/read/browse_keys.sql:28, segment 8
+-- from functions/read/browse_keys.sql:26, segment 8
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
         from penstock.ready_8 t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
--- from functions/read/browse_keys.sql:34
+-- from functions/read/browse_keys.sql:30
       ) c where (c.visible_at > now_at) = (_browse_keys.state = 'scheduled')
         and (q.name > from_queue or (c.m).id > from_id)
       order by (c.m).id
@@ -13127,76 +12947,58 @@ begin
 -- from functions/read/browse_lanes.sql:28, segment 0
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_0 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 1
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_1 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 2
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_2 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 3
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_3 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 4
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_4 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 5
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_5 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 6
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_6 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 7
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_7 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
 -- from functions/read/browse_lanes.sql:28, segment 8
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
           from penstock.ready_8 t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
--- from functions/read/browse_lanes.sql:36
+-- from functions/read/browse_lanes.sql:34
         ) c order by c.position
       loop
         looked := looked + 1;
@@ -13241,17 +13043,13 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.leased_0 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.grant_0 g join penstock.held_0 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
@@ -13261,17 +13059,13 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.leased_1 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.grant_1 g join penstock.held_1 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
@@ -13281,17 +13075,13 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.leased_2 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.grant_2 g join penstock.held_2 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
@@ -13301,17 +13091,13 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.leased_3 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.grant_3 g join penstock.held_3 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
@@ -13321,17 +13107,13 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.leased_4 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.grant_4 g join penstock.held_4 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
@@ -13341,17 +13123,13 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.leased_5 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.grant_5 g join penstock.held_5 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
@@ -13361,17 +13139,13 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.leased_6 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.grant_6 g join penstock.held_6 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
@@ -13381,17 +13155,13 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.leased_7 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.grant_7 g join penstock.held_7 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
@@ -13401,22 +13171,18 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.leased_8 t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
       from penstock.grant_8 g join penstock.held_8 t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold
       where g.lease_until >= from_time and g.lease_until <= to_time and (g.lease_until, t.id) > (from_time, from_id)
--- from functions/read/browse_leases.sql:42
+-- from functions/read/browse_leases.sql:38
     ) c order by c.lease_until, c.id
   loop
     looked := looked + 1;
@@ -13472,9 +13238,9 @@ create or replace function penstock._stamp(at timestamptz) returns text language
   select to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
 
--- Returns the number of microseconds by which the clock was set back, as far as registers that no claim has corrected
--- yet show it, otherwise 0. Steps of up to a second are ignored, because ticks are set 50 ms ahead. Floors of timers
--- are never ahead. Locks: none. Indexes: none.
+-- Returns the number of microseconds by which the clock was set back, or 0. The registers show it until a claim has
+-- corrected them. Steps of up to a second are ignored, because ticks are set 50 ms ahead. Floors of timers are never
+-- ahead. Locks: none. Indexes: none.
 -- from functions/read/clock_step.sql:4
 create or replace function penstock._step_us(now_us bigint) returns bigint language sql volatile as $$
   select case when s.us > 1000000 then s.us else 0 end
@@ -13949,9 +13715,9 @@ language sql immutable as $$
   select case when since > now_at then 0 else date_part('epoch', now_at - since) end
 $$;
 
--- Counts what every queue holds, exactly, by reading every message. For alerts and metrics, which must not depend on an
--- estimate; all_stats is for pages. STABLE, so that one snapshot shows every message once. Locks: ACCESS SHARE. Reads
--- the tables of messages once, without an index.
+-- Counts the messages of every queue exactly, by reading all of them. For alerts and metrics, which must not depend on
+-- an estimate; all_stats is for pages. STABLE, so that one snapshot shows every message once. Locks: ACCESS SHARE.
+-- Reads the tables of messages once, without an index.
 -- from functions/read/exact_stats.sql:4
 create or replace function penstock.exact_stats() returns setof penstock.queue_stats
 language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -14085,9 +13851,9 @@ end $$;
 --
 -- Scheduled messages, messages of groups and dead letters have an index on the id. In a lane, the position of a
 -- message that never became ready again is its id, which lane_N_order finds: a few microseconds for each lane.
--- lane_N_back finds the others. Only messages that a claim has moved to leased_N are found by a scan of what is
--- leased; without thorough, only if that is less than 32 MB. One snapshot for all of it, so that a message that
--- moves meanwhile is not missed. Locks: ACCESS SHARE.
+-- lane_N_back finds the others. Only messages that a claim has moved to leased_N are found by a scan of
+-- leased_N; without thorough, only if those tables have less than 32 MB. One snapshot for all of it, so that a message
+-- that moves meanwhile is not missed. Locks: ACCESS SHARE.
 -- from functions/read/find_message.sql:9
 create or replace function penstock._locate_in_lane(wanted bigint)
 returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
@@ -14096,289 +13862,217 @@ set enable_mergejoin = off set jit = off as $$
 begin
 -- from functions/read/find_message.sql:15, segment 0
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_0 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_0 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.ready_0 t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.held_0 t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
 -- from functions/read/find_message.sql:15, segment 1
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_1 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_1 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.ready_1 t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.held_1 t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
 -- from functions/read/find_message.sql:15, segment 2
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_2 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_2 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.ready_2 t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.held_2 t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
 -- from functions/read/find_message.sql:15, segment 3
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_3 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_3 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.ready_3 t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.held_3 t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
 -- from functions/read/find_message.sql:15, segment 4
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_4 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_4 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.ready_4 t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.held_4 t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
 -- from functions/read/find_message.sql:15, segment 5
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_5 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_5 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.ready_5 t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.held_5 t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
 -- from functions/read/find_message.sql:15, segment 6
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_6 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_6 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.ready_6 t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.held_6 t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
 -- from functions/read/find_message.sql:15, segment 7
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_7 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_7 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.ready_7 t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.held_7 t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
 -- from functions/read/find_message.sql:15, segment 8
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_8 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_8 t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.ready_8 t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.held_8 t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
--- from functions/read/find_message.sql:46
+-- from functions/read/find_message.sql:38
 end $$;
 
 -- Finds a message, and returns the time at which it is or was visible, and the end of its lease. Locks: ACCESS SHARE.
 -- Uses scheduled_id, grouped_id, dead_pkey and lane_N_order, otherwise scans.
--- from functions/read/find_message.sql:50
+-- from functions/read/find_message.sql:42
 create or replace function penstock._locate(wanted bigint, thorough boolean)
 returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope) language plpgsql stable as $$
 declare
@@ -14386,112 +14080,90 @@ declare
   q     record;
 begin
   return query select t.due_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.scheduled t where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.visible_at, null::timestamptz, penstock._envelope(t) from penstock.grouped t
     where t.id = wanted;
   if found then return; end if;
   return query select t.dead_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
     from penstock.dead t where t.id = wanted;
   if found then return; end if;
   return query select t.visible_at, t.lease_until, t.m from penstock._locate_in_lane(wanted) t;
   if found then return; end if;
   if thorough or 0
--- from functions/read/find_message.sql:75, segment 0
+-- from functions/read/find_message.sql:63, segment 0
     + pg_relation_size('penstock.leased_0')
--- from functions/read/find_message.sql:75, segment 1
+-- from functions/read/find_message.sql:63, segment 1
     + pg_relation_size('penstock.leased_1')
--- from functions/read/find_message.sql:75, segment 2
+-- from functions/read/find_message.sql:63, segment 2
     + pg_relation_size('penstock.leased_2')
--- from functions/read/find_message.sql:75, segment 3
+-- from functions/read/find_message.sql:63, segment 3
     + pg_relation_size('penstock.leased_3')
--- from functions/read/find_message.sql:75, segment 4
+-- from functions/read/find_message.sql:63, segment 4
     + pg_relation_size('penstock.leased_4')
--- from functions/read/find_message.sql:75, segment 5
+-- from functions/read/find_message.sql:63, segment 5
     + pg_relation_size('penstock.leased_5')
--- from functions/read/find_message.sql:75, segment 6
+-- from functions/read/find_message.sql:63, segment 6
     + pg_relation_size('penstock.leased_6')
--- from functions/read/find_message.sql:75, segment 7
+-- from functions/read/find_message.sql:63, segment 7
     + pg_relation_size('penstock.leased_7')
--- from functions/read/find_message.sql:75, segment 8
+-- from functions/read/find_message.sql:63, segment 8
     + pg_relation_size('penstock.leased_8')
--- from functions/read/find_message.sql:77
+-- from functions/read/find_message.sql:65
     < short then
--- from functions/read/find_message.sql:79, segment 0
+-- from functions/read/find_message.sql:67, segment 0
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.leased_0 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:79, segment 1
+-- from functions/read/find_message.sql:67, segment 1
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.leased_1 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:79, segment 2
+-- from functions/read/find_message.sql:67, segment 2
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.leased_2 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:79, segment 3
+-- from functions/read/find_message.sql:67, segment 3
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.leased_3 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:79, segment 4
+-- from functions/read/find_message.sql:67, segment 4
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.leased_4 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:79, segment 5
+-- from functions/read/find_message.sql:67, segment 5
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.leased_5 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:79, segment 6
+-- from functions/read/find_message.sql:67, segment 6
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.leased_6 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:79, segment 7
+-- from functions/read/find_message.sql:67, segment 7
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.leased_7 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:79, segment 8
+-- from functions/read/find_message.sql:67, segment 8
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
       from penstock.leased_8 t where t.id = wanted;
     if found then return; end if;
--- from functions/read/find_message.sql:86
+-- from functions/read/find_message.sql:72
   end if;
 end $$;
 
 -- find_message: see the top of this file. Locks: ACCESS SHARE. Indexes: as _locate.
--- from functions/read/find_message.sql:90
+-- from functions/read/find_message.sql:76
 create or replace function penstock.find_message(id bigint, thorough boolean default true)
 returns table (id bigint, queue text, state text, payload jsonb, payload_bytes bytea, headers jsonb, key text,
                priority integer, group_key text, attempt integer, max_attempts integer, enqueued_at timestamptz,
@@ -15004,6 +14676,58 @@ returns bigint language sql security definer set search_path = pg_catalog, pg_te
   values (actor, act, target, details, request_id, address) returning id;
 $$;
 
+-- Registers a service without a separate password. Locks: the new row. Uses service_name.
+-- from functions/server/add_service.sql:2
+create or replace function penstock.add_service(name text, dsn text, created_by text default null) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return penstock.register_service(name, dsn, null, null, created_by);
+end $$;
+
+-- Records queues that were created or dropped without a task. It adds queues that exist only on the service, removes
+-- queues that exist only here, and updates settings. Locks: the changed rows. Uses service_queue_name.
+-- from functions/server/adopt_queues.sql:3
+create or replace function penstock.adopt_queues(
+  service text, database_name text, names text[], visibility_timeouts integer[], max_attempts integer[],
+    dlq_enabled boolean[]) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock.adopt_queues_v2(service, database_name, names, visibility_timeouts, max_attempts, dlq_enabled,
+    clock_timestamp());
+end $$;
+
+-- The same with the time at which the service was asked. A queue that a task has changed since then is left alone.
+-- Locks: the changed rows. Uses service_queue_name.
+-- from functions/server/adopt_queues.sql:14
+create or replace function penstock.adopt_queues_v2(
+  service text, database_name text, names text[], visibility_timeouts integer[], max_attempts integer[],
+    dlq_enabled boolean[], asked_at timestamptz) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.service := penstock._service(service);
+begin
+  update penstock.service_queue q set deleted_at = clock_timestamp(), updated_at = clock_timestamp()
+  where q.service_id = s.id and q.database_name in (adopt_queues_v2.database_name, 'defaultdb') and q.status = 'Active'
+    and q.deleted_at is null and q.name <> all (names) and q.updated_at < asked_at;
+  update penstock.service_queue q
+  set visibility_timeout_seconds = n.visibility_timeout, max_attempts = n.max_attempts, dlq_enabled = n.dlq_enabled,
+    updated_at = clock_timestamp()
+  from unnest(names, visibility_timeouts, adopt_queues_v2.max_attempts, adopt_queues_v2.dlq_enabled) n (name,
+    visibility_timeout, max_attempts, dlq_enabled)
+  where q.service_id = s.id and q.name = n.name and q.status = 'Active' and q.deleted_at is null
+    and q.updated_at < asked_at
+    and (q.visibility_timeout_seconds, q.max_attempts, q.dlq_enabled) is distinct
+      from (n.visibility_timeout, n.max_attempts, n.dlq_enabled);
+  insert into penstock.service_queue (service_id, name, database_name, visibility_timeout_seconds, max_attempts,
+    dlq_enabled, status)
+  select s.id, n.name, adopt_queues_v2.database_name, n.visibility_timeout, n.max_attempts, n.dlq_enabled, 'Active'
+  from unnest(names, visibility_timeouts, adopt_queues_v2.max_attempts, adopt_queues_v2.dlq_enabled) n (name,
+    visibility_timeout, max_attempts, dlq_enabled)
+  where n.name !~ '^penstock\.'
+  on conflict (service_id, name) where deleted_at is null do nothing;
+end $$;
+
 -- API keys of the HTTP server. The caller hashes the secret, so the database never gets it. create_key creates a key,
 -- and refuses the name of another valid key. Locks: an advisory lock on the name until commit. Uses api_key_name.
 -- from functions/server/api_keys.sql:3
@@ -15069,6 +14793,110 @@ begin
   return (select s.secret from penstock.server_secret s);
 end $$;
 
+-- Runs on the service and enqueues the messages of a task. If the task was executed before, returns the earlier result.
+-- The row of the task and the messages are written in one transaction, so a task is executed once. Locks: the row of
+-- the task, and as enqueue_many. Uses applied_task_pkey.
+-- from functions/server/apply_enqueue.sql:4
+create or replace function penstock.apply_enqueue(task uuid, queue text, payloads jsonb[], delays interval[])
+returns bigint[]
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  ids bigint[];
+begin
+  -- A second server with the same task waits here for the first.
+  insert into penstock.applied_task (task_id, result) values (task, '[]') on conflict do nothing;
+  if not found then
+    return array(select value::bigint from penstock.applied_task t, jsonb_array_elements_text(t.result) value
+      where t.task_id = task);
+  end if;
+  ids := array(select penstock.enqueue_many(queue, payloads, delays => delays));
+  update penstock.applied_task t set result = to_jsonb(ids) where t.task_id = task;
+  return ids;
+end $$;
+
+-- Starts a task. Returns nothing if the task is already finished, so that the server only acks its message. Locks: the
+-- row of the task. Uses service_task_pkey.
+-- from functions/server/begin_task.sql:3
+create or replace function penstock.begin_task(task uuid)
+returns table (kind text, name text, service text, dsn text, database_name text, visibility_timeout_seconds integer,
+               max_attempts integer, dlq_enabled boolean, request jsonb, failures integer)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.service_task t set status = 'running' where t.id = begin_task.task and t.status
+    in ('pending', 'running');
+  if not found then
+    return;
+  end if;
+  update penstock.service_queue q set status = 'Provisioning', updated_at = clock_timestamp()
+  from penstock.service_task t where t.id = begin_task.task and t.queue_id = q.id and t.kind = 'create'
+    and q.status = 'Pending';
+  return query
+  select t.kind, q.name, s.name, s.dsn, q.database_name, q.visibility_timeout_seconds, q.max_attempts, q.dlq_enabled,
+    t.request, t.failures
+  from penstock.service_task t join penstock.service_queue q on q.id = t.queue_id join penstock.service s
+    on s.id = q.service_id
+  where t.id = begin_task.task;
+end $$;
+
+-- Starts a task, as a message asks for it. Returns nothing if the task is finished, waits for its service, or has a
+-- later message. Locks: the row of the task. Uses service_task_pkey.
+-- from functions/server/begin_task.sql:27
+create or replace function penstock.begin_task_v2(task uuid, delivery integer)
+returns table (kind text, name text, database_name text, visibility_timeout_seconds integer, max_attempts integer,
+               dlq_enabled boolean, request jsonb, failures integer, service_id uuid, service text, dsn text,
+               secret text, password_file text, address_version integer)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  if not exists (select from penstock.service_task t where t.id = begin_task_v2.task and t.waiting_since is null
+    and t.deliveries = coalesce(begin_task_v2.delivery, t.deliveries) for update) then
+    return;
+  end if;
+  return query
+  select b.kind, b.name, b.database_name, b.visibility_timeout_seconds, b.max_attempts, b.dlq_enabled, b.request,
+    b.failures, s.id, s.name, s.dsn, s.secret, s.password_file, s.address_version
+  from penstock.begin_task(begin_task_v2.task) b, penstock.service_task t join penstock.service_queue q
+    on q.id = t.queue_id join penstock.service s on s.id = q.service_id
+  where t.id = begin_task_v2.task;
+end $$;
+
+-- Cancels a task that has not started. Locks: the row of the task. Uses service_task_pkey.
+-- from functions/server/cancel_service_task.sql:2
+create or replace function penstock.cancel_service_task(service text, task uuid, cancelled_by text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  t penstock.service_task := penstock._service_task(service, task);
+begin
+  if t.status <> 'pending' then
+    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
+      'status', t.status), 'Only a pending task can be cancelled.');
+  end if;
+  perform penstock._end_task(t.id, 'cancelled', null, format('cancelled by %s', cancelled_by));
+end $$;
+
+-- Enqueues the message of a task. A message from before is ignored when it is claimed. Locks: the row of the task, and
+-- as enqueue. Uses service_task_pkey.
+-- from functions/server/deliver_task.sql:3
+create or replace function penstock._deliver_task(task uuid) returns void
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  t penstock.service_task;
+begin
+  if not exists (select from penstock.queue q where q.name = 'penstock.tasks') then
+    -- A crash counts as an attempt. Failures are counted separately, in the task.
+    perform penstock.create_queue('penstock.tasks', '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 1}',
+      exist_ok => true);
+  end if;
+  update penstock.service_task s set waiting_since = null, deliveries = s.deliveries + 1, status = 'pending',
+    finished_at = null where s.id = task returning * into t;
+  perform penstock.enqueue('penstock.tasks', jsonb_build_object('task', t.id, 'delivery', t.deliveries, 'service',
+    (select q.service_id from penstock.service_queue q where q.id = t.queue_id)), group_key => t.queue_id::text);
+end $$;
+
 -- Acknowledges or mutes findings of one kind until a time, at most 90 days ahead, and returns how many. A later note
 -- replaces an earlier one. Deletes notes that have ended. Locks: the rows. Uses finding_note_pkey.
 -- from functions/server/findings.sql:3
@@ -15117,6 +14945,70 @@ begin
   return n;
 end $$;
 
+-- Ends a task with a result or an error. Locks: the rows of the task and its queue. Uses service_task_pkey.
+-- from functions/server/finish_task.sql:2
+create or replace function penstock.finish_task(task uuid, result jsonb, error_message text default null) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform penstock._end_task(task, case when error_message is null then 'completed' else 'failed' end, result,
+    error_message);
+end $$;
+
+-- Ends a task: completed, failed or cancelled. Only a completed task drops its request, because the others can be
+-- retried. Locks: the rows of the task and its queue. Uses service_task_pkey.
+-- from functions/server/finish_task.sql:11
+create or replace function penstock._end_task(task uuid, status text, result jsonb, error_message text) returns void
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  done penstock.service_task;
+begin
+  update penstock.service_task t
+  set status = _end_task.status, result = _end_task.result, error_message = _end_task.error_message,
+      request = case when _end_task.status <> 'completed' then t.request end, waiting_since = null,
+      finished_at = clock_timestamp()
+  where t.id = _end_task.task and t.status in ('pending', 'running') returning * into done;
+  if done.kind in ('create', 'delete') then
+    update penstock.service_queue q
+    set status = case when done.status = 'cancelled' and done.kind = 'delete' and penstock._was_created(q.id)
+          then 'Active' when done.status <> 'completed' then 'Failed' when done.kind = 'create' then 'Active'
+          else q.status end,
+        error_message = case when done.status = 'cancelled' and done.kind = 'delete' then null
+          else done.error_message end,
+        updated_at = clock_timestamp(),
+        deleted_at = case when done.status = 'completed' and done.kind = 'delete' then clock_timestamp()
+          else q.deleted_at end
+    -- A queue whose removal was requested in the meantime is still removed.
+    where q.id = done.queue_id and not (done.kind = 'create' and q.status = 'Deprovisioning');
+  end if;
+end $$;
+
+-- Whether a queue of a service has been created there: by a task that was deleted since, or by one that completed.
+-- Locks: none. Uses service_task_queue.
+-- from functions/server/finish_task.sql:39
+create or replace function penstock._was_created(queue_id uuid) returns boolean language sql stable as $$
+  select not exists (select from penstock.service_task t where t.queue_id = _was_created.queue_id
+      and t.kind = 'create')
+    or exists (select from penstock.service_task t where t.queue_id = _was_created.queue_id and t.kind = 'create'
+      and t.status = 'completed');
+$$;
+
+-- Removes a queue from the registry and leaves the service alone. Its tasks end. Locks: the rows of the queue and of
+-- its tasks. Uses service_queue_name.
+-- from functions/server/forget_service_queue.sql:3
+create or replace function penstock.forget_service_queue(service text, name text, removed_by text) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  q penstock.service_queue := penstock._service_queue(service, name);
+begin
+  perform penstock._end_task(t.id, 'cancelled', null, format('the queue was removed by force by %s', removed_by))
+  from penstock.service_task t where t.queue_id = q.id and t.status in ('pending', 'running');
+  update penstock.service_queue t set status = 'Deprovisioning', deleted_at = clock_timestamp(),
+    updated_at = clock_timestamp() where t.id = q.id;
+  return q.id;
+end $$;
+
 -- recall_answer returns the answer to an earlier call with this key, if there is one. Otherwise it reserves the key
 -- until the end of the transaction, and other calls with the key wait for that. Locks: the row of the key. Uses
 -- idempotent_answer_pkey.
@@ -15144,7 +15036,224 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   where a.actor = keep_answer.actor and a.idempotency_key = keep_answer.idempotency_key;
 $$;
 
--- Checks of services. A server checks each registered service from time to time, and reports what it found. Tasks of a
+-- Records a failure that may be temporary. The task is tried again. Locks: the row of the task. Uses service_task_pkey.
+-- from functions/server/note_task_failure.sql:2
+create or replace function penstock.note_task_failure(task uuid, error_message text) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  update penstock.service_task set failures = failures + 1, error_message = note_task_failure.error_message
+    where id = task;
+$$;
+
+-- The control plane has services, their queues, and the tasks that provision them. Each request is one transaction with
+-- the row, the task and the message that delivers the task to a server.
+--
+-- register_service: registers a service whose password is encrypted (`secret`), or in a file of the servers
+-- (`password_file`). Locks: the new row. Uses service_name.
+-- from functions/server/register_service.sql:6
+create or replace function penstock.register_service(
+  name text, dsn text, secret text, password_file text, created_by text default null) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  made uuid;
+begin
+  if coalesce(register_service.name, '') !~ '^[a-z0-9][a-z0-9_-]{0,62}$' then
+    perform penstock._fail_value('name', register_service.name,
+      '1 to 63 lowercase letters, digits, - and _, not beginning with - or _');
+  end if;
+  insert into penstock.service as s (name, dsn, secret, password_file, created_by)
+    values (register_service.name, register_service.dsn, register_service.secret, register_service.password_file,
+      register_service.created_by)
+  on conflict (name) where removed_at is null do nothing returning s.id into made;
+  if made is null then
+    perform penstock._fail('PS023', format('service %L already exists', register_service.name),
+      jsonb_build_object('service', register_service.name), 'Choose another name, or remove the existing service.');
+  end if;
+  return made;
+end $$;
+
+-- Removes the registration of a service and of its queues, by name or id. The databases of the service are not changed.
+-- Locks: the rows of the service and its queues. Uses service_name.
+-- from functions/server/remove_service.sql:3
+create or replace function penstock.remove_service(service text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  found_service penstock.service := penstock._service(service);
+begin
+  if found_service.dsn is null then
+    perform penstock._fail_value('service', service, 'a service other than local, which is this database');
+  end if;
+  update penstock.service s set removed_at = clock_timestamp(), dsn = '', secret = null, password_file = null,
+    down_since = null where s.id = found_service.id;
+  update penstock.service_queue q set deleted_at = clock_timestamp(), updated_at = clock_timestamp()
+  where q.service_id = found_service.id and q.deleted_at is null;
+  perform penstock._end_task(t.id, 'failed', null, format('service %L was removed', found_service.name))
+  from penstock.service_task t join penstock.service_queue q on q.id = t.queue_id
+  where q.service_id = found_service.id and t.status in ('pending', 'running');
+end $$;
+
+-- Records a queue to be created on a service, and the task that creates it. Locks: the new rows. Uses
+-- service_queue_name and service_task_pkey.
+-- from functions/server/request_queue.sql:3
+create or replace function penstock.request_queue(
+  service text, name text, database_name text, visibility_timeout_seconds integer, max_attempts integer,
+    dlq_enabled boolean, created_by text)
+returns uuid language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s    penstock.service := penstock._service(service);
+  made uuid;
+begin
+  insert into penstock.service_queue as q (service_id, name, database_name, visibility_timeout_seconds, max_attempts,
+    dlq_enabled, status)
+  values (s.id, request_queue.name, request_queue.database_name, request_queue.visibility_timeout_seconds,
+          request_queue.max_attempts, request_queue.dlq_enabled, 'Pending')
+  on conflict (service_id, name) where deleted_at is null do nothing returning q.id into made;
+  if made is null then
+    perform penstock._fail('PS002', format('queue %L already exists on service %L', request_queue.name, s.name),
+      jsonb_build_object('queue', request_queue.name, 'service', s.name), 'Use it, or delete it first.');
+  end if;
+  perform penstock._request_task(made, 'create', null, created_by);
+  return made;
+end $$;
+
+-- Requests the removal of a queue. A second request while the first is in progress changes nothing. Locks: the row of
+-- the queue. Uses service_queue_name.
+-- from functions/server/request_removal.sql:3
+create or replace function penstock.request_removal(service text, name text, created_by text) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  q penstock.service_queue := penstock._service_queue(service, name);
+begin
+  if q.status <> 'Deprovisioning' then
+    update penstock.service_queue t set status = 'Deprovisioning', error_message = null, updated_at = clock_timestamp()
+      where t.id = q.id;
+    perform penstock._request_task(q.id, 'delete', null, created_by);
+  end if;
+  return q.id;
+end $$;
+
+-- Requests an enqueue, or stats, on an active queue. Locks: the new rows. Uses service_queue_name.
+-- from functions/server/request_task.sql:2
+create or replace function penstock.request_task(service text, name text, kind text, request jsonb, created_by text)
+returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  q penstock.service_queue := penstock._service_queue(service, name);
+begin
+  if q.status <> 'Active' then
+    perform penstock._fail('PS024', format('queue %L is %s, not Active', q.name, q.status),
+      jsonb_build_object('queue', q.name, 'status', q.status), case q.status when 'Failed' then 'See its error_message.'
+      else 'Wait until it is Active.' end);
+  end if;
+  -- A payload that PostgreSQL does not accept as JSON is refused now, not when the task is executed.
+  perform (payload #>> '{}')::jsonb from jsonb_array_elements(request -> 'payloads') payload;
+  return penstock._request_task(q.id, kind, request, created_by);
+end $$;
+
+-- Creates a task. The tasks of one queue form a group, so they are executed in the order of the requests. A task of a
+-- service that cannot be reached has no message: it waits until the service is reached again. Locks: the new row, and
+-- the row of the service for share, so that no task begins to wait while a check ends the wait of the others. Uses
+-- service_queue_pkey.
+-- from functions/server/request_task.sql:23
+create or replace function penstock._request_task(queue_id uuid, kind text, request jsonb, created_by text) returns uuid
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  made    uuid;
+  is_down boolean;
+begin
+  select s.down_since is not null into is_down
+  from penstock.service s join penstock.service_queue q on q.service_id = s.id
+  where q.id = _request_task.queue_id for share of s;
+  insert into penstock.service_task as t (queue_id, kind, request, created_by, waiting_since)
+  values (_request_task.queue_id, _request_task.kind, _request_task.request, _request_task.created_by,
+    case when is_down then clock_timestamp() end) returning t.id into made;
+  if not is_down then
+    perform penstock._deliver_task(made);
+  end if;
+  return made;
+end $$;
+
+-- Retries the creation or the removal of a Failed queue. Locks: the row of the queue. Uses service_queue_name.
+-- from functions/server/retry_service_queue.sql:2
+create or replace function penstock.retry_service_queue(service text, name text, created_by text) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  q     penstock.service_queue := penstock._service_queue(service, name);
+  again text;
+begin
+  if q.status <> 'Failed' then
+    perform penstock._fail('PS024', format('queue %L is %s, not Failed', q.name, q.status),
+      jsonb_build_object('queue', q.name, 'status', q.status), 'Only a Failed queue can be retried.');
+  end if;
+  select t.kind into again from penstock.service_task t where t.queue_id = q.id and t.kind in ('create', 'delete')
+    order by t.created_at desc limit 1;
+  again := coalesce(again, 'create');
+  update penstock.service_queue t set status = case again when 'create' then 'Pending' else 'Deprovisioning' end,
+    error_message = null, updated_at = clock_timestamp() where t.id = q.id;
+  perform penstock._request_task(q.id, again, null, created_by);
+  return q.id;
+end $$;
+
+-- Carries out a failed or cancelled task again. A second retry enqueues no message twice. Locks: the
+-- rows of the task and its queue. Uses service_task_pkey.
+-- from functions/server/retry_service_task.sql:3
+create or replace function penstock.retry_service_task(service text, task uuid) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  t       penstock.service_task := penstock._service_task(service, task);
+  q       penstock.service_queue;
+  is_down boolean;
+begin
+  select * into q from penstock.service_queue r where r.id = t.queue_id for update;
+  if t.status not in ('failed', 'cancelled') then
+    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
+      'status', t.status), 'Only a failed or cancelled task can be retried.');
+  end if;
+  if q.deleted_at is not null or t.kind in ('enqueue', 'stats') and q.status <> 'Active' then
+    perform penstock._fail('PS024', format('queue %L is %s', q.name, case when q.deleted_at is null then q.status
+      else 'removed' end), jsonb_build_object('queue', q.name, 'status', q.status), 'Retry the queue first.');
+  end if;
+  if t.kind in ('create', 'delete') then
+    if exists (select from penstock.service_task o where o.queue_id = q.id and o.kind in ('create', 'delete')
+      and o.status in ('pending', 'running')) then
+      perform penstock._fail('PS024', format('queue %L has a task in progress', q.name), jsonb_build_object('queue',
+        q.name, 'status', q.status), 'Wait for that task.');
+    end if;
+    update penstock.service_queue r set status = case t.kind when 'create' then 'Pending' else 'Deprovisioning' end,
+      error_message = null, updated_at = clock_timestamp() where r.id = q.id;
+  end if;
+  select s.down_since is not null into is_down from penstock.service s where s.id = q.service_id for share;
+  update penstock.service_task o set status = 'pending', failures = 0, error_message = null, finished_at = null,
+    waiting_since = case when is_down then clock_timestamp() end where o.id = t.id;
+  if not is_down then
+    perform penstock._deliver_task(t.id);
+  end if;
+end $$;
+
+-- Returns a service by its name or id, or raises PS022. Locks: none. Uses service_name.
+-- from functions/server/service.sql:2
+create or replace function penstock._service(service text) returns penstock.service language plpgsql stable as $$
+#variable_conflict use_column
+declare
+  s penstock.service;
+begin
+  select * into s from penstock.service t where service in (t.name, t.id::text) and t.removed_at is null;
+  if not found then
+    perform penstock._fail('PS022', format('service %L does not exist', left(service, 200)),
+      jsonb_build_object('service', left(service, 200)),
+      'Add it with `penstock service add`. The service local is this database.');
+  end if;
+  return s;
+end $$;
+
+-- Checks of services. A server checks each registered service from time to time, and reports the result. Tasks of a
 -- service that cannot be reached wait together. claim_service_checks returns the services that are due, and leaves them
 -- to the caller for some seconds. Locks: the rows of these services. Reads all services.
 -- from functions/server/service_checks.sql:4
@@ -15228,205 +15337,8 @@ begin
   return n;
 end $$;
 
--- The control plane: services, their queues, and the tasks that provision them. Each request is one transaction with
--- the row, the task and the message that delivers the task to a server. add_service registers a service. Locks: the new
--- row. Uses service_name.
--- from functions/server/services.sql:4
-create or replace function penstock.add_service(name text, dsn text, created_by text default null) returns uuid
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-begin
-  return penstock.register_service(name, dsn, null, null, created_by);
-end $$;
-
--- Registers a service whose password is encrypted (`secret`), or in a file of the servers (`password_file`). Locks: the
--- new row. Uses service_name.
--- from functions/server/services.sql:12
-create or replace function penstock.register_service(
-  name text, dsn text, secret text, password_file text, created_by text default null) returns uuid
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  made uuid;
-begin
-  if coalesce(register_service.name, '') !~ '^[a-z0-9][a-z0-9_-]{0,62}$' then
-    perform penstock._fail_value('name', register_service.name,
-      '1 to 63 lowercase letters, digits, - and _, not beginning with - or _');
-  end if;
-  insert into penstock.service as s (name, dsn, secret, password_file, created_by)
-    values (register_service.name, register_service.dsn, register_service.secret, register_service.password_file,
-      register_service.created_by)
-  on conflict (name) where removed_at is null do nothing returning s.id into made;
-  if made is null then
-    perform penstock._fail('PS023', format('service %L already exists', register_service.name),
-      jsonb_build_object('service', register_service.name), 'Choose another name, or remove the existing service.');
-  end if;
-  return made;
-end $$;
-
--- Changes the address and the credentials of a service. Its queues and tasks stay, and it is checked again soon. Locks:
--- the row of the service. Uses service_name.
--- from functions/server/services.sql:36
-create or replace function penstock.set_service_address(service text, dsn text, secret text, password_file text)
-returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  found_service penstock.service := penstock._service(service);
-begin
-  if found_service.dsn is null then
-    perform penstock._fail_value('service', service, 'a service other than local, which is this database');
-  end if;
-  update penstock.service s
-  set dsn = set_service_address.dsn, secret = set_service_address.secret,
-      password_file = set_service_address.password_file, address_version = s.address_version + 1,
-      check_at = clock_timestamp()
-  where s.id = found_service.id;
-end $$;
-
--- Removes the registration of a service and of its queues, by name or id. The databases of the service are not changed.
--- Locks: the rows of the service and its queues. Uses service_name.
--- from functions/server/services.sql:55
-create or replace function penstock.remove_service(service text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  found_service penstock.service := penstock._service(service);
-begin
-  if found_service.dsn is null then
-    perform penstock._fail_value('service', service, 'a service other than local, which is this database');
-  end if;
-  update penstock.service s set removed_at = clock_timestamp(), dsn = '', secret = null, password_file = null,
-    down_since = null where s.id = found_service.id;
-  update penstock.service_queue q set deleted_at = clock_timestamp(), updated_at = clock_timestamp()
-  where q.service_id = found_service.id and q.deleted_at is null;
-  perform penstock._end_task(t.id, 'failed', null, format('service %L was removed', found_service.name))
-  from penstock.service_task t join penstock.service_queue q on q.id = t.queue_id
-  where q.service_id = found_service.id and t.status in ('pending', 'running');
-end $$;
-
--- Returns a service by its name or id, or raises PS022. Locks: none. Uses service_name.
--- from functions/server/services.sql:74
-create or replace function penstock._service(service text) returns penstock.service language plpgsql stable as $$
-#variable_conflict use_column
-declare
-  s penstock.service;
-begin
-  select * into s from penstock.service t where service in (t.name, t.id::text) and t.removed_at is null;
-  if not found then
-    perform penstock._fail('PS022', format('service %L does not exist', left(service, 200)),
-      jsonb_build_object('service', left(service, 200)),
-      'Add it with `penstock service add`. The service local is this database.');
-  end if;
-  return s;
-end $$;
-
--- Records queues that were created or dropped without a task. It adds queues that exist only on the service, removes
--- queues that exist only here, and updates settings. Locks: the changed rows. Uses service_queue_name.
--- from functions/server/services.sql:90
-create or replace function penstock.adopt_queues(
-  service text, database_name text, names text[], visibility_timeouts integer[], max_attempts integer[],
-    dlq_enabled boolean[]) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.adopt_queues_v2(service, database_name, names, visibility_timeouts, max_attempts, dlq_enabled,
-    clock_timestamp());
-end $$;
-
--- The same with the time at which the service was asked. A queue that a task has changed since then is left alone.
--- Locks: the changed rows. Uses service_queue_name.
--- from functions/server/services.sql:101
-create or replace function penstock.adopt_queues_v2(
-  service text, database_name text, names text[], visibility_timeouts integer[], max_attempts integer[],
-    dlq_enabled boolean[], asked_at timestamptz) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  s penstock.service := penstock._service(service);
-begin
-  update penstock.service_queue q set deleted_at = clock_timestamp(), updated_at = clock_timestamp()
-  where q.service_id = s.id and q.database_name in (adopt_queues_v2.database_name, 'defaultdb') and q.status = 'Active'
-    and q.deleted_at is null and q.name <> all (names) and q.updated_at < asked_at;
-  update penstock.service_queue q
-  set visibility_timeout_seconds = n.visibility_timeout, max_attempts = n.max_attempts, dlq_enabled = n.dlq_enabled,
-    updated_at = clock_timestamp()
-  from unnest(names, visibility_timeouts, adopt_queues_v2.max_attempts, adopt_queues_v2.dlq_enabled) n (name,
-    visibility_timeout, max_attempts, dlq_enabled)
-  where q.service_id = s.id and q.name = n.name and q.status = 'Active' and q.deleted_at is null
-    and q.updated_at < asked_at
-    and (q.visibility_timeout_seconds, q.max_attempts, q.dlq_enabled) is distinct
-      from (n.visibility_timeout, n.max_attempts, n.dlq_enabled);
-  insert into penstock.service_queue (service_id, name, database_name, visibility_timeout_seconds, max_attempts,
-    dlq_enabled, status)
-  select s.id, n.name, adopt_queues_v2.database_name, n.visibility_timeout, n.max_attempts, n.dlq_enabled, 'Active'
-  from unnest(names, visibility_timeouts, adopt_queues_v2.max_attempts, adopt_queues_v2.dlq_enabled) n (name,
-    visibility_timeout, max_attempts, dlq_enabled)
-  where n.name !~ '^penstock\.'
-  on conflict (service_id, name) where deleted_at is null do nothing;
-end $$;
-
--- Tasks of the control plane. request_queue records a queue to be created on a service, and the task that creates it.
--- Locks: the rows named. Uses service_queue_name and service_task_pkey.
--- from functions/server/tasks.sql:3
-create or replace function penstock.request_queue(
-  service text, name text, database_name text, visibility_timeout_seconds integer, max_attempts integer,
-    dlq_enabled boolean, created_by text)
-returns uuid language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  s    penstock.service := penstock._service(service);
-  made uuid;
-begin
-  insert into penstock.service_queue as q (service_id, name, database_name, visibility_timeout_seconds, max_attempts,
-    dlq_enabled, status)
-  values (s.id, request_queue.name, request_queue.database_name, request_queue.visibility_timeout_seconds,
-          request_queue.max_attempts, request_queue.dlq_enabled, 'Pending')
-  on conflict (service_id, name) where deleted_at is null do nothing returning q.id into made;
-  if made is null then
-    perform penstock._fail('PS002', format('queue %L already exists on service %L', request_queue.name, s.name),
-      jsonb_build_object('queue', request_queue.name, 'service', s.name), 'Use it, or delete it first.');
-  end if;
-  perform penstock._request_task(made, 'create', null, created_by);
-  return made;
-end $$;
-
--- Requests the removal of a queue. A second request while the first is in progress changes nothing. Locks: the row of
--- the queue. Uses service_queue_name.
--- from functions/server/tasks.sql:27
-create or replace function penstock.request_removal(service text, name text, created_by text) returns uuid
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  q penstock.service_queue := penstock._service_queue(service, name);
-begin
-  if q.status <> 'Deprovisioning' then
-    update penstock.service_queue t set status = 'Deprovisioning', error_message = null, updated_at = clock_timestamp()
-      where t.id = q.id;
-    perform penstock._request_task(q.id, 'delete', null, created_by);
-  end if;
-  return q.id;
-end $$;
-
--- Requests an enqueue, or stats, on an active queue. Locks: the new rows. Uses service_queue_name.
--- from functions/server/tasks.sql:42
-create or replace function penstock.request_task(service text, name text, kind text, request jsonb, created_by text)
-returns uuid
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  q penstock.service_queue := penstock._service_queue(service, name);
-begin
-  if q.status <> 'Active' then
-    perform penstock._fail('PS024', format('queue %L is %s, not Active', q.name, q.status),
-      jsonb_build_object('queue', q.name, 'status', q.status), case q.status when 'Failed' then 'See its error_message.'
-      else 'Wait until it is Active.' end);
-  end if;
-  -- A payload that PostgreSQL does not accept as JSON is refused now, not when the task is executed.
-  perform (payload #>> '{}')::jsonb from jsonb_array_elements(request -> 'payloads') payload;
-  return penstock._request_task(q.id, kind, request, created_by);
-end $$;
-
 -- Returns a queue of a service, or raises PS001. Locks: the row of the queue until commit. Uses service_queue_name.
--- from functions/server/tasks.sql:60
+-- from functions/server/service_queue.sql:2
 create or replace function penstock._service_queue(service text, name text) returns penstock.service_queue
 language plpgsql as $$
 #variable_conflict use_column
@@ -15443,237 +15355,8 @@ begin
   return q;
 end $$;
 
--- Creates a task. The tasks of one queue form a group, so they are executed in the order of the requests. A task of a
--- service that cannot be reached has no message: it waits until the service is reached again. Locks: the new row, and
--- the row of the service for share, so that no task begins to wait while a check ends the wait of the others. Uses
--- service_queue_pkey.
--- from functions/server/tasks.sql:80
-create or replace function penstock._request_task(queue_id uuid, kind text, request jsonb, created_by text) returns uuid
-language plpgsql as $$
-#variable_conflict use_column
-declare
-  made    uuid;
-  is_down boolean;
-begin
-  select s.down_since is not null into is_down
-  from penstock.service s join penstock.service_queue q on q.service_id = s.id
-  where q.id = _request_task.queue_id for share of s;
-  insert into penstock.service_task as t (queue_id, kind, request, created_by, waiting_since)
-  values (_request_task.queue_id, _request_task.kind, _request_task.request, _request_task.created_by,
-    case when is_down then clock_timestamp() end) returning t.id into made;
-  if not is_down then
-    perform penstock._deliver_task(made);
-  end if;
-  return made;
-end $$;
-
--- Enqueues the message of a task. A message from before is ignored when it is claimed. Locks: the row of the task, and
--- as enqueue. Uses service_task_pkey.
--- from functions/server/tasks.sql:101
-create or replace function penstock._deliver_task(task uuid) returns void
-language plpgsql as $$
-#variable_conflict use_column
-declare
-  t penstock.service_task;
-begin
-  if not exists (select from penstock.queue q where q.name = 'penstock.tasks') then
-    -- A crash counts as an attempt. Failures are counted separately, in the task.
-    perform penstock.create_queue('penstock.tasks', '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 1}',
-      exist_ok => true);
-  end if;
-  update penstock.service_task s set waiting_since = null, deliveries = s.deliveries + 1, status = 'pending',
-    finished_at = null where s.id = task returning * into t;
-  perform penstock.enqueue('penstock.tasks', jsonb_build_object('task', t.id, 'delivery', t.deliveries, 'service',
-    (select q.service_id from penstock.service_queue q where q.id = t.queue_id)), group_key => t.queue_id::text);
-end $$;
-
--- Starts a task. Returns nothing if the task is already finished, so that the server only acks its message. Locks: the
--- row of the task. Uses service_task_pkey.
--- from functions/server/tasks.sql:120
-create or replace function penstock.begin_task(task uuid)
-returns table (kind text, name text, service text, dsn text, database_name text, visibility_timeout_seconds integer,
-               max_attempts integer, dlq_enabled boolean, request jsonb, failures integer)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  update penstock.service_task t set status = 'running' where t.id = begin_task.task and t.status
-    in ('pending', 'running');
-  if not found then
-    return;
-  end if;
-  update penstock.service_queue q set status = 'Provisioning', updated_at = clock_timestamp()
-  from penstock.service_task t where t.id = begin_task.task and t.queue_id = q.id and t.kind = 'create'
-    and q.status = 'Pending';
-  return query
-  select t.kind, q.name, s.name, s.dsn, q.database_name, q.visibility_timeout_seconds, q.max_attempts, q.dlq_enabled,
-    t.request, t.failures
-  from penstock.service_task t join penstock.service_queue q on q.id = t.queue_id join penstock.service s
-    on s.id = q.service_id
-  where t.id = begin_task.task;
-end $$;
-
--- Starts a task, as a message asks for it. Returns nothing if the task is finished, waits for its service, or has a
--- later message. Locks: the row of the task. Uses service_task_pkey.
--- from functions/server/tasks.sql:144
-create or replace function penstock.begin_task_v2(task uuid, delivery integer)
-returns table (kind text, name text, database_name text, visibility_timeout_seconds integer, max_attempts integer,
-               dlq_enabled boolean, request jsonb, failures integer, service_id uuid, service text, dsn text,
-               secret text, password_file text, address_version integer)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  if not exists (select from penstock.service_task t where t.id = begin_task_v2.task and t.waiting_since is null
-    and t.deliveries = coalesce(begin_task_v2.delivery, t.deliveries) for update) then
-    return;
-  end if;
-  return query
-  select b.kind, b.name, b.database_name, b.visibility_timeout_seconds, b.max_attempts, b.dlq_enabled, b.request,
-    b.failures, s.id, s.name, s.dsn, s.secret, s.password_file, s.address_version
-  from penstock.begin_task(begin_task_v2.task) b, penstock.service_task t join penstock.service_queue q
-    on q.id = t.queue_id join penstock.service s on s.id = q.service_id
-  where t.id = begin_task_v2.task;
-end $$;
-
--- Ends a task with a result or an error. Locks: the rows of the task and its queue. Uses service_task_pkey.
--- from functions/server/tasks.sql:164
-create or replace function penstock.finish_task(task uuid, result jsonb, error_message text default null) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock._end_task(task, case when error_message is null then 'completed' else 'failed' end, result,
-    error_message);
-end $$;
-
--- Ends a task: completed, failed or cancelled. Only a completed task drops its request, because the others can be
--- retried. Locks: the rows of the task and its queue. Uses service_task_pkey.
--- from functions/server/tasks.sql:173
-create or replace function penstock._end_task(task uuid, status text, result jsonb, error_message text) returns void
-language plpgsql as $$
-#variable_conflict use_column
-declare
-  done penstock.service_task;
-begin
-  update penstock.service_task t
-  set status = _end_task.status, result = _end_task.result, error_message = _end_task.error_message,
-      request = case when _end_task.status <> 'completed' then t.request end, waiting_since = null,
-      finished_at = clock_timestamp()
-  where t.id = _end_task.task and t.status in ('pending', 'running') returning * into done;
-  if done.kind in ('create', 'delete') then
-    update penstock.service_queue q
-    set status = case when done.status = 'cancelled' and done.kind = 'delete' and penstock._was_created(q.id)
-          then 'Active' when done.status <> 'completed' then 'Failed' when done.kind = 'create' then 'Active'
-          else q.status end,
-        error_message = case when done.status = 'cancelled' and done.kind = 'delete' then null
-          else done.error_message end,
-        updated_at = clock_timestamp(),
-        deleted_at = case when done.status = 'completed' and done.kind = 'delete' then clock_timestamp()
-          else q.deleted_at end
-    -- A queue whose removal was requested in the meantime is still removed.
-    where q.id = done.queue_id and not (done.kind = 'create' and q.status = 'Deprovisioning');
-  end if;
-end $$;
-
--- Whether a queue of a service has been created there: by a task that was deleted since, or by one that completed.
--- Locks: none. Uses service_task_queue.
--- from functions/server/tasks.sql:201
-create or replace function penstock._was_created(queue_id uuid) returns boolean language sql stable as $$
-  select not exists (select from penstock.service_task t where t.queue_id = _was_created.queue_id
-      and t.kind = 'create')
-    or exists (select from penstock.service_task t where t.queue_id = _was_created.queue_id and t.kind = 'create'
-      and t.status = 'completed');
-$$;
-
--- Cancels a task that has not started. Locks: the row of the task. Uses service_task_pkey.
--- from functions/server/tasks.sql:209
-create or replace function penstock.cancel_service_task(service text, task uuid, cancelled_by text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  t penstock.service_task := penstock._service_task(service, task);
-begin
-  if t.status <> 'pending' then
-    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
-      'status', t.status), 'Only a pending task can be cancelled.');
-  end if;
-  perform penstock._end_task(t.id, 'cancelled', null, format('cancelled by %s', cancelled_by));
-end $$;
-
--- Carries out a failed or cancelled task again. A second retry enqueues no message twice. Locks: the
--- rows of the task and its queue. Uses service_task_pkey.
--- from functions/server/tasks.sql:224
-create or replace function penstock.retry_service_task(service text, task uuid) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  t       penstock.service_task := penstock._service_task(service, task);
-  q       penstock.service_queue;
-  is_down boolean;
-begin
-  select * into q from penstock.service_queue r where r.id = t.queue_id for update;
-  if t.status not in ('failed', 'cancelled') then
-    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
-      'status', t.status), 'Only a failed or cancelled task can be retried.');
-  end if;
-  if q.deleted_at is not null or t.kind in ('enqueue', 'stats') and q.status <> 'Active' then
-    perform penstock._fail('PS024', format('queue %L is %s', q.name, case when q.deleted_at is null then q.status
-      else 'removed' end), jsonb_build_object('queue', q.name, 'status', q.status), 'Retry the queue first.');
-  end if;
-  if t.kind in ('create', 'delete') then
-    if exists (select from penstock.service_task o where o.queue_id = q.id and o.kind in ('create', 'delete')
-      and o.status in ('pending', 'running')) then
-      perform penstock._fail('PS024', format('queue %L has a task in progress', q.name), jsonb_build_object('queue',
-        q.name, 'status', q.status), 'Wait for that task.');
-    end if;
-    update penstock.service_queue r set status = case t.kind when 'create' then 'Pending' else 'Deprovisioning' end,
-      error_message = null, updated_at = clock_timestamp() where r.id = q.id;
-  end if;
-  select s.down_since is not null into is_down from penstock.service s where s.id = q.service_id for share;
-  update penstock.service_task o set status = 'pending', failures = 0, error_message = null, finished_at = null,
-    waiting_since = case when is_down then clock_timestamp() end where o.id = t.id;
-  if not is_down then
-    perform penstock._deliver_task(t.id);
-  end if;
-end $$;
-
--- Retries the creation or the removal of a Failed queue. Locks: the row of the queue. Uses service_queue_name.
--- from functions/server/tasks.sql:259
-create or replace function penstock.retry_service_queue(service text, name text, created_by text) returns uuid
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  q     penstock.service_queue := penstock._service_queue(service, name);
-  again text;
-begin
-  if q.status <> 'Failed' then
-    perform penstock._fail('PS024', format('queue %L is %s, not Failed', q.name, q.status),
-      jsonb_build_object('queue', q.name, 'status', q.status), 'Only a Failed queue can be retried.');
-  end if;
-  select t.kind into again from penstock.service_task t where t.queue_id = q.id and t.kind in ('create', 'delete')
-    order by t.created_at desc limit 1;
-  again := coalesce(again, 'create');
-  update penstock.service_queue t set status = case again when 'create' then 'Pending' else 'Deprovisioning' end,
-    error_message = null, updated_at = clock_timestamp() where t.id = q.id;
-  perform penstock._request_task(q.id, again, null, created_by);
-  return q.id;
-end $$;
-
--- Removes a queue from the registry and leaves the service alone. Its tasks end. Locks: the rows of the queue and of
--- its tasks. Uses service_queue_name.
--- from functions/server/tasks.sql:281
-create or replace function penstock.forget_service_queue(service text, name text, removed_by text) returns uuid
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  q penstock.service_queue := penstock._service_queue(service, name);
-begin
-  perform penstock._end_task(t.id, 'cancelled', null, format('the queue was removed by force by %s', removed_by))
-  from penstock.service_task t where t.queue_id = q.id and t.status in ('pending', 'running');
-  update penstock.service_queue t set status = 'Deprovisioning', deleted_at = clock_timestamp(),
-    updated_at = clock_timestamp() where t.id = q.id;
-  return q.id;
-end $$;
-
 -- Returns a task of a service, or raises PS025. Locks: the row of the task. Uses service_task_pkey.
--- from functions/server/tasks.sql:295
+-- from functions/server/service_task.sql:2
 create or replace function penstock._service_task(service text, task uuid) returns penstock.service_task
 language plpgsql as $$
 #variable_conflict use_column
@@ -15690,34 +15373,24 @@ begin
   return t;
 end $$;
 
--- Records a failure that may be temporary. The task is tried again. Locks: the row of the task. Uses service_task_pkey.
--- from functions/server/tasks.sql:312
-create or replace function penstock.note_task_failure(task uuid, error_message text) returns void
-language sql security definer set search_path = pg_catalog, pg_temp as $$
-  update penstock.service_task set failures = failures + 1, error_message = note_task_failure.error_message
-    where id = task;
-$$;
-
--- Runs on the service and enqueues the messages of a task. If the task was executed before, returns the earlier result.
--- The row of the task and the messages are written in one transaction, so a task is executed once. Locks: the row of
--- the task, and as enqueue_many. Uses applied_task_pkey.
--- from functions/server/tasks.sql:321
-create or replace function penstock.apply_enqueue(task uuid, queue text, payloads jsonb[], delays interval[])
-returns bigint[]
+-- Changes the address and the credentials of a service. Its queues and tasks stay, and it is checked again soon. Locks:
+-- the row of the service. Uses service_name.
+-- from functions/server/set_service_address.sql:3
+create or replace function penstock.set_service_address(service text, dsn text, secret text, password_file text)
+returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  ids bigint[];
+  found_service penstock.service := penstock._service(service);
 begin
-  -- A second server with the same task waits here for the first.
-  insert into penstock.applied_task (task_id, result) values (task, '[]') on conflict do nothing;
-  if not found then
-    return array(select value::bigint from penstock.applied_task t, jsonb_array_elements_text(t.result) value
-      where t.task_id = task);
+  if found_service.dsn is null then
+    perform penstock._fail_value('service', service, 'a service other than local, which is this database');
   end if;
-  ids := array(select penstock.enqueue_many(queue, payloads, delays => delays));
-  update penstock.applied_task t set result = to_jsonb(ids) where t.task_id = task;
-  return ids;
+  update penstock.service s
+  set dsn = set_service_address.dsn, secret = set_service_address.secret,
+      password_file = set_service_address.password_file, address_version = s.address_version + 1,
+      check_at = clock_timestamp()
+  where s.id = found_service.id;
 end $$;
 
 -- Deletes old rows of the HTTP server in bounded batches. Answers and the ids of ended tokens are kept for a day, which
@@ -16494,10 +16167,10 @@ end if;
 end $$;
 
 -- Settles messages of several claims, and messages that leave history or have a key, a group or a body. Each pair is
--- looked up by itself: OFFSET 0, and the clock, which no index can serve, leave no other plan. A join of many pairs
--- with what the planner took for few leases compared all pairs with each lease: 100 ms for 700 of them. Locks: the rows
--- of the messages, in the order of the tokens and ids where one call is made for each. Uses leased_N_token, or the
--- places in the tokens, and grant_N_until.
+-- looked up by itself: OFFSET 0, and the clock, which no index can serve, leave no other plan. If the
+-- planner underestimated the number of leases, a join compared all pairs with each lease: 100 ms for 700 pairs. Locks:
+-- the rows of the messages, in the order of the tokens and ids where one call is made for each. Uses leased_N_token, or
+-- the places in the tokens, and grant_N_until.
 -- from functions/settle/ack_many.sql:66
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -18362,7 +18035,8 @@ end if;
 end $$;
 
 -- Enqueues everything that a write has staged, in this transaction, or nothing. attempts are those of its tasks that
--- succeeded, in the order of their partitions; rows and checksum are the sums of what spark_stage returned for them.
+-- succeeded, in the order of their partitions; rows and checksum are the sums of the values that spark_stage returned
+-- for them.
 --
 -- A write that was published before is recognised by its name: with the same rows it is `repeated`, and nothing is
 -- enqueued; other rows are refused. same_batch: the epoch of a stream is the same batch even if its rows differ:
@@ -18370,7 +18044,7 @@ end $$;
 --
 -- Locks: the row of the write in spark_write, for which a second run of the same write waits; for each queue, as
 -- enqueue. Uses spark_write_pkey and spark_staged_pkey.
--- from functions/spark/publish.sql:10
+-- from functions/spark/publish.sql:11
 create or replace function penstock.spark_publish(
   job text, epoch bigint, attempts uuid[], rows bigint, checksum bigint, on_conflict text default 'replace',
   unique_while text default 'waiting', is_named boolean default true, same_batch boolean default false,
@@ -18409,7 +18083,7 @@ end $$;
 
 -- Refuses an epoch that is older than those that are known, because it may have been written; and a write that a client
 -- of version 2 has begun. Uses spark_write_pkey and spark_written_pkey. Locks: ACCESS SHARE.
--- from functions/spark/publish.sql:48
+-- from functions/spark/publish.sql:49
 create or replace function penstock._spark_check_order(job text, epoch bigint, rows bigint) returns void
 language plpgsql as $$
 declare
@@ -18431,7 +18105,7 @@ end $$;
 
 -- Enqueues the staged messages, in order, a piece at a time, so that the ring can turn in between. Locks: as
 -- enqueue_many. Uses spark_staged_pkey and queue_name_key.
--- from functions/spark/publish.sql:69
+-- from functions/spark/publish.sql:70
 create or replace function penstock._spark_enqueue_staged(attempts uuid[], rows bigint, checksum bigint,
   on_conflict text, unique_while text) returns void language plpgsql as $$
 #variable_conflict use_column
@@ -19412,7 +19086,7 @@ begin
   return q;
 end $$;
 
--- Checks every message of a piece, and fills in its checksum and what _spark_put needs to know. Most pieces need one
+-- Checks every message of a piece, and fills in its checksum and the flags for _spark_put. Most pieces need one
 -- pass; values with separate limits and large payloads take a second pass, message by message.
 -- from functions/spark/stage.sql:58
 create or replace function penstock._spark_check_piece(q penstock.queue, p penstock.spark_staged)
@@ -19474,14 +19148,14 @@ begin
   return p;
 end $$;
 
--- Drops what these attempts have staged, if anything. Locks: the rows. Uses spark_staged_pkey.
+-- Drops the staged messages of these attempts. Locks: the rows. Uses spark_staged_pkey.
 -- from functions/spark/stage.sql:118
 create or replace function penstock.spark_unstage(attempts uuid[]) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.spark_staged s where s.attempt = any (attempts);
 $$;
 
--- Part of the upkeep: drops what abandoned writes have staged, a day later, and forgets writes that had
+-- Part of the upkeep: drops the staged messages of abandoned writes, a day later, and forgets writes that had
 -- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way. Locks: the rows,
 -- with SKIP LOCKED.
 -- from functions/spark/stage.sql:126
@@ -20165,17 +19839,13 @@ end $$;
 -- from functions/storage/envelope.sql:2
 create or replace function penstock._envelope(l penstock.leased_0) returns penstock.envelope language sql immutable
   as $$
-  select l.id, l.enqueued_at, l.expires_at, l.first_claimed_at, l.claimed_at, l.dead_at, l.queue_id, l.priority,
-         l.attempt, l.max_attempts, l.body_slot, l.worker, l.key, l.group_key, l.headers, l.payload, l.payload_bytes,
-         l.last_error
+  select l.id, l.enqueued_at, l.expires_at, l.first_claimed_at, l.claimed_at, l.dead_at, l.queue_id, l.priority, l.attempt, l.max_attempts, l.body_slot, l.worker, l.key, l.group_key, l.headers, l.payload, l.payload_bytes, l.last_error
 $$;
 
 -- The same for a row of grouped.
--- from functions/storage/envelope.sql:10
+-- from functions/storage/envelope.sql:8
 create or replace function penstock._envelope(g penstock.grouped) returns penstock.envelope language sql immutable as $$
-  select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority,
-         g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes,
-         g.last_error
+  select g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error
 $$;
 
 -- Truncates a segment if no other session uses it and it is empty. The lock proves that no open transaction could still
@@ -20388,7 +20058,7 @@ begin
 end $$;
 
 -- Lanes: the messages of one queue with one priority form a lane. The first message of a priority, or the first with a
--- group or a time to live, changes what claims have to look for. The enqueuer writes that into lanes_register
+-- group or a time to live, changes the statements that claims need. The enqueuer writes that into lanes_register
 -- (layout/register.sql) at once, and claims read it there. The row of the queue follows at the commit of a claim, in
 -- _adopt_lanes. _lane_bits returns the bits that a message needs. Locks: none. Indexes: none.
 -- from functions/storage/lanes.sql:5
@@ -20552,8 +20222,8 @@ create or replace function penstock._current_from() returns bigint language sql 
   select (pg_sequence_last_value('penstock.ring_until') - 32768)
 $$;
 
--- Truncates closed segments, and moves what is left in the oldest one to the overflow segment when segments run short.
--- Returns how many segments became free.
+-- Truncates closed segments, and moves the messages left in the oldest one to the overflow segment when segments run
+-- short. Returns how many segments became free.
 -- Locks until the end of the transaction: ACCESS EXCLUSIVE (NOWAIT) on the tables of segments that are no longer in
 -- use, and the lock of the ring, so that no other session uses these segments before the commit. Indexes: none.
 -- from functions/storage/tend_ring.sql:5
@@ -20587,8 +20257,8 @@ begin
   return freed;
 end $$;
 
--- complete_many acks messages and keeps what their tasks returned, and enqueues what they asked to have enqueued with
--- their acks: all of it in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
+-- complete_many acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
+-- all in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
 -- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
@@ -20720,7 +20390,7 @@ set enable_seqscan = off set enable_bitmapscan = off as $$
   from penstock.batch_member m where m.id = any (ids)
 $$;
 
--- report_progress stores what running tasks say about themselves: parallel arrays. fractions[i] and notes[i] replace
+-- report_progress stores the reports of running tasks: parallel arrays. fractions[i] and notes[i] replace
 -- the earlier ones, unless they are null. logs is an array with one array of new lines for each message, or null. The
 -- last 100 lines are kept, 500 characters of each. A new attempt begins with an empty log.
 -- Locks: the rows. Uses progress_pkey.
@@ -20753,7 +20423,7 @@ begin
                else excluded.log end;
 end $$;
 
--- Returns what the task of a message has reported, or nothing. Locks: none. Uses progress_pkey.
+-- Returns the last report of the task of a message, or nothing. Locks: none. Uses progress_pkey.
 -- from functions/tasks/progress.sql:34
 create or replace function penstock.get_progress(id bigint)
 returns table (attempt integer, fraction real, note text, log text[], updated_at timestamptz)
@@ -20776,9 +20446,9 @@ begin
   return dropped;
 end $$;
 
--- get_results returns what is quickly found of these messages: kept results, and the errors of dead letters. A message
--- that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is 'continued' for a
--- step of a chain that is not the last: then the value is the id of the message of the next step.
+-- get_results returns the kept results of these messages, and the errors of their dead letters, by index lookups only.
+-- A message that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is
+-- 'continued' for a step of a chain that is not the last: then the value is the id of the message of the next step.
 -- Locks: none. Uses result_pkey and dead_pkey.
 -- from functions/tasks/results.sql:5
 create or replace function penstock.get_results(ids bigint[])

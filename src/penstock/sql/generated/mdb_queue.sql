@@ -507,7 +507,7 @@ begin
   return case when coalesce(found[1], found[2]) ^@ '$' then '' else coalesce(found[1], found[2]) end;
 end $$;
 
--- Runs before each statement on the view: notes in settings what the statement is. Locks: none. Indexes: none.
+-- Runs before each statement on the view: notes the kind of the statement in settings. Locks: none. Indexes: none.
 -- from contracts/mdb_queue/40_acts.sql:32
 create or replace function mdb_queue._begin() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

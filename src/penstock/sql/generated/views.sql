@@ -42,7 +42,7 @@ from penstock.attempt_log a;
 
 -- Worker processes that were seen within a day. alive: seen within half a minute, which is three beats. A beat with a
 -- time in the future, from a clock that was ahead, does not count. takes_commands: false for workers of a version that
--- does not know commands. command: what an operator wants of it, null if it should work. Scans the workers.
+-- does not know commands. command: quiet or stop, null if it should work. Scans the workers.
 -- from views/heartbeats.sql:4
 create or replace view penstock.heartbeats as
 select h.worker, case when h.state = 'running' and h.report @> '{"quiet": true}' then 'quiet' else h.state end as state,

@@ -1,4 +1,4 @@
--- Advisory locks. Each has two numbers: the class, and what it is about. 1885695603 is "pens" in ASCII.
+-- Advisory locks. Each has two numbers: the class and the protected object. 1885695603 is "pens" in ASCII.
 --
 --   class                       second number      protects
 --   1885695603                  1 ring             the register penstock.ring: taken without waiting, or not at all

@@ -69,4 +69,4 @@
 --: define sweep.not_quiet(sweep) as ({sweep} & ~bigint '1')
 
 -- notify_register of a queue: from when on enqueuers notify, in microseconds; or never, because no consumer waits.
---: define notify.never as 9223372036854775807
+--: define notify.never as {bigint.max}

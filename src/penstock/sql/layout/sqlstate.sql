@@ -4,3 +4,7 @@
 -- Raised to leave a block with an exception handler, so that PostgreSQL rolls back to the beginning of the block and
 -- releases the row locks and table locks that were taken in it.
 --: define sqlstate.undo as 'PZ001'
+
+-- Errors of one message that a step of a bulk act skips.
+--: define sqlstate.unknown_message as 'PS010'
+--: define sqlstate.cannot_be_replayed as 'PS012'

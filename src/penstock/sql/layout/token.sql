@@ -32,7 +32,7 @@
 --             +----------------------------------------------------+-------------+---+
 --
 -- The random bits distinguish claims of the same moment. The time fits until the year 2112. The end of the lease in the
--- token is the lowest 16 bits of the time. A mark is what a token and a hold have in common: these 16 bits, then h.
+-- token is the lowest 16 bits of the time. A mark is the part that a token and a hold share: these 16 bits, then h.
 
 --: define token.segment(token) as ({token} & 15)
 --: define token.history_bit as 16
@@ -53,7 +53,7 @@ case when {queue} ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11)
       else bigint '0' end
 --: end
 
--- The parts of a token for a lease in place: what all tokens of a claim have in common, and the place of one message.
+-- The parts of a token for a lease in place: the part that all tokens of a claim share, and the place of one message.
 --: define token.in_place_from(mark) as (4611686018427387904 + (({mark} >> 1)::bigint << 45) + (({mark} & 1) << 4))
 --: define token.of_place(place) as (('x' || encode(tidsend({place}), 'hex'))::bit(48)::bigint << 5)
 --: define token.place(token) as format('(%s,%s)', {token} >> 21 & 16777215, {token} >> 5 & 65535)::tid

@@ -17,7 +17,7 @@ create table penstock.batch (
   expired      bigint not null default 0,
   cancelled    bigint not null default 0,
   created_at   timestamptz not null default clock_timestamp(),
-  sealed_at    timestamptz,              -- no members can be added from then on
+  sealed_at    timestamptz,              -- no members can be added after this time
   cancelled_at timestamptz,
   finished_at  timestamptz,              -- its messages were enqueued
   last_error   text                      -- why its messages could not be enqueued

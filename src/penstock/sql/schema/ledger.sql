@@ -7,7 +7,7 @@ create table penstock.migration (
   name         text not null,
   checksum     text not null,
   applied_at   timestamptz not null default clock_timestamp(),
-  -- the version of the oldest clients that work with the schema from then on; null: clients of this version only
+  -- the version of the oldest clients that work with the schema after it; null: clients of this version only
   clients_from integer
 );
 comment on table penstock.migration is 'One row for each migration that ran here.';

@@ -1,6 +1,6 @@
--- Counters for monitoring systems: what has ended in each queue since its first count. penstock.count_finished adds to
--- them from history, a few times a minute and only for queues where something has ended. So few updates leave too few
--- dead rows to matter, even while the MVCC horizon is held back.
+-- Counters for monitoring systems: the messages that ended in each queue since its first count. penstock.count_finished
+-- adds to them from history, a few times a minute and only for queues where something has ended. So few updates leave
+-- too few dead rows to matter, even while the MVCC horizon is held back.
 create table penstock.queue_counter (
   queue text not null,
   event text not null constraint event_is_known check (

@@ -1,4 +1,4 @@
--- A purge keeps what it removed for an hour, so that it can be undone.
+-- A purge keeps the removed messages for an hour, so that it can be undone.
 create table penstock.purge (
   id        uuid primary key default gen_random_uuid(),
   queue_id  integer not null,

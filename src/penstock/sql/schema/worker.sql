@@ -10,6 +10,6 @@ create table penstock.heartbeat (
   -- name that is started later does not get it.
   command     text constraint command_is_known check (command in ('quiet', 'stop')),
   command_for timestamptz,
-  -- What it had done for queues without history when the charts were last recorded: see penstock.record_charts.
+  -- Its work for queues without history when the charts were last recorded: see penstock.record_charts.
   counted     jsonb
 ) with (fillfactor = 50);

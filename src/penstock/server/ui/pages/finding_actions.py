@@ -48,7 +48,7 @@ class FindingAct(Act):
                 and (finding.note is not None) == noted
             ]
         if not 1 <= len(named) <= MOST:
-            raise HttpError(409, "NothingThere", "this finding no longer exists")
+            raise HttpError(409, "FindingEnded", "this finding no longer exists")
         for subject in named:
             if kind in QUEUE_KINDS:
                 visit.principal.require("operate", subject)

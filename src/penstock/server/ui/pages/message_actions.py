@@ -232,7 +232,7 @@ class CancelChosen(Act):
             raise refused("id", ", ".join(texts[:5]), f"1 to {MOST} ids of messages")
         found = await visit.run(read.whereabouts([int(text[:18]) for text in texts]))
         if not found:
-            raise HttpError(409, "NothingThere", "none of these messages is waiting")
+            raise HttpError(409, "NoneWaiting", "none of these messages is waiting")
         for id, (queue, _) in found.items():
             visit.principal.require_of(f"message {id}", "operate", queue)
         return found

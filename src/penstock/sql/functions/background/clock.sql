@@ -2,8 +2,8 @@
 -- register that is further ahead than it is ever set counts as not set (_is_due). The rest is here: a step back is
 -- noticed, floors of timers are lowered, and leases and retries are dated again.
 --
--- _notice_step: if the clock was set back, resets all registers that are ahead, and notes for _redate what the clock
--- showed before. Only registers change, so any transaction may do this. Locks: none. Indexes: none.
+-- _notice_step: if the clock was set back, resets all registers that are ahead, and notes for _redate the time
+-- before the step. Only registers change, so any transaction may do this. Locks: none. Indexes: none.
 create or replace function penstock._notice_step(now_us bigint) returns void language plpgsql as $$
 declare
   step_us constant bigint := penstock._step_us(now_us);

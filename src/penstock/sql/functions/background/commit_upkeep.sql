@@ -12,8 +12,8 @@ begin
   perform penstock._run_timers(null, 500);
   perform penstock._tend_ring();
   perform penstock._adopt_lanes();
-  if penstock._is_due('penstock.upkeep_at', now_us, 61000000) then
-    perform setval('penstock.upkeep_at', now_us + 60000000);
+  if penstock._is_due('penstock.upkeep_at', now_us, {timing.upkeep_ahead}) then
+    perform setval('penstock.upkeep_at', now_us + {timing.upkeep});
     perform penstock._upkeep();
   end if;
 exception when others then

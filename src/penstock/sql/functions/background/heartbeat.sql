@@ -24,7 +24,7 @@ begin
       for update skip locked));
 end $$;
 
--- beat_v2: as beat, for workers that take commands. Returns what an operator wants of the worker: 'quiet', 'stop', or
+-- beat_v2: as beat, for workers that take commands. Returns the command for the worker: 'quiet', 'stop', or
 -- null if it should work. A command is for one process, so a worker that was started later under the same name does not
 -- get it. Locks and indexes: as beat.
 create or replace function penstock.beat_v2(worker text, state text, started_at timestamptz, report jsonb) returns text

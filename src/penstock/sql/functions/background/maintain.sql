@@ -1,6 +1,6 @@
 -- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. It also records the charts.
--- Nothing depends on it. A cron job may call it. full_pass looks at everything once, whatever the clocks say.
--- Returns what it did.
+-- Nothing depends on it. A cron job may call it. full_pass does all of it once, even if it is not due. Returns the
+-- number of rows or segments for each kind of upkeep.
 -- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -83,9 +83,7 @@ begin
     delete from penstock.lane_{slot} where ctid = any (array(
       select t.ctid from penstock.lane_{slot} t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
-  select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
+  select n + count(penstock._finish(({envelope.columns(g)})::penstock.envelope, 'expired', null)::text) into n
   from gone g;
   --: end
   return n;

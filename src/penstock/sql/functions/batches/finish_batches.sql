@@ -1,4 +1,4 @@
--- Adds up what happened to the members of batches, and enqueues the messages of each batch whose members have all
+-- Adds up the outcomes of the members of batches, and enqueues the messages of each batch whose members have all
 -- ended. Returns how many batches have finished. Workers call it after they have settled members, and claims call it
 -- about once a minute. Any number of callers may call it at once.
 --

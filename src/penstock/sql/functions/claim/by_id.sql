@@ -145,8 +145,7 @@ begin
     select s.ctid from penstock.scheduled s
     where s.id = _pull_waiting.id and s.queue_id = _pull_waiting.queue_id and s.group_key is null
       and (of_attempt is null or s.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning {envelope} into m;
   if found then
     return m;
   end if;
@@ -156,8 +155,7 @@ begin
     where r.hold = 0 and r.id = _pull_waiting.id and r.queue_id = _pull_waiting.queue_id and r.position <> r.id
       and r.group_key is null
       and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-  returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-    max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+  returning {envelope} into m;
   if found then
     return m;
   end if;
@@ -184,8 +182,7 @@ begin
       where r.hold = 0 and r.queue_id = _pull_fresh.queue_id and r.priority = any (ranks)
         and r.position = _pull_fresh.id and r.id = _pull_fresh.id
         and r.group_key is null and (of_attempt is null or r.attempt = of_attempt) for update skip locked))
-    returning id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt,
-      max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error into m;
+    returning {envelope} into m;
     --: end
     exit when m.id is not null;
   end loop;

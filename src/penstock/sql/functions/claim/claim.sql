@@ -1,5 +1,5 @@
 -- Claims up to count messages under a lease: highest priority first, then in order of position. Large claims lease
--- messages in place, which writes a third of what it takes to move them. Small claims, claims by id, and claims of
+-- messages in place, which writes a third of the WAL of moving them. Small claims, claims by id, and claims of
 -- queues with limits, groups or several priorities move messages to leased_N, which is the shorter statement.
 --
 -- A claim that is alone in its transaction picks and takes messages in one statement. Our clients say so
@@ -86,9 +86,9 @@ begin
     case when q.keep_history > 0 or q.has_members then bigint '{token.history_bit}' else bigint '0' end,
     current_setting('penstock.alone', true) = 'on',
     -- Due, or further ahead than it is ever set, because the clock was set back.
-    abs(date_part('epoch', started) * float8 '1e6' + float8 '5e5' - {register.value(q.sweep_register)}::float8)
-      >= case when current_setting('penstock.tends', true) = 'on' then float8 '5e5' when random() < float8 '0.0625'
-        then float8 '1.5e6' else float8 '1.05e7' end,
+    abs(date_part('epoch', started) * float8 '1e6' + {timing.middle} - {register.value(q.sweep_register)}::float8)
+      >= case when current_setting('penstock.tends', true) = 'on' then {timing.due} when random() < float8 '0.0625'
+        then {timing.overdue} else {timing.long_overdue} end,
     case when current_setting('penstock.tends', true) = 'on' then true
       else set_config('penstock.tends', 'on', false) is null end,
     {sweep.is_quiet({register.value(q.sweep_register)})},
@@ -117,7 +117,7 @@ begin
       exit when empty;
       -- A claim that may not be alone in its transaction has _pick choose the rows.
       if alone is not true then
-        places := case when statement_timestamp() > transaction_timestamp() + interval '10 microseconds'
+        places := case when statement_timestamp() > transaction_timestamp() + {timing.autocommit}
                          and pg_relation_size(('penstock.grant_' || slot::text)::regclass, 'main') > bigint '0'
                        then penstock._pick(slot, lane_queue, lane_rank, lane_floor, count, true, false) end;
       end if;
@@ -130,7 +130,7 @@ begin
           lease_hold, started, until, claim.queue, claim.worker);
       end if;
       get diagnostics n = row_count;
-      if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
+      if n > 0 and alone is not true and statement_timestamp() > transaction_timestamp() + {timing.block}
         then
         perform penstock._announce_leased(slot, lane_queue);
       end if;

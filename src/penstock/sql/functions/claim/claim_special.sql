@@ -1,6 +1,6 @@
--- The long path of claim: takes rows under the lease, then looks at what they are. has_some: the caller has claimed
--- messages already and wants this many more. Locks: as claim; also the rows of keys and groups. Uses lane_N_order and
--- leased_N_token.
+-- The long path of claim: takes rows under the lease, then handles expired messages and group tokens among them.
+-- has_some: the caller has claimed messages already and wants this many more. Locks: as claim; also the rows of keys
+-- and groups. Uses lane_N_order and leased_N_token.
 --: variant by_id
 --:   penstock._lease_number() => penstock._lease_number() + {token.by_id}
 --:   penstock._claim_special( => penstock._claim_special_by_id(

@@ -6,13 +6,13 @@ declare
   now_us bigint := date_part('epoch', clock_timestamp()) * 1e6;
   sweeps constant boolean := penstock._may_sweep();   -- before registers are set, which counts as writing
 begin
-  if penstock._is_due(q.sweep_register, now_us, 1000000) and sweeps then
+  if penstock._is_due(q.sweep_register, now_us, {timing.sweep_ahead}) and sweeps then
     perform penstock._sweep(q, now_us);
-    if penstock._is_due(q.rescan_register, now_us, 3000000) then
+    if penstock._is_due(q.rescan_register, now_us, {timing.rescan_ahead}) then
       perform penstock._rescan(q, true, sweeps => true);
     end if;
   end if;
-  if penstock._is_due('penstock.tick_at', now_us, 1000000) then
+  if penstock._is_due('penstock.tick_at', now_us, {timing.tick_ahead}) then
     perform penstock._tick(now_us, sweeps);
   end if;
 end $$;
@@ -34,25 +34,26 @@ declare
   spent_us bigint;
 begin
   perform penstock._notice_step(now_us);
-  perform setval('penstock.tick_at', now_us + 50000);
+  perform setval('penstock.tick_at', now_us + {timing.tick});
   if current_setting('transaction_isolation') <> 'read committed' then
     return;
   end if;
   due := penstock._timers_due();
   if sweeps and not due and pg_sequence_last_value('penstock.clock_was_at') = 0 then
     -- Claims look for due messages and expired leases from these floors on, past the index entries of settled messages.
-    perform penstock._raise_timer_floor('penstock.due_floor', now_us - 1000000),
-      penstock._raise_timer_floor('penstock.lease_floor', now_us - 1000000);
+    perform penstock._raise_timer_floor('penstock.due_floor', now_us - {timing.timer_margin}),
+      penstock._raise_timer_floor('penstock.lease_floor', now_us - {timing.timer_margin});
   end if;
-  due := due or penstock._is_due('penstock.upkeep_at', now_us, 61000000)
+  due := due or penstock._is_due('penstock.upkeep_at', now_us, {timing.upkeep_ahead})
     or pg_sequence_last_value('penstock.clock_was_at') > 0;
-  if penstock._is_due('penstock.ring_check_at', now_us, 3000000) then
-    perform setval('penstock.ring_check_at', now_us + 50000);
+  if penstock._is_due('penstock.ring_check_at', now_us, {timing.ring_check_ahead}) then
+    perform setval('penstock.ring_check_at', now_us + {timing.ring_check});
     now_us := date_part('epoch', clock_timestamp()) * 1e6;
     due := penstock._close_segments() or due;
     -- Looking takes at most a twentieth of the time, except after a burst.
     spent_us := date_part('epoch', clock_timestamp()) * 1e6 - now_us;
-    perform setval('penstock.ring_check_at', now_us + greatest(50000, least(2000000, 20 * spent_us)));
+    perform setval('penstock.ring_check_at',
+      now_us + greatest({timing.ring_check}, least({timing.longest_ring_check}, 20 * spent_us)));
   end if;
   if due then
     perform penstock._announce('upkeep', 'upkeep', null);

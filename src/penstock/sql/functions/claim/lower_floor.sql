@@ -1,7 +1,7 @@
 -- Lowers the floor of a lane to a position that a transaction has taken before it joined its generation. Also lowers
--- what sweeps know to be settled: neither the mark of the current generation nor settled_register may claim that
--- position. This is one expression, which cannot be interrupted halfway: the sweep lock belongs to the session and has
--- to be released.
+-- the positions that sweeps know to be settled: neither the mark of the current generation nor settled_register may
+-- claim that position. This is one expression, which cannot be interrupted halfway: the sweep lock belongs to the
+-- session and has to be released.
 -- Locks: the sweep lock of the queue for a moment. Indexes: none.
 create or replace function penstock._lower_floor(q penstock.queue, priority integer, to_position bigint) returns void
 language plpgsql as $$

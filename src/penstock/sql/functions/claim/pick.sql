@@ -34,7 +34,7 @@ begin
       places := {ready};
       select not exists (select from penstock.lane_{slot} l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
-                         and l.position <= case when cardinality(places) < wanted then 9223372036854775807
+                         and l.position <= case when cardinality(places) < wanted then {bigint.max}
                            else last.position end
                          and l.hold <> 0 and l.xmax = last.xmax) into clean
       from penstock.lane_{slot} last where last.ctid = places[cardinality(places)];

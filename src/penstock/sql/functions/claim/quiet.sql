@@ -1,7 +1,7 @@
--- Has a lease of this queue expired? If none expires before the next sweep, the lowest bit of the sweep register says
--- so from then on, and claims do not look until then: leases that begin meanwhile last for a second at least.
--- _forget_quiet clears the bit if a lease gets an earlier end. Its lock, and the register as it was before we looked,
--- tell that no transaction has done so meanwhile.
+-- Returns whether a lease of this queue has expired. If no lease expires before the next sweep, it sets the lowest bit
+-- of the sweep register, and claims skip the search until that sweep. New leases last for at least a second, so none of
+-- them expires earlier. _forget_quiet clears the bit if a lease gets an earlier end. It is set only if the quiet lock
+-- is free and the register has not changed since this call read it, so no call of _forget_quiet is overwritten.
 -- Locks: the quiet lock of the queue, without waiting, released at once. Uses leased_N_until and grant_N_until.
 create or replace function penstock._any_lease_ends(queue_id integer, started timestamptz, notes boolean)
 returns boolean language plpgsql as $$

@@ -21,12 +21,8 @@ begin
         and (only_queue is null or s.queue_id = only_queue)
       order by s.due_at limit piece for update skip locked)) returning *),
   put as (
-    insert into penstock.lane_{slot} (position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at,
-      queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes,
-      last_error)
-    select nextval('penstock.position'), g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error
+    insert into penstock.lane_{slot} (position, {envelope})
+    select nextval('penstock.position'), {envelope.columns(g)}
     from (select * from gone order by due_at, id) g
     returning position, queue_id, priority),
   lane as (select p.queue_id, p.priority, min(p.position) as first, count(*) as n from put p

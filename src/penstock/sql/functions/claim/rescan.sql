@@ -16,7 +16,7 @@ begin
       return false;
     end if;
     found := penstock._rescan_lanes(q, sweeps);
-    perform setval(q.rescan_register, (date_part('epoch', clock_timestamp()) * 1e6 + 1000000)::bigint);
+    perform setval(q.rescan_register, (date_part('epoch', clock_timestamp()) * 1e6 + {timing.rescan})::bigint);
     if found and counted then
       perform nextval('penstock.rescans_found');
     end if;

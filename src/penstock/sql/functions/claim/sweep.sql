@@ -14,11 +14,11 @@
 -- a long statement) is set aside: floors rise without it, and every claim checks whether one of its transactions has
 -- ended. Then floors are lowered to where that generation began. Only the pace depends on the clock, not the result.
 --
--- _sweep: one sweep. It raises the floors as far as it may and begins a new generation. A claim does it, at most every
--- 5 ms for each queue, or every 50 ms while nothing is enqueued. At tens of thousands of messages a second, every
--- millisecond that the floor stands still leaves dead index entries for each claim to walk over. The caller must not
--- have claimed from this queue in the same transaction: the sweep would not see those messages, which come back if the
--- transaction is rolled back.
+-- _sweep: one sweep. It raises the floors to the last position without open transactions, or to the first live message
+-- below it, and begins a new generation. A claim does it, at most every 5 ms for each queue, or every 50 ms while
+-- nothing is enqueued. At tens of thousands of messages a second, every millisecond that the floor stands still leaves
+-- dead index entries for each claim to walk over. The caller must not have claimed from this queue in the same
+-- transaction: the sweep would not see those messages, which come back if the transaction is rolled back.
 -- Locks: the sweep lock of the queue, without waiting, for the duration of the sweep. Uses lane_N_order.
 create or replace function penstock._sweep(q penstock.queue, now_us bigint) returns void language plpgsql as $$
 declare
@@ -52,12 +52,13 @@ begin
     idle := aside = 0 and high = {register.value(q.mark_register)}
       and high < all (select {register.value(f)} from unnest(q.floors) f where f is not null);
     if idle then
-      perform setval(q.sweep_register, {sweep.not_quiet(now_us + 50000)}), pg_advisory_unlock({lock.sweep}, q.id);
+      perform setval(q.sweep_register, {sweep.not_quiet(now_us + {timing.idle_sweep})}),
+        pg_advisory_unlock({lock.sweep}, q.id);
       return;
     end if;
     if aside = 0 then
       -- Claims during this sweep need not try it: with 64 consumers, half of all tries found the lock taken.
-      perform setval(q.sweep_register, {sweep.not_quiet(now_us + 5000)});
+      perform setval(q.sweep_register, {sweep.not_quiet(now_us + {timing.sweep})});
     else
       before := holders;
       holders := penstock._holders(aside, q.id);
@@ -103,7 +104,7 @@ begin
       setval(q.generation_register, {generation.state(began_ms, holders, aside, draining, generation)}),
         nextval('penstock.flips_over');
     -- While a generation is set aside, every claim checks whether it has ended.
-    perform setval(q.sweep_register, case when aside = 0 then {sweep.not_quiet(now_us + 5000)} else 0 end);
+    perform setval(q.sweep_register, case when aside = 0 then {sweep.not_quiet(now_us + {timing.sweep})} else 0 end);
   exception when query_canceled or others then
     if locked then
       perform pg_advisory_unlock({lock.sweep}, q.id);

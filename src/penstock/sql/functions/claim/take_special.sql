@@ -7,7 +7,7 @@ returns integer language plpgsql as $$
 declare
   started timestamptz := clock_timestamp();
   places  tid[] := penstock._pick(slot, q.id, q.priorities[lane], {register.value(q.floors[lane])},
-    wanted, false, penstock._alone() or statement_timestamp() <= transaction_timestamp() + interval '10 microseconds');
+    wanted, false, penstock._alone() or statement_timestamp() <= transaction_timestamp() + {timing.autocommit});
   n       integer;
 begin
   --: branch on slot

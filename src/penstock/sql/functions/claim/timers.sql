@@ -2,8 +2,8 @@
 --
 -- _run_timers moves up to piece due messages, and as many expired leases in each segment; for one queue, or for all.
 -- Returns how many. Scans begin at the floors of the timers. Every half second (or up to a second, if it costs more
--- than a fiftieth of the time) the scans for all queues begin at the far left, to find what a slow transaction has left
--- below the floors.
+-- than a fiftieth of the time) the scans for all queues begin at the far left, to find messages that a slow transaction
+-- has left below the floors.
 -- Locks: the rows it moves, with SKIP LOCKED. Uses scheduled_due, leased_N_until and grant_N_until.
 create or replace function penstock._run_timers(only_queue integer, piece integer) returns integer language plpgsql
   as $$
@@ -11,7 +11,7 @@ declare
   started  timestamptz := clock_timestamp();
   now_us   bigint := date_part('epoch', started) * 1e6;
   rescan   boolean := only_queue is null and penstock._is_due('penstock.timer_rescan_at', now_us, 2000000);
-  margin   constant bigint := 1000000;
+  margin   constant bigint := {timing.timer_margin};
   due      integer;
   returned integer := 0;
   complete boolean := true;

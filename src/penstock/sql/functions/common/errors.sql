@@ -50,6 +50,6 @@ create or replace function penstock._fail_unknown_message(id bigint,
   hint text default 'It may have finished: see penstock.history.')
 returns void language plpgsql as $$
 begin
-  perform penstock._fail('PS010', format('message %s does not exist', coalesce(id::text, 'null')),
+  perform penstock._fail({sqlstate.unknown_message}, format('message %s does not exist', coalesce(id::text, 'null')),
     jsonb_build_object('id', id), hint);
 end $$;

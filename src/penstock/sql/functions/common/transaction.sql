@@ -5,7 +5,7 @@
 -- its transaction 2 to 10 microseconds before it runs. A block that was started through a local socket is at least 24
 -- microseconds old. A wrong guess only costs time, because every message is found either way.
 create or replace function penstock._in_block() returns boolean language sql stable as $$
-  select statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
+  select statement_timestamp() > transaction_timestamp() + {timing.block}
 $$;
 
 -- _alone: is this claim the only statement of its transaction? Our clients announce it: see `Command.alone`.

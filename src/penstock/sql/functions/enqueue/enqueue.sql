@@ -16,7 +16,7 @@ declare
   slot       integer := ({ring.current({ring.value})})::integer;
   -- How many generations have begun and are over; -1 in a transaction block (see _in_block). In one expression: each
   -- costs a microsecond.
-  over       bigint := case when statement_timestamp() > transaction_timestamp() + interval '30 microseconds'
+  over       bigint := case when statement_timestamp() > transaction_timestamp() + {timing.block}
     or pg_current_xact_id_if_assigned() is not null
                             then bigint '-1' else {register.value('penstock.flips_over')} end;
   new_id     bigint;

@@ -23,7 +23,7 @@ end $$;
 
 -- A message was put into a segment by a transaction block, or while the ring turned or a generation began, or it is the
 -- message that makes the ring turn. Its segment may have been freed between the look at the ring and the insert (whose
--- lock keeps it in the ring from then on). Then it is inserted again.
+-- lock then keeps it in the ring). Then it is inserted again.
 create or replace function penstock._put_special(slot integer, new_id bigint, queue_id integer, priority integer,
   in_block boolean) returns void language plpgsql as $$
 begin
@@ -54,9 +54,7 @@ begin
   --: branch on slot
   delete from penstock.ready_{slot} r where r.id = _put_again.id returning * into m;
   --: end
-  perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at,
-    m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload,
-    m.payload_bytes, m.last_error)::penstock.envelope, m.position);
+  perform penstock._put_ready(({envelope.columns(m)})::penstock.envelope, m.position);
 end $$;
 
 -- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in

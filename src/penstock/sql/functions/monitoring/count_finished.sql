@@ -1,6 +1,6 @@
 -- count_finished adds what has ended since the last call to the counters of the queues, and returns all counters.
 -- Messages that ended are rows of history, and failed attempts are rows of the attempt log. It counts the rows that
--- this statement sees and the last call did not see, so it misses none and counts none twice, whatever transactions
+-- this statement sees and the last call did not see, so it misses none and counts none twice, even if transactions
 -- are open. Only queues that keep history have counters.
 -- If the last call was more than ten minutes ago, it starts again from now. That bounds the work of one call. The
 -- counters keep their values then, so they never decrease.

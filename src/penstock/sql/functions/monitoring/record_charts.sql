@@ -2,7 +2,7 @@
 -- minute, and the messages and attempts that ended in it. Returns the number of rows that it wrote. Any number of
 -- servers may call it at any time. Once in each minute one of them does the work.
 -- It reads the history that this statement sees and the last call did not see, so it misses none and counts none twice,
--- whatever transactions are open. After a pause it fills the gap from history, 50,000 rows with each call. Depths exist
+-- even if transactions are open. After a pause it fills the gap from history, 50,000 rows with each call. Depths exist
 -- only for minutes in which it was called. For queues without history it counts what workers report.
 -- Locks: an advisory lock, the row of progress, the heartbeats of workers that serve queues without history, and ACCESS
 -- EXCLUSIVE (NOWAIT) on an old slot that it truncates. Uses history_log_xid and attempt_log_xid.
@@ -146,8 +146,8 @@ create or replace function penstock._snapshot_until(until xid8, own xid8) return
 $$;
 
 -- Inserts the depths of the queues, and the work that workers report for queues without history, for one minute.
--- Queues without messages get no row. Locks: the heartbeats of workers that serve queues without history. Reads what
--- all_stats reads, and all heartbeats.
+-- Queues without messages get no row. Locks: the heartbeats of workers that serve queues without history. Reads the
+-- same tables as all_stats, and all heartbeats.
 create or replace function penstock._chart_depths(at timestamptz) returns integer language plpgsql as $$
 #variable_conflict use_column
 declare

@@ -137,7 +137,7 @@ begin
     and (b.act <> 'set_priority' or s.priority <> b.priority);
 end $$;
 
--- Does what the act is about to some messages. Returns how many were changed.
+-- Applies the act to some messages. Returns how many were changed.
 create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
 language plpgsql as $$
 declare
@@ -156,7 +156,7 @@ begin
         begin
           perform penstock.replay(each, b.to_queue);
           n := n + 1;
-        exception when sqlstate 'PS010' or sqlstate 'PS012' then
+        exception when sqlstate {sqlstate.unknown_message} or sqlstate {sqlstate.cannot_be_replayed} then
           null;   -- its history was dropped meanwhile, or its queue
         end;
       end loop;

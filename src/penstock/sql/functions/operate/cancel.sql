@@ -43,9 +43,7 @@ begin
   --: for each segment
   delete from penstock.ready_{slot} t where t.id = _remove_waiting.id and t.group_key is null returning * into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish(({envelope.columns(r)})::penstock.envelope, final_state, null);
     return 'ready';
   end if;
   --: end
@@ -80,9 +78,7 @@ begin
   end if;
   --: for each segment
   for r in delete from penstock.ready_{slot} t where t.id = any (rest) and t.group_key is null returning * loop
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish(({envelope.columns(r)})::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
   for l in delete from penstock.held_{slot} where id = any (rest) returning {leased} loop
@@ -112,9 +108,7 @@ declare
 begin
   delete from penstock.scheduled t where t.id = _remove_indexed.id and t.group_key is null returning * into s;
   if found then
-    perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at,
-      s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers,
-      s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish(({envelope.columns(s)})::penstock.envelope, final_state, null);
     return case when s.due_at > now_at then 'scheduled' else 'ready' end;
   end if;
   delete from penstock.grouped t where t.id = _remove_indexed.id returning * into g;
@@ -125,9 +119,7 @@ begin
   end if;
   delete from penstock.dead t where t.id = _remove_indexed.id returning * into d;
   if found then
-    perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at,
-      d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers,
-      d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish(({envelope.columns(d)})::penstock.envelope, final_state, null);
     return 'dead';
   end if;
   if penstock._remove_fresh(_remove_indexed.id, final_state) then
@@ -151,9 +143,7 @@ begin
     and t.group_key is null
   returning t.* into r;
   if found then
-    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at,
-      r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers,
-      r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    perform penstock._finish(({envelope.columns(r)})::penstock.envelope, final_state, null);
     return true;
   end if;
   --: end

@@ -1,4 +1,4 @@
--- Tells a worker to claim no more (quiet), to claim again (resume), or to finish what it runs and end (stop). The
+-- Tells a worker to claim no more (quiet), to claim again (resume), or to finish its messages and end (stop). The
 -- worker gets the command by a notification, or with its next beat, within ten seconds. PS026 if no such worker was
 -- seen within a day, PS027 if its version takes no commands. Locks: the row of the worker. Uses heartbeat_pkey.
 create or replace function penstock.command_worker(worker text, command text) returns void

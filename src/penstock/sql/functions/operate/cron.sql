@@ -71,7 +71,7 @@ language sql immutable as $$
 $$;
 
 -- Returns the seconds of a period such as @every 30s, 5m, 12h or 1d, and null for any other rule. Such a rule fires at
--- the multiples of its period since 1970, whatever the time zone: @every 30s fires at the full and the half minute.
+-- the multiples of its period since 1970, in every time zone: @every 30s fires at the full and the half minute.
 create or replace function penstock._cron_period(cron text) returns integer language plpgsql immutable as $$
 declare
   words constant text[] := regexp_match(lower(trim(cron)), '^@every\s+(\d{1,8})\s*([smhd])$');

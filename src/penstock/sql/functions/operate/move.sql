@@ -121,9 +121,7 @@ begin
   delete from penstock.scheduled t where t.id = _take_waiting.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into s;
   if found then
-    m := (s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority,
-      s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes,
-      s.last_error)::penstock.envelope;
+    m := ({envelope.columns(s)})::penstock.envelope;
     due_at := case when s.due_at > now_at then s.due_at end;
     state := case when s.due_at > now_at then 'scheduled' else 'ready' end;
     return;
@@ -149,9 +147,7 @@ begin
   end if;
   r := penstock._take_ready(_take_waiting.id, not_in, unlike);
   if r.id is not null then
-    m := (r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority,
-      r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes,
-      r.last_error)::penstock.envelope;
+    m := ({envelope.columns(r)})::penstock.envelope;
     state := 'ready';
   end if;
 end $$;

@@ -27,9 +27,7 @@ begin
       delete from penstock.dead where ctid = any (array(
         select m.ctid from penstock.dead m where m.queue_id = q.id limit max_count - n)) returning *),
     ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-      g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers,
-      g.payload, g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      ({envelope.columns(g)})::penstock.envelope, null) from gone g)
     select count(*) into n from ended;
     perform penstock._count_purge(batch, n);
     return n;
@@ -39,17 +37,13 @@ begin
       select m.ctid from penstock.scheduled m where m.queue_id = q.id and m.group_key is null limit max_count - n))
         returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, g.due_at) from gone g)
+      ({envelope.columns(g)})::penstock.envelope, g.due_at) from gone g)
   select count(*) into n from ended;
   with gone as (
     delete from penstock.grouped where ctid = any (array(
       select m.ctid from penstock.grouped m where m.queue_id = q.id limit max_count - n)) returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, g.visible_at) from gone g)
+      ({envelope.columns(g)})::penstock.envelope, g.visible_at) from gone g)
   select n + count(*) into n from ended;
   -- A group token may wait for a delayed message that is deleted now, so it becomes due at once.
   update penstock.scheduled m set due_at = now_at where m.queue_id = q.id and m.group_key is not null
@@ -62,9 +56,7 @@ begin
       and hold = 0  -- a claim may have leased the message meanwhile
     returning *),
   ended as (select penstock._purge_message(batch,
-      (g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at,
-    g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload,
-    g.payload_bytes, g.last_error)::penstock.envelope, null) from gone g)
+      ({envelope.columns(g)})::penstock.envelope, null) from gone g)
   select n + count(*) into n from ended;
   --: end
   if include_leased then

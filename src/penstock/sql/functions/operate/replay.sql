@@ -12,8 +12,9 @@ begin
       'Only messages in history can be replayed. The setting keep_history of a queue says how long it keeps them.');
   end if;
   if not exists (select from penstock.queue q where q.name = coalesce(replay.queue, h.queue)) then
-    perform penstock._fail('PS012', format('message %s cannot be replayed: queue %L does not exist', replay.id,
-      coalesce(replay.queue, h.queue)), jsonb_build_object('id', replay.id, 'queue', coalesce(replay.queue, h.queue)),
+    perform penstock._fail({sqlstate.cannot_be_replayed},
+      format('message %s cannot be replayed: queue %L does not exist', replay.id, coalesce(replay.queue, h.queue)),
+      jsonb_build_object('id', replay.id, 'queue', coalesce(replay.queue, h.queue)),
       'Create the queue, or replay into another one.');
   end if;
   return penstock.enqueue(coalesce(replay.queue, h.queue), h.payload, h.payload_bytes, h.headers, h.key, h.priority,

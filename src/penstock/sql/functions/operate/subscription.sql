@@ -1,4 +1,4 @@
--- Subscriptions: create, change, drop, and note what was delivered. Servers listen to penstock_subscriptions, and send
+-- Subscriptions: create, change, drop, and count deliveries. Servers listen to penstock_subscriptions, and send
 -- the messages. _find_subscription returns a subscription by name, or raises PS041. Locks: the row of the subscription
 -- until commit. Uses subscription_pkey.
 create or replace function penstock._find_subscription(name text) returns penstock.subscription language plpgsql as $$
@@ -114,7 +114,7 @@ begin
   perform pg_notify('penstock_subscriptions', '');
 end $$;
 
--- Notes what a server has delivered, and disables the subscription if its endpoint answered 410 Gone. A server that
+-- Counts the deliveries of a server, and disables the subscription if its endpoint answered 410 Gone. A server that
 -- works with older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
 create or replace function penstock.note_deliveries(
   name text, version integer, delivered bigint, failed bigint, last_error text, disabled_reason text) returns void

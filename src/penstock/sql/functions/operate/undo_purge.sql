@@ -1,7 +1,7 @@
--- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of what
--- it removed, with new ids, and returns how many. History keeps the cancelled originals. A message whose key waits
--- again is skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge, and
--- as enqueue.
+-- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of the
+-- removed messages, with new ids, and returns how many. History keeps the cancelled originals. A message whose key
+-- waits again is skipped. PS028 if there is no such purge, PS008 if the queue has no room. Locks: the row of the purge,
+-- and as enqueue.
 -- Uses purge_queue and purged_pkey.
 create or replace function penstock.undo_purge(name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -62,7 +62,7 @@ begin
   return 1;
 end $$;
 
--- Deletes what purges removed more than an hour ago, a bounded number of messages at a time. Locks: the rows. Uses
+-- Deletes messages that purges removed more than an hour ago, a bounded number at a time. Locks: the rows. Uses
 -- purged_pkey.
 create or replace function penstock._forget_purged() returns integer language plpgsql as $$
 declare

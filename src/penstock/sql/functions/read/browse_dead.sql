@@ -5,7 +5,7 @@ returns setof penstock.sighting language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
 declare
-  from_id bigint := coalesce(place::bigint, 9223372036854775807);
+  from_id bigint := coalesce(place::bigint, {bigint.max});
   one     constant integer := case when cardinality(ids) = 1 then ids[1] end;
   r       record;
   looked  integer := 0;
@@ -13,9 +13,7 @@ begin
   for r in
     select t.dead_at, (everywhere or t.queue_id = any (ids))
       and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at) as fits,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-       t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-       t.last_error)::penstock.envelope as m,
+      ({envelope.columns(t)})::penstock.envelope as m,
       (select q.name from penstock.queue q where q.id = t.queue_id) as queue
     from penstock.dead t where t.id < from_id and (one is null or t.queue_id = one) order by t.id desc
   loop

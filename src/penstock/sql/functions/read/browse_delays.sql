@@ -18,9 +18,7 @@ begin
   for r in
     select t.due_at, (everywhere or t.queue_id = any (ids))
       and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at) as fits,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-       t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-       t.last_error)::penstock.envelope as m,
+      ({envelope.columns(t)})::penstock.envelope as m,
       (select q.name from penstock.queue q where q.id = t.queue_id) as queue
     from penstock.scheduled t
     where t.due_at >= from_time and t.due_at <= to_time and (t.due_at, t.id) > (from_time, from_id)

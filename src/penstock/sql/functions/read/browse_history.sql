@@ -7,7 +7,7 @@ set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   from_xid xid8 := coalesce(split_part(place, ' ', 1)::xid8, '18446744073709551615'::xid8);
-  from_id  bigint := coalesce(split_part(place, ' ', 2)::bigint, 9223372036854775807);
+  from_id  bigint := coalesce(split_part(place, ' ', 2)::bigint, {bigint.max});
   r        record;
   looked   integer := 0;
 begin

@@ -17,18 +17,14 @@ begin
     order by t.name loop
     for r in
       select c.*, penstock._matches(filter, (c.m).key, (c.m).last_error, (c.m).worker, (c.m).enqueued_at) as fits from (
-        select t.due_at as visible_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope as m
+        select t.due_at as visible_at, ({envelope.columns(t)})::penstock.envelope as m
         from penstock.scheduled t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
         union all
         select t.visible_at, penstock._envelope(t) from penstock.grouped t where t.queue_id = q.id
           and t.key = filter.key
         --: for each segment
         union all
-        select t.enqueued_at, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at,
-          t.queue_id, t.priority, t.attempt, t.max_attempts, t.body_slot,
-           t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error)::penstock.envelope
+        select t.enqueued_at, ({envelope.columns(t)})::penstock.envelope
         from penstock.ready_{slot} t where t.queue_id = q.id and t.key = filter.key and t.group_key is null
         --: end
       ) c where (c.visible_at > now_at) = (_browse_keys.state = 'scheduled')

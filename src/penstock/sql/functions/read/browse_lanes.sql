@@ -27,9 +27,7 @@ begin
           --: for each segment
           union all
           select t.position, penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-            (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-             t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-             t.payload_bytes, t.last_error)::penstock.envelope as m
+            ({envelope.columns(t)})::penstock.envelope as m
           from penstock.ready_{slot} t where t.queue_id = q.id and t.priority = q.priorities[lane]
             and t.position >= start and t.group_key is null
           --: end

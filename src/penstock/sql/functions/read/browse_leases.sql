@@ -23,17 +23,13 @@ begin
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and (t.dead_at is not null)
         = (part = 'dead and claimed')
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        ({envelope.columns(t)})::penstock.envelope as m
       from penstock.leased_{slot} t where t.lease_until >= from_time and t.lease_until <= to_time
         and (t.lease_until, t.id) > (from_time, from_id)
       union all
       select t.lease_until, t.id, (everywhere or t.queue_id = any (ids)) and part <> 'dead and claimed'
           and penstock._matches(filter, t.key, t.last_error, t.worker, t.enqueued_at),
-        (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-         t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-         t.last_error)::penstock.envelope as m
+        ({envelope.columns(t)})::penstock.envelope as m
       from penstock.grant_{slot} g join penstock.held_{slot} t
         on t.queue_id = g.queue_id and t.priority = g.priority and t.position between g.first_position
           and g.last_position and t.hold = g.hold

@@ -1,6 +1,6 @@
--- Counts what every queue holds, exactly, by reading every message. For alerts and metrics, which must not depend on an
--- estimate; all_stats is for pages. STABLE, so that one snapshot shows every message once. Locks: ACCESS SHARE. Reads
--- the tables of messages once, without an index.
+-- Counts the messages of every queue exactly, by reading all of them. For alerts and metrics, which must not depend on
+-- an estimate; all_stats is for pages. STABLE, so that one snapshot shows every message once. Locks: ACCESS SHARE.
+-- Reads the tables of messages once, without an index.
 create or replace function penstock.exact_stats() returns setof penstock.queue_stats
 language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
   select (q.name, coalesce(sum(t.n) filter (where t.state = 'ready'), 0)::bigint,

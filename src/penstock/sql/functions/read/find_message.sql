@@ -3,9 +3,9 @@
 --
 -- Scheduled messages, messages of groups and dead letters have an index on the id. In a lane, the position of a
 -- message that never became ready again is its id, which lane_N_order finds: a few microseconds for each lane.
--- lane_N_back finds the others. Only messages that a claim has moved to leased_N are found by a scan of what is
--- leased; without thorough, only if that is less than 32 MB. One snapshot for all of it, so that a message that
--- moves meanwhile is not missed. Locks: ACCESS SHARE.
+-- lane_N_back finds the others. Only messages that a claim has moved to leased_N are found by a scan of
+-- leased_N; without thorough, only if those tables have less than 32 MB. One snapshot for all of it, so that a message
+-- that moves meanwhile is not missed. Locks: ACCESS SHARE.
 create or replace function penstock._locate_in_lane(wanted bigint)
 returns table (visible_at timestamptz, lease_until timestamptz, m penstock.envelope)
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -13,33 +13,25 @@ set enable_mergejoin = off set jit = off as $$
 begin
   --: for each segment
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    ({envelope.columns(t)})::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.ready_{slot} t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    ({envelope.columns(t)})::penstock.envelope
     from penstock.queue q cross join unnest(case when q.lane_bits = pg_sequence_last_value(q.lanes_register)
       then q.priorities else (penstock._with_lanes(q)).priorities end) rank join penstock.held_{slot} t
       on t.queue_id = q.id and t.priority = rank and t.position = wanted
     where t.id = wanted;
   if found then return; end if;
   return query select t.enqueued_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    ({envelope.columns(t)})::penstock.envelope
     from penstock.ready_{slot} t where t.id = wanted and t.position <> t.id and t.group_key is null;
   if found then return; end if;
   return query select t.lease_until, t.lease_until,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    ({envelope.columns(t)})::penstock.envelope
     from penstock.held_{slot} t where t.id = wanted and t.position <> t.id;
   if found then return; end if;
   --: end
@@ -54,18 +46,14 @@ declare
   q     record;
 begin
   return query select t.due_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    ({envelope.columns(t)})::penstock.envelope
     from penstock.scheduled t where t.id = wanted and t.group_key is null;
   if found then return; end if;
   return query select t.visible_at, null::timestamptz, penstock._envelope(t) from penstock.grouped t
     where t.id = wanted;
   if found then return; end if;
   return query select t.dead_at, null::timestamptz,
-    (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority, t.attempt,
-    t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-    t.last_error)::penstock.envelope
+    ({envelope.columns(t)})::penstock.envelope
     from penstock.dead t where t.id = wanted;
   if found then return; end if;
   return query select t.visible_at, t.lease_until, t.m from penstock._locate_in_lane(wanted) t;
@@ -77,9 +65,7 @@ begin
     < short then
     --: for each segment
     return query select t.lease_until, t.lease_until,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-      t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes,
-      t.last_error)::penstock.envelope
+      ({envelope.columns(t)})::penstock.envelope
       from penstock.leased_{slot} t where t.id = wanted;
     if found then return; end if;
     --: end

@@ -1,4 +1,4 @@
--- Checks of services. A server checks each registered service from time to time, and reports what it found. Tasks of a
+-- Checks of services. A server checks each registered service from time to time, and reports the result. Tasks of a
 -- service that cannot be reached wait together. claim_service_checks returns the services that are due, and leaves them
 -- to the caller for some seconds. Locks: the rows of these services. Reads all services.
 create or replace function penstock.claim_service_checks(for_seconds integer, service text default null)

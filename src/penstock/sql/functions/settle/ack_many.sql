@@ -59,10 +59,10 @@ begin
 end $$;
 
 -- Settles messages of several claims, and messages that leave history or have a key, a group or a body. Each pair is
--- looked up by itself: OFFSET 0, and the clock, which no index can serve, leave no other plan. A join of many pairs
--- with what the planner took for few leases compared all pairs with each lease: 100 ms for 700 of them. Locks: the rows
--- of the messages, in the order of the tokens and ids where one call is made for each. Uses leased_N_token, or the
--- places in the tokens, and grant_N_until.
+-- looked up by itself: OFFSET 0, and the clock, which no index can serve, leave no other plan. If the
+-- planner underestimated the number of leases, a join compared all pairs with each lease: 100 ms for 700 pairs. Locks:
+-- the rows of the messages, in the order of the tokens and ids where one call is made for each. Uses leased_N_token, or
+-- the places in the tokens, and grant_N_until.
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$

@@ -20,7 +20,7 @@ declare
 begin
   -- One pass collects all facts about the rows. The sum of hashes does not depend on their order, which Spark may
   -- change.
-  select coalesce(sum(c.total), 0), coalesce(sum(c.hashes) % 9223372036854775807, 0)::bigint,
+  select coalesce(sum(c.total), 0), coalesce(sum(c.hashes) % {bigint.max}, 0)::bigint,
     coalesce(jsonb_agg(to_jsonb(c)), '[]')
   into enqueued, sum_of_hashes, came
   from (

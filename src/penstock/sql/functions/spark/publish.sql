@@ -1,5 +1,6 @@
 -- Enqueues everything that a write has staged, in this transaction, or nothing. attempts are those of its tasks that
--- succeeded, in the order of their partitions; rows and checksum are the sums of what spark_stage returned for them.
+-- succeeded, in the order of their partitions; rows and checksum are the sums of the values that spark_stage returned
+-- for them.
 --
 -- A write that was published before is recognised by its name: with the same rows it is `repeated`, and nothing is
 -- enqueued; other rows are refused. same_batch: the epoch of a stream is the same batch even if its rows differ:
@@ -101,7 +102,7 @@ begin
         (select array_agg(make_interval(secs => t)) from unnest(p.ttls) t), p.max_attempts, on_conflict, unique_while);
     end if;
   end loop;
-  if total <> rows or sums % 9223372036854775807 <> checksum then
+  if total <> rows or sums % {bigint.max} <> checksum then
     perform penstock._fail('40001', format('%s of %s staged rows are there', total, rows),
       jsonb_build_object('staged', total, 'rows', rows),
       'Nothing was enqueued. PostgreSQL has crashed since they were staged, or a day has passed: write them again.');

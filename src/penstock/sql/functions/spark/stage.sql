@@ -50,7 +50,7 @@ begin
   return q;
 end $$;
 
--- Checks every message of a piece, and fills in its checksum and what _spark_put needs to know. Most pieces need one
+-- Checks every message of a piece, and fills in its checksum and the flags for _spark_put. Most pieces need one
 -- pass; values with separate limits and large payloads take a second pass, message by message.
 --: define is_doubtful(payload) as
 case when pg_column_size({payload}) > 65536 then true else octet_length({payload}::text) > q.max_payload_bytes end
@@ -58,7 +58,7 @@ case when pg_column_size({payload}) > 65536 then true else octet_length({payload
 create or replace function penstock._spark_check_piece(q penstock.queue, p penstock.spark_staged)
 returns penstock.spark_staged language plpgsql as $$
 declare
-  modulus     constant numeric := 9223372036854775807;
+  modulus     constant numeric := {bigint.max};
   seed        constant bigint := hashtextextended(q.name, 0);
   is_doubtful boolean;
   hashes      numeric;
@@ -114,13 +114,13 @@ begin
   return p;
 end $$;
 
--- Drops what these attempts have staged, if anything. Locks: the rows. Uses spark_staged_pkey.
+-- Drops the staged messages of these attempts. Locks: the rows. Uses spark_staged_pkey.
 create or replace function penstock.spark_unstage(attempts uuid[]) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.spark_staged s where s.attempt = any (attempts);
 $$;
 
--- Part of the upkeep: drops what abandoned writes have staged, a day later, and forgets writes that had
+-- Part of the upkeep: drops the staged messages of abandoned writes, a day later, and forgets writes that had
 -- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way. Locks: the rows,
 -- with SKIP LOCKED.
 create or replace function penstock._forget_staged() returns integer language plpgsql as $$

@@ -1,5 +1,5 @@
 -- Lanes: the messages of one queue with one priority form a lane. The first message of a priority, or the first with a
--- group or a time to live, changes what claims have to look for. The enqueuer writes that into lanes_register
+-- group or a time to live, changes the statements that claims need. The enqueuer writes that into lanes_register
 -- (layout/register.sql) at once, and claims read it there. The row of the queue follows at the commit of a claim, in
 -- _adopt_lanes. _lane_bits returns the bits that a message needs. Locks: none. Indexes: none.
 create or replace function penstock._lane_bits(priority integer, stays_plain boolean) returns integer

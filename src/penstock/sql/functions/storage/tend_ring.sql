@@ -1,5 +1,5 @@
--- Truncates closed segments, and moves what is left in the oldest one to the overflow segment when segments run short.
--- Returns how many segments became free.
+-- Truncates closed segments, and moves the messages left in the oldest one to the overflow segment when segments run
+-- short. Returns how many segments became free.
 -- Locks until the end of the transaction: ACCESS EXCLUSIVE (NOWAIT) on the tables of segments that are no longer in
 -- use, and the lock of the ring, so that no other session uses these segments before the commit. Indexes: none.
 create or replace function penstock._tend_ring() returns integer language plpgsql as $$

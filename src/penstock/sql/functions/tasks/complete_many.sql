@@ -1,5 +1,5 @@
--- complete_many acks messages and keeps what their tasks returned, and enqueues what they asked to have enqueued with
--- their acks: all of it in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
+-- complete_many acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
+-- all in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
 -- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with

@@ -1,4 +1,4 @@
--- report_progress stores what running tasks say about themselves: parallel arrays. fractions[i] and notes[i] replace
+-- report_progress stores the reports of running tasks: parallel arrays. fractions[i] and notes[i] replace
 -- the earlier ones, unless they are null. logs is an array with one array of new lines for each message, or null. The
 -- last 100 lines are kept, 500 characters of each. A new attempt begins with an empty log.
 -- Locks: the rows. Uses progress_pkey.
@@ -30,7 +30,7 @@ begin
                else excluded.log end;
 end $$;
 
--- Returns what the task of a message has reported, or nothing. Locks: none. Uses progress_pkey.
+-- Returns the last report of the task of a message, or nothing. Locks: none. Uses progress_pkey.
 create or replace function penstock.get_progress(id bigint)
 returns table (attempt integer, fraction real, note text, log text[], updated_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,6 +1,6 @@
--- get_results returns what is quickly found of these messages: kept results, and the errors of dead letters. A message
--- that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is 'continued' for a
--- step of a chain that is not the last: then the value is the id of the message of the next step.
+-- get_results returns the kept results of these messages, and the errors of their dead letters, by index lookups only.
+-- A message that is missing has not ended, kept no result, or left no dead letter: see get_outcome. state is
+-- 'continued' for a step of a chain that is not the last: then the value is the id of the message of the next step.
 -- Locks: none. Uses result_pkey and dead_pkey.
 create or replace function penstock.get_results(ids bigint[])
 returns table (id bigint, state text, value jsonb, error text)

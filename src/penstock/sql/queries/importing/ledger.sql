@@ -2,7 +2,7 @@
 select key from penstock.import_row where source = %(source)s order by key limit %(count)s
 
 -- name: note
--- Only what is new comes back: the rest was brought before.
+-- Returns the new rows. The others were imported before.
 insert into penstock.import_row (source, key)
 select %(source)s, k from unnest(%(keys)s::text[]) k on conflict do nothing
 returning key
@@ -13,7 +13,8 @@ delete from penstock.import_row where source = %(source)s and key = any (%(keys)
 -- name: enqueue
 -- Texts, so that no number in a payload passes through another language's idea of numbers.
 select count(*) from penstock.enqueue_many(%(queue)s,
-  payloads => %(payloads)s::text[]::jsonb[], payloads_bytes => %(payloads_bytes)s::bytea[], headers => %(headers)s::text[]::jsonb[],
+  payloads => %(payloads)s::text[]::jsonb[], payloads_bytes => %(payloads_bytes)s::bytea[],
+  headers => %(headers)s::text[]::jsonb[],
   priorities => %(priorities)s::integer[], visible_ats => %(visible_ats)s::timestamptz[])
 
 -- name: create

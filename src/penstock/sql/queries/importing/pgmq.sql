@@ -14,7 +14,8 @@ select count(*) from {table} where read_ct > 0 and vt > clock_timestamp()
 -- name: rows
 select q.msg_id::text as key, coalesce(q.message, 'null')::text, null::bytea,
        case when q.headers is null or jsonb_typeof(q.headers) = 'null' then null
-            when jsonb_typeof(q.headers) = 'object' then q.headers::text else jsonb_build_object('headers', q.headers)::text end,
+            when jsonb_typeof(q.headers) = 'object' then q.headers::text
+              else jsonb_build_object('headers', q.headers)::text end,
        null::integer, case when q.vt > clock_timestamp() then q.vt end
   from {table} q
  where q.read_ct = 0 or q.vt <= clock_timestamp()

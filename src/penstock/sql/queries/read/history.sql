@@ -3,7 +3,8 @@
 select 1 as turn, id, queue, state, payload::text, payload_bytes, headers::text, key, priority, group_key,
        attempts, null::integer as max_attempts, enqueued_at, null::timestamptz as visible_at,
        null::timestamptz as expires_at, first_claimed_at, last_claimed_at, null::timestamptz as lease_until,
-       finished_at, case when state = 'dead' then finished_at end as dead_at, worker, last_error, null::text as original_queue
+       finished_at, case when state = 'dead' then finished_at end as dead_at, worker, last_error,
+       null::text as original_queue
   from penstock.history
  where (%(queue)s::text is null and not starts_with(queue, 'penstock.') or queue = %(queue)s::text)
    and (%(state)s::text is null or state = %(state)s::text)

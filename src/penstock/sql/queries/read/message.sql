@@ -1,5 +1,6 @@
 -- One message by id: as it is now if it is waiting, in work or dead, else as history last saw it;
--- with its attempts, as JSON, in their order. No locks. What is leased is scanned only if history does not have the message.
+-- with its attempts, as JSON, in their order. No locks. What is leased is scanned only if history does not have the
+-- message.
 select found.*,
        (select json_agg(json_build_array(a.message_id, a.queue, a.attempt, a.worker, a.started_at, a.ended_at, a.error)
                         order by a.started_at, a.attempt)
@@ -8,7 +9,8 @@ select found.*,
   from (select 0 as turn, id, queue, state, payload::text, payload_bytes, headers::text, key, priority, group_key,
                attempt, max_attempts, enqueued_at, visible_at, expires_at, first_claimed_at, claimed_at, lease_until,
                null::timestamptz as finished_at, dead_at, worker, last_error, original_queue
-          from penstock.find_message(%(id)s::bigint, not exists (select from penstock.history where id = %(id)s::bigint))
+          from penstock.find_message(%(id)s::bigint,
+            not exists (select from penstock.history where id = %(id)s::bigint))
         union all
         select 1, id, queue, state, payload::text, payload_bytes, headers::text, key, priority, group_key,
                attempts, null, enqueued_at, null, null, first_claimed_at, last_claimed_at, null,

@@ -5,7 +5,8 @@ select 0 as turn, id, queue, state, payload::text, payload_bytes, headers::text,
        attempt, max_attempts, enqueued_at, visible_at, expires_at, first_claimed_at, claimed_at, lease_until,
        null::timestamptz as finished_at, dead_at, worker, last_error, original_queue
   from penstock.messages
- where (%(queue)s::text is null and not starts_with(queue, 'penstock.') or queue = %(queue)s::text or original_queue = %(queue)s::text)
+ where (%(queue)s::text is null and not starts_with(queue, 'penstock.') or queue = %(queue)s::text
+   or original_queue = %(queue)s::text)
    and (%(state)s::text is null or state = %(state)s::text)
    and (%(key)s::text is null or key = %(key)s::text)
    and (%(error_like)s::text is null or last_error like %(error_like)s::text)

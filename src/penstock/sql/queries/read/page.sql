@@ -1,6 +1,6 @@
--- A page of the messages of live_rows or finished_rows by id, for the data plane. A filter that is NULL lets all messages
--- through. A page has about max_bytes of payloads, headers and errors, and one message at least. The last column is the
--- number of messages that were found, including those that did not fit. Locks: none.
+-- A page of the messages of live_rows or finished_rows by id, for the data plane. A filter that is NULL lets all
+-- messages through. A page has about max_bytes of payloads, headers and errors, and one message at least. The last
+-- column is the number of messages that were found, including those that did not fit. Locks: none.
 select * from (
 select page.*, sum(coalesce(octet_length(payload), octet_length(payload_bytes) * 4 / 3)
                    + coalesce(octet_length(headers), 0) + coalesce(octet_length(last_error), 0))

@@ -9,7 +9,8 @@ with latest as materialized (
 select queue, count(*),
        case when (select count(*) from latest) < %(sample)s::integer then %(seconds)s::double precision
             else least(%(seconds)s::double precision,
-                       (select extract(epoch from clock_timestamp() - min(ended_at)) from latest)::double precision) end as since_seconds
+                       (select extract(epoch from clock_timestamp() - min(ended_at))
+                        from latest)::double precision) end as since_seconds
   from latest
  where ended_at > clock_timestamp() - make_interval(secs => %(seconds)s::double precision)
  group by queue

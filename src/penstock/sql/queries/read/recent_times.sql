@@ -8,8 +8,11 @@ with latest as materialized (
    limit %(sample)s::integer
 )
 select queue,
-       percentile_cont(array[0.5, 0.95, 0.99]) within group (order by greatest(0, date_part('epoch', first_claimed_at - enqueued_at))) as waited,
-       percentile_cont(array[0.5, 0.95, 0.99]) within group (order by greatest(0, date_part('epoch', finished_at - last_claimed_at))) as worked
+       percentile_cont(array[0.5, 0.95, 0.99])
+         within group (order by greatest(0, date_part('epoch', first_claimed_at - enqueued_at))) as waited,
+       percentile_cont(array[0.5, 0.95, 0.99])
+         within group (order by greatest(0, date_part('epoch', finished_at - last_claimed_at))) as worked
   from latest
- where first_claimed_at is not null and finished_at > clock_timestamp() - make_interval(secs => %(seconds)s::double precision)
+ where first_claimed_at is not null
+   and finished_at > clock_timestamp() - make_interval(secs => %(seconds)s::double precision)
  group by queue

@@ -1,5 +1,5 @@
--- Which of the messages are not finished, in which queue and state. What is not found by an index is leased or finished: one scan
--- for all of these. No locks.
+-- Which of the messages are not finished, in which queue and state. What is not found by an index is leased or
+-- finished: one scan for all of these. No locks.
 with quick as materialized (
   select m.id, m.queue, m.state
     from unnest(%(ids)s::bigint[]) as wanted (id)

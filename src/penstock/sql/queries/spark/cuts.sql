@@ -4,5 +4,6 @@
 declare cuts no scroll cursor for
 select xid, {id}
 from {relation} as log
-where {span} and {filter} and (xid, {id}) > ('{after_xid}'::xid8, {after_id}) and (xid, {id}) <= ('{until_xid}'::xid8, {until_id})
+where {span} and {filter} and (xid, {id}) > ('{after_xid}'::xid8, {after_id})
+  and (xid, {id}) <= ('{until_xid}'::xid8, {until_id})
 order by xid, {id}

@@ -1,5 +1,5 @@
--- Claims for several polls of waiting consumers at once, about max_bytes for each. A poll whose queue does not exist has
--- known = false.
+-- Claims for several polls of waiting consumers at once, about max_bytes for each. A poll whose queue does not exist
+-- has known = false.
 select u.poll, q.name is not null as known,
        {lease}
   from unnest(%(queues)s::text[], %(counts)s::integer[], %(lease_seconds)s::integer[], %(workers)s::text[])

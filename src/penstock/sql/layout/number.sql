@@ -1,0 +1,2 @@
+-- The largest number of type bigint: no position and no id is greater. Checksums of Spark are sums modulo this number.
+--: define bigint.max as 9223372036854775807

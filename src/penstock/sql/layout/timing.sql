@@ -1,0 +1,43 @@
+-- Times of claims and their upkeep.
+--
+-- The age of the transaction at the start of a statement tells whether the statement runs in autocommit. A prepared
+-- statement in autocommit begins its transaction 2 to 10 microseconds before it runs. A statement whose transaction is
+-- older than 30 microseconds is in a block. Claims pick rows under a subtransaction from 10 microseconds on, and
+-- announce work for the commit from 30 on: see common/transaction.sql.
+--: define timing.autocommit as interval '10 microseconds'
+--: define timing.block as interval '30 microseconds'
+
+-- Intervals of the upkeep, in microseconds. A register holds the time at which its work is due next:
+--
+--   sweep_register                 5 ms while messages are enqueued, 50 ms while the queue is idle
+--   penstock.tick_at               50 ms
+--   penstock.ring_check_at         50 ms to 2 s, so that looking takes at most a twentieth of the time
+--   rescan_register                1 s
+--   penstock.upkeep_at             60 s
+--
+-- The register is never set further ahead than its limit (..._ahead). If it is, the clock was set back, and the work is
+-- due: see common/is_due.sql.
+--: define timing.sweep as 5000
+--: define timing.idle_sweep as 50000
+--: define timing.sweep_ahead as 1000000
+--: define timing.rescan as 1000000
+--: define timing.rescan_ahead as 3000000
+--: define timing.tick as 50000
+--: define timing.tick_ahead as 1000000
+--: define timing.ring_check as 50000
+--: define timing.longest_ring_check as 2000000
+--: define timing.ring_check_ahead as 3000000
+--: define timing.upkeep as 60000000
+--: define timing.upkeep_ahead as 61000000
+-- Floors of timers rise to the times before this long ago. Later times may belong to open transactions.
+--: define timing.timer_margin as 1000000
+-- A smaller step of the clock is ignored.
+--: define timing.least_step as 1000000
+
+-- The short path of claim compares numbers of type float8 instead of calling _is_due: a sweep is due unless the
+-- register is less than half a second from the middle of the second that begins now. If a sweep is overdue by one or by
+-- ten seconds, the register is further away from that middle.
+--: define timing.middle as float8 '5e5'
+--: define timing.due as float8 '5e5'
+--: define timing.overdue as float8 '1.5e6'
+--: define timing.long_overdue as float8 '1.05e7'
