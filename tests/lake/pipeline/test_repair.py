@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.lake.pipeline.conftest import Cli
 
@@ -29,6 +30,7 @@ from penstock.lake.maintenance.verify import Verification, verify
 from penstock.lake.publish import publish
 from penstock.lake.refresh import refresh
 from penstock.lake.run import Run
+from penstock.lake.storage.filesystem import HadoopStorage
 from penstock.spark.options import Service
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -252,6 +254,52 @@ def test_messages_that_are_nowhere_any_more_are_listed(
     assert found.ids == tuple(lost)
     assert find_damage(lake) == []
     assert lake.frame(SILVER_MESSAGES).count() == 5
+
+
+def test_lost_ids_are_told_from_those_of_unfinished_messages_and_of_other_queues(
+    lake: Lake, client: Any, land: Any, sql: Any, dsn: str
+) -> None:
+    for queue in ("orders", "bills"):
+        client.create_queue(queue)
+    lost = []
+    for number in range(4):
+        lost.append(client.enqueue("orders", number))
+        client.enqueue("bills", number)
+        client.enqueue("orders", number, delay=3600)
+    for queue in ("orders", "bills"):
+        client.ack_many(client.claim(queue, 3))
+    land(lake)
+    (pending,) = (path for path in lake.state().pending if "queue=orders" in path)
+    sql("delete from penstock.history_log")
+    client.ack_many(client.claim("bills", 1))
+    place(lake, pending).unlink()
+    (found,) = repair(lake, dsn).lost
+    assert (found.queue, found.rows, found.ids) == ("orders", 3, tuple(lost[:3]))
+
+
+def test_lost_ids_are_read_from_a_damaged_file_of_any_file_system(
+    lake: Lake, traffic: Any, land: Any, sql: Any, dsn: str, root: str
+) -> None:
+    lost = traffic.done("orders", 2)
+    sql("select nextval('penstock.position') from generate_series(1, 20)")
+    lost += traffic.done("orders", 2)
+    land(lake)
+    (pending,) = lake.state().pending
+    sql("delete from penstock.history_log")
+    ruin_column(place(lake, pending), "payload")
+    through_spark = HadoopStorage(lake.spark, f"file://{root}")
+    (found,) = repair(Lake(through_spark, lake.about, lake.spark), dsn).lost
+    assert (found.rows, found.ids) == (4, tuple(lost))
+
+
+def ruin_column(file: Path, name: str) -> None:
+    content = bytearray(file.read_bytes())
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    (chunk,) = (each for each in chunks if each.path_in_schema == name)
+    for place in range(chunk.data_page_offset, chunk.data_page_offset + 8):
+        content[place] ^= 0xFF
+    file.write_bytes(content)
 
 
 def test_verify_names_the_rows_that_differ(filled: Lake, registry: Any, sql: Any, dsn: str) -> None:
