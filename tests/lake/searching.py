@@ -1,4 +1,4 @@
-"""Searches everything that a lake and its database store for a text, also in its hexadecimal form."""
+"""Searches everything that a lake and its database store for a text, and for its hex form."""
 
 from __future__ import annotations
 

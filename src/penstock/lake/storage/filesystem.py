@@ -241,8 +241,8 @@ class HadoopStorage:
             if self._files.exists(aim):
                 return
             raise FileNotFoundError(
-                f"{self.address(source)} is missing, and it is not at {self.address(target)} either. "
-                "Run `penstock lake repair`."
+                f"{self.address(source)} is missing, and it is not at {self.address(target)} "
+                "either. Run `penstock lake repair`."
             )
         self._files.mkdirs(aim.getParent())
         with contextlib.suppress(Exception):
