@@ -283,9 +283,14 @@ def test_the_project_that_init_creates_works(
     with LineageServer() as server:
         monkeypatch.setenv("OPENLINEAGE_URL", server.url)
         code, out, err = cli("lake", "run", "--once", "--metrics-file", metrics)
-    assert (code, err) == (0, "")
+        assert (code, err) == (0, "")
+        assert cli("lake", "run", "--once")[0] == 0  # nothing is new, so it sends no events
+        assert cli("lake", "compact")[0] == 0
     jobs = {event["job"]["name"]: event for event in server.events}
-    assert list(jobs) == ["lake.test.land", "lake.test.refresh", "lake.test.publish"]
+    steps = ("land", "refresh", "publish", "compact")
+    assert [(event["eventType"], event["job"]["name"]) for event in server.events] == [
+        (kind, f"lake.test.{step}") for step in steps for kind in ("START", "COMPLETE")
+    ]
     written = {each["name"] for each in jobs["lake.test.refresh"]["outputs"]}
     assert {"silver/orders", "silver/quarantine", "gold/revenue", "gold/queue_day"} <= written
     assert 'steps_total{lake="test",step="refresh",outcome="done"} 1' in metrics.read_text()

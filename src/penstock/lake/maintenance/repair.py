@@ -28,6 +28,7 @@ from penstock.lake.layout import BRONZE_HISTORY, QUARANTINE, TABLES, LakeTable
 from penstock.lake.maintenance.rebuild import rebuild
 from penstock.lake.parts import Observer, Parts, unobserved
 from penstock.lake.refresh import STAGES, Pair, Stage, refresh
+from penstock.lake.run_steps import RunStep
 from penstock.lake.storage.data_files import write_frame
 from penstock.lake.storage.ledger import DataFile, Entry, State
 from penstock.spark.options import Service
@@ -69,6 +70,11 @@ class Repaired:
     restored: int
     rebuilt_days: tuple[str, ...]
     lost: list[Lost]
+
+    def report(self, step: RunStep) -> None:
+        step.rows, step.files = self.refetched + self.restored, len(self.damaged)
+        for damage in self.damaged:
+            step.wrote(damage.table, damage.rows)
 
 
 def repair(lake: Lake, dsn: str, observer: Observer = unobserved) -> Repaired:

@@ -265,7 +265,7 @@ class HadoopStorage:
         with tempfile.TemporaryDirectory(prefix="penstock-") as directory:
             copy = Path(directory, "copy")
             aim = self._jvm.org.apache.hadoop.fs.Path(copy.as_uri())
-            # The last argument: without a file of checksums beside it.
+            # The last argument: without another file for checksums.
             self._files.copyToLocalFile(False, self._path(path), aim, True)
             yield copy
 
