@@ -25,6 +25,7 @@ from penstock.lake.models.model import Model
 from penstock.lake.models.payload_check import PayloadCheck
 from penstock.lake.models.rules import Rule, in_range, not_null
 from penstock.lake.project.loading import load_project
+from penstock.lake.project.own_gold import OwnGold
 
 
 class Line(pydantic.BaseModel):
@@ -171,6 +172,15 @@ def test_names_that_penstock_uses_get_a_prefix() -> None:
 def test_a_model_is_stored_as_json() -> None:
     model = Model.declare("orders", Order, [in_range("amount", 0), not_null("id", "stop")])
     assert Model.from_json(json.loads(json.dumps(model.as_json()))) == model
+
+
+def test_a_declared_gold_table_is_the_same_after_it_was_stored() -> None:
+    reads = ("silver/orders",)
+    own = OwnGold(
+        "revenue", reads, "day", {"amount": "sum"}, None, struct("a", StringType()).json(), "x"
+    )
+    stored = json.loads(json.dumps(own.as_json()))
+    assert (OwnGold.from_json(stored), own.as_json()) == (own, stored)
 
 
 def test_a_new_field_must_be_optional_and_an_old_one_stays() -> None:
