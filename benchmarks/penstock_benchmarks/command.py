@@ -262,8 +262,10 @@ def lake(json_file: TextIO | None, **chosen: Any) -> None:
 
     It uses a separate PostgreSQL, which is deleted afterwards.
     """
+    from penstock_benchmarks.lake_jdbc import require_jar
     from penstock_benchmarks.tcp_server import tcp_server
 
+    require_jar(Path(chosen["jdbc_jar"]), chosen["only"] or LAKE_FIGURES)
     with tcp_server() as dsn:
         _run("lake", dsn=dsn, json_file=json_file, **chosen)
 

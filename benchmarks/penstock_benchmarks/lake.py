@@ -75,9 +75,6 @@ def run(place: Scratch, options: Options, progress: Progress) -> Findings:
     conf = dict(_setting(text) for text in options.conf)
     jdbc = Jdbc(place.dsn, Path(options.jdbc_jar))
     notes = [f"Spark ran on Java {find_java().version}"]
-    if not jdbc.jar.exists():
-        notes.append(jdbc.missing)
-        chosen = tuple(figure for figure in chosen if not figure.endswith("_over_jdbc"))
     progress.plan(_steps(chosen, size))
     with TemporaryDirectory(prefix="penstock-bench-") as home, watching(place.dsn) as watch:
         bench = _Bench(place, progress, Path(home), size, watch)

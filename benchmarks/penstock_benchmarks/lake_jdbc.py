@@ -1,10 +1,13 @@
 """The other side of `bench lake`: what Spark does by itself, with the JDBC driver of PostgreSQL."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
+
+from penstock_benchmarks.errors import BenchError
 
 # Without a fetch size the driver would hold all rows of a partition in memory at once.
 FETCH_SIZE = "10000"
@@ -16,17 +19,20 @@ _COLUMNS = (
 )
 
 
+def require_jar(jar: Path, figures: Collection[str]) -> None:
+    """Raises BenchError if one of these figures needs the driver, and it is missing."""
+    if any(figure.endswith("_over_jdbc") for figure in figures) and not jar.is_file():
+        raise BenchError(
+            f"there is no JDBC driver in {jar}",
+            hint="`make bench-lake` fetches it, and --jdbc-jar names one. With --only, figures "
+            "whose names do not end in _over_jdbc are measured without it.",
+        )
+
+
 @dataclass(frozen=True)
 class Jdbc:
     dsn: str
     jar: Path
-
-    @property
-    def missing(self) -> str:
-        return (
-            f"there is no JDBC driver in {self.jar}: install libpostgresql-jdbc-java (Debian), or "
-            "name the jar with --jdbc-jar; what needs it was not measured"
-        )
 
     def read_history(self, spark: Any, low: int, high: int, partitions: int) -> Any:
         """The columns that our source reads, in ranges of ids."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,10 +15,17 @@ import pydantic
 import pytest
 from pyspark.sql.types import DecimalType, StringType, StructField, StructType
 
-from penstock.errors import ConfigurationError, InvalidValueError, LakeMismatchError
+from penstock.errors import (
+    ConfigurationError,
+    InvalidValueError,
+    LakeMismatchError,
+    PenstockError,
+)
 from penstock.lake.models.model import Model
 from penstock.lake.models.payload_check import PayloadCheck
 from penstock.lake.models.rules import Rule, in_range, not_null
+from penstock.lake.project.loading import load_project
+from penstock.lake.project.own_gold import OwnGold
 
 
 class Line(pydantic.BaseModel):
@@ -166,6 +174,15 @@ def test_a_model_is_stored_as_json() -> None:
     assert Model.from_json(json.loads(json.dumps(model.as_json()))) == model
 
 
+def test_a_declared_gold_table_is_the_same_after_it_was_stored() -> None:
+    reads = ("silver/orders",)
+    own = OwnGold(
+        "revenue", reads, "day", {"amount": "sum"}, None, struct("a", StringType()).json(), "x"
+    )
+    stored = json.loads(json.dumps(own.as_json()))
+    assert (OwnGold.from_json(stored), own.as_json()) == (own, stored)
+
+
 def test_a_new_field_must_be_optional_and_an_old_one_stays() -> None:
     old = Model.declare("orders", struct("a", StringType(), nullable=False))
     with pytest.raises(LakeMismatchError, match="new field 'b', which is required"):
@@ -192,3 +209,40 @@ def test_models_and_rules_that_make_no_sense_are_refused(tmp_path: Path) -> None
         not_null("id", "drop")  # type: ignore[arg-type]
     with pytest.raises(InvalidValueError, match="not a name for a rule"):
         Rule("Not A Name", "count", "not_null", "id")
+
+
+def broken_project(tmp_path: Path, text: str, name: str = "lake_project.py") -> str:
+    file = tmp_path / name
+    file.write_text(text)
+    return str(file)
+
+
+TWICE = """
+from penstock.lake.project import Project
+
+project = Project()
+for _ in range(2):
+    project.{}
+"""
+MISTAKES: dict[str, Callable[[Path], object]] = {
+    "no bounds": lambda place: in_range("amount"),
+    "not a schema": lambda place: Model.declare("orders", {"type": "nothing"}),
+    "no file of a schema": lambda place: Model.declare("orders", place / "none.json"),
+    "not Python": lambda place: load_project(broken_project(place, "", "project.txt")),
+    "an exception": lambda place: load_project(broken_project(place, "1 / 0")),
+    "two models": lambda place: load_project(
+        broken_project(place, TWICE.format("model('orders', 'id BIGINT')"))
+    ),
+    "two functions": lambda place: load_project(
+        broken_project(place, TWICE.format("gold('large', reads='silver_orders')(print)"))
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_an_error_of_a_declaration_says_what_to_do(
+    mistake: Callable[[Path], object], tmp_path: Path
+) -> None:
+    with pytest.raises(PenstockError) as caught:
+        mistake(tmp_path)
+    assert caught.value.hint

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -21,7 +24,7 @@ def some_steps(steps: RunSteps) -> None:
         step.rows, step.files = 5, 1
         step.wrote("bronze/history", 5)
         step.inputs.add("postgresql:app.penstock.history")
-    with steps.step("publish"):
+    with steps.step("publish", is_lazy=True):
         pass  # it found nothing to do
     with pytest.raises(LakeError), steps.step("refresh"):
         raise LakeError("the disk is gone", hint="Buy another one.")
@@ -65,7 +68,7 @@ def test_steps_become_lineage_events(server: LineageServer) -> None:
     assert lineage.is_configured()
     client = lineage.lineage_client()
     some_steps(RunSteps([lineage.Lineage(client, "shop", "/lake", "postgres://db:5432")]))
-    assert [(e["eventType"], e["job"]["name"]) for e in server.events] == [
+    assert told(server) == [
         ("START", "lake.shop.land"),
         ("COMPLETE", "lake.shop.land"),
         ("START", "lake.shop.refresh"),
@@ -80,6 +83,26 @@ def test_steps_become_lineage_events(server: LineageServer) -> None:
     assert (target["namespace"], target["name"]) == ("file:///lake", "bronze/history")
     assert target["outputFacets"]["outputStatistics"]["rowCount"] == 5
     assert "the disk is gone" in failed["run"]["facets"]["errorMessage"]["message"]
+
+
+def told(server: LineageServer) -> list[tuple[str, str]]:
+    return [(event["eventType"], event["job"]["name"]) for event in server.events]
+
+
+def test_a_step_that_is_killed_has_sent_its_start(server: LineageServer) -> None:
+    program = """
+import os, signal
+from penstock.lake import lineage
+from penstock.lake.run_steps import RunSteps
+
+observer = lineage.Lineage(lineage.lineage_client(), "shop", "/lake", "postgres://db:5432")
+with RunSteps([observer]).step("land", is_lazy=True) as step:
+    step.begin()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert told(server) == [("START", "lake.shop.land")]
 
 
 def test_a_lineage_server_that_fails_does_not_stop_the_lake(

@@ -224,6 +224,24 @@ def test_a_key_for_some_queues_is_told_of_no_others(
     assert queues == {"orders", "orders-eu", "penstock.own"}, "an admin sees all"
 
 
+def test_a_lake_whose_gold_is_behind_its_bronze_has_a_lag(http: httpx.Client, dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("select penstock.register_lake('main', '/lake', 'delta')")
+        landed = "select penstock.lake_landed('main', s, s, 5, 100) from pg_current_snapshot() s"
+        connection.execute(landed)
+        connection.execute(
+            "select penstock.lake_newest('main', t, t - interval '1 hour', t - interval '2 hours',"
+            " 5) from now() t"
+        )
+    found = samples(http)
+    lag = {
+        layer: value(found, "penstock_lake_lag_seconds", lake="main", layer=layer)
+        for layer in ("bronze", "silver", "gold")
+    }
+    assert lag["bronze"] == 0
+    assert 3600 <= (lag["silver"] or 0) < 7200 <= (lag["gold"] or 0)
+
+
 def test_the_dashboard_and_its_page_know_every_metric_and_no_other(
     http: httpx.Client, dsn: str
 ) -> None:

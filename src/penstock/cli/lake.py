@@ -32,6 +32,7 @@ from penstock.cli.lake_setup import (
     opened,
     opened_to_read,
     place_options,
+    reported,
     step_observers,
 )
 from penstock.cli.parameters import duration
@@ -159,7 +160,8 @@ def verify(session: Session, /, place: Place) -> int:
     with opened(session, place) as found:
         from penstock.lake.maintenance.verify import verify as check
 
-        with in_parts(session, "comparing") as begun:
+        with reported(found, "verify") as step, in_parts(session, "comparing") as begun:
+            step.inputs.update(table.path for table in found.lake.tables())
             result = check(found.lake, found.registry, found.service, begun)
     document = {
         "agrees": result.agrees,
@@ -201,8 +203,10 @@ def rebuild(
         from penstock.lake.publish import publish
 
         days = days_between(found.lake.state(), since, until)
-        with in_parts(session, "rebuilding") as begun:
+        with reported(found, "rebuild") as step, in_parts(session, "rebuilding") as begun:
+            step.inputs.update(table.path for table in found.lake.tables("bronze"))
             done = recompute(found.lake, chosen_tables(found.lake, tables), days, observer=begun)
+            step.rows, step.outputs = done.rows, done.written
         published = publish(found.lake, found.registry)
     session.show(
         {
@@ -230,8 +234,9 @@ def repair(session: Session, /, place: Place) -> int:
         from penstock.lake.maintenance.repair import repair as restore
         from penstock.lake.publish import publish
 
-        with in_parts(session, "repairing") as begun:
+        with reported(found, "repair") as step, in_parts(session, "repairing") as begun:
             done = restore(found.lake, found.dsn, begun)
+            done.report(step)
         if done.damaged:
             publish(found.lake, found.registry)
     session.show(done, lambda screen: show_repaired(screen, done))
@@ -266,10 +271,12 @@ def compact(
     with opened(session, place) as found:
         from penstock.lake.maintenance import compact as work
 
-        with in_parts(session, "compacting") as begun:
-            joined = work.compact(found.lake, min_files, begun)
-        removed = work.retain(found.lake, keeping(keep))
-        cleared = work.clear(found.lake, int(clear_after.total_seconds() // 3600))
+        with reported(found, "compact") as step:
+            with in_parts(session, "compacting") as begun:
+                joined = work.compact(found.lake, min_files, begun)
+            removed = work.retain(found.lake, keeping(keep))
+            cleared = work.clear(found.lake, int(clear_after.total_seconds() // 3600))
+            step.files = joined.before + removed + cleared
     session.show(
         {"joined": joined.before, "into": joined.after, "removed": removed, "cleared": cleared},
         f"{joined.before} files joined into {joined.after}, {removed} removed that were too old, "
@@ -293,7 +300,8 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
     with opened(session, place) as found:
         from penstock.lake.maintenance.drop import drop_landed as drop
 
-        dropped = drop(found.lake, found.registry, found.service, keep, turn=turn)
+        with reported(found, "drop_landed"):
+            dropped = drop(found.lake, found.registry, found.service, keep, turn=turn)
     session.show(dropped, f"{dropped.slots} parts of history dropped, {dropped.bytes} bytes")
 
 
@@ -319,10 +327,12 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
         from penstock.lake.maintenance.forget import forget as erase
         from penstock.lake.maintenance.forget import matches
         from penstock.lake.run import Run
+        from penstock.lake.run_steps import RunSteps
 
         if not dry_run:
             # Finished messages that have not landed would enter the lake later.
-            work = Run(found.lake, found.registry, {"dsn": found.dsn})
+            steps = RunSteps(step_observers(found, logged=False))
+            work = Run(found.lake, found.registry, {"dsn": found.dsn}, steps=steps)
             with closing(work):
                 work.begin()
                 work.once()
@@ -334,8 +344,10 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
             session.show(document, lambda screen: show_matched(screen, count, behind))
             return
         session.confirm(f"Erase {count} messages permanently?", yes)
-        with in_parts(session, "erasing") as begun:
+        with reported(found, "forget") as step, in_parts(session, "erasing") as begun:
+            step.inputs.update(table.path for table in found.lake.tables("bronze", "silver"))
             done = erase(found.lake, found.registry, messages, where, begun)
+            step.rows = done.lake_rows + done.postgres_rows
         messages.unpersist()
     document = {"matched": done.messages, "dry_run": False, **asdict(done)}
     session.show(document, lambda screen: show_forgotten(screen, done))

@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.command_classes import Verb
 from penstock.cli.lake_screen import counting
-from penstock.cli.lake_setup import Place, opened, place_options, registered
+from penstock.cli.lake_setup import Place, opened, place_options, registered, reported
 from penstock.cli.parameters import time
 from penstock.cli.session import Session, pass_session, yes_option
 from penstock.model.message import FinalState
@@ -62,10 +62,17 @@ def replay(
         copies = 0
         if not dry_run:
             session.confirm(f"Enqueue copies of up to {count} messages?", yes)
-            with counting(session, "replaying", count) as progress:
+            with (
+                reported(found, "replay") as step,
+                counting(session, "replaying", count) as progress,
+            ):
+                step.inputs.add(
+                    "silver/quarantine" if filters["quarantined"] else "silver/messages"
+                )
                 copies = copy(
                     rows, found.registry, job, into=into, per_second=per_second, progress=progress
                 )
+                step.rows = copies
     text = f"{count} messages match" if dry_run else f"{copies} of {count} messages were enqueued"
     session.show({"job": job, "matched": count, "enqueued": copies, "dry_run": dry_run}, text)
 

@@ -26,7 +26,7 @@ from penstock.settings import lake_path, lake_project
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.registry import Registry
-    from penstock.lake.run_steps import Observer
+    from penstock.lake.run_steps import Observer, RunStep
     from penstock.spark.options import Service
 
 LAYERS = ("bronze", "silver", "gold")
@@ -177,6 +177,15 @@ def registered(session: Session) -> Iterator[Registry]:
         yield registry
     finally:
         registry.close()
+
+
+@contextmanager
+def reported(found: Opened, name: str) -> Iterator[RunStep]:
+    """A command as one step, for OpenLineage if it is configured."""
+    from penstock.lake.run_steps import RunSteps
+
+    with RunSteps(step_observers(found, logged=False)).step(name) as step:
+        yield step
 
 
 def step_observers(found: Opened, *, logged: bool) -> list[Observer]:

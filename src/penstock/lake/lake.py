@@ -66,7 +66,10 @@ class Lake:
     @property
     def spark(self) -> SparkSession:
         if self._spark is None:
-            raise LakeError("this needs a Spark session, but the lake was opened without one")
+            raise LakeError(
+                "this needs a Spark session, but the lake was opened without one",
+                hint="Pass one: Lake.open(root, spark).",
+            )
         return self._spark
 
     @classmethod

@@ -1,7 +1,8 @@
 """OpenLineage events for the steps of a run, if its client is installed and configured.
 
 The client's own settings decide where events go: OPENLINEAGE_URL, OPENLINEAGE_CONFIG, or an
-openlineage.yml. Steps without changes send no events, so an idle lake sends none.
+openlineage.yml. A step sends its START event when it has found something to do, so a killed step
+is visible, and an idle lake sends no events.
 """
 
 from __future__ import annotations
@@ -57,13 +58,9 @@ class Lineage:
         self._database = database
 
     def __call__(self, work: RunStep, ended: bool) -> None:
-        if not ended or not (work.outputs or work.error):
-            return
-        ended_at = datetime.now(UTC)
-        began_at = datetime.fromtimestamp(ended_at.timestamp() - work.seconds, UTC)
+        kind = "START" if not ended else "COMPLETE" if work.error is None else "FAIL"
         try:
-            self._emit("START", began_at, work)
-            self._emit("COMPLETE" if work.error is None else "FAIL", ended_at, work)
+            self._emit(kind, datetime.now(UTC), work)
         except Exception as error:
             _log.warning("a lineage event was not sent: %s", error, extra={"step": work.name})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Final
 
@@ -21,15 +21,23 @@ from penstock.lake.storage.data_files import read_rows
 ROWS_AT_ONCE: Final = 2_000
 
 
-def publish(lake: Lake, registry: Registry, changed: Iterable[Gold] | None = None) -> int:
+def publish(
+    lake: Lake,
+    registry: Registry,
+    changed: Iterable[Gold] | None = None,
+    begin: Callable[[], None] = lambda: None,
+) -> int:
     """Updates PostgreSQL with gold. Returns the number of rows that changed there.
 
     `changed` are the rows since the last call, if the caller has them. Otherwise every day that
-    changed since then is replaced, which also removes rows that a day no longer has.
+    changed since then is replaced, which also removes rows that a day no longer has. `begin` is
+    called if the lake has changed.
     """
     state = lake.ledger.settle()
     query = "select published_version from penstock.lakes where name = %s"
     (published,) = registry.call(query, registry.name)[0]
+    if published < state.version:
+        begin()
     sent = publish_own_gold(lake, registry, state, published)
     if changed is not None:
         for gold in changed:

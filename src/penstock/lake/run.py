@@ -20,7 +20,7 @@ from penstock.lake.declarations import declare, require_transforms
 from penstock.lake.declared_tables import Failures
 from penstock.lake.gold_rows import Gold
 from penstock.lake.lake import Lake
-from penstock.lake.layout import GOLD, SILVER, TABLES
+from penstock.lake.layout import GOLD, SILVER
 from penstock.lake.lineage import POSTGRESQL
 from penstock.lake.maintenance.compact import compact, needs_compacting, retain
 from penstock.lake.maintenance.rebuild import recompute_stale
@@ -146,7 +146,7 @@ class Run:
             self._landing = Landing(self.lake, dict(self.options), self.max_rows)
         self.events.doing("landing")
         while stop is None or not stop.is_set():
-            with self.steps.step("land") as step:
+            with self.steps.step("land", is_lazy=True) as step:
                 rows = self._land_batch(self._landing, step)
             if rows is None:
                 return
@@ -157,6 +157,10 @@ class Run:
         batch = landing.next_batch(self.lake.state())
         if batch is None:
             return None
+        step.inputs.update(
+            self._table(f"penstock.{SOURCES[table].name}") for table, _ in batch.parts
+        )
+        step.begin()
         files = landing.land(batch)
         size = sum(file.bytes for file in files)
         self.registry.landed(self.lake.state(), batch.rows, size)
@@ -168,7 +172,6 @@ class Run:
         step.rows, step.files = batch.rows, len(files)
         for file in files:
             step.wrote(file.table, file.rows)
-            step.inputs.add(self._table(f"penstock.{SOURCES[TABLES[file.table]].name}"))
         return batch.rows
 
     def refresh(self) -> None:
@@ -190,10 +193,7 @@ class Run:
         self.events.doing("repairing")
         with self.steps.step("repair") as step:
             repaired = repair(self.lake, self.options["dsn"])
-            step.rows = repaired.refetched + repaired.restored
-            step.files = len(repaired.damaged)
-            for damage in repaired.damaged:
-                step.wrote(damage.table, damage.rows)
+            repaired.report(step)
         if not repaired.damaged:
             raise error
         self._unpublished = None
@@ -211,7 +211,7 @@ class Run:
                 step.files = compact(self.lake, COMPACT_AT).before
             self.totals.compacted_files += step.files
         if self.keep:
-            with self.steps.step("retain") as step:
+            with self.steps.step("retain", is_lazy=True) as step:
                 step.files = retain(self.lake, self.keep)
 
     def _recompute(self) -> None:
@@ -220,20 +220,20 @@ class Run:
         self.events.doing(f"computing {days} days of declared tables" if days else "refreshing")
         while self.lake.state().stale:
             with self.steps.step("recompute") as step:
+                step.inputs.update(table.path for table in SILVER)
                 if rebuilt := recompute_stale(self.lake):
                     self.totals.checked(rebuilt.quarantined, rebuilt.failures)
-                    step.inputs.update(table.path for table in SILVER)
                     step.rows, step.outputs = rebuilt.rows, rebuilt.written
 
     def _grow(self) -> None:
         self.events.doing("refreshing silver and gold")
         while self.lake.state().pending:
             with self.steps.step("refresh") as step:
+                step.inputs.update(table.path for table in SOURCES)
                 done = refresh(self.lake)
                 if done is None:
                     return
                 step.rows, step.files, step.outputs = done.rows, done.files, done.written
-                step.inputs.update(table.path for table in SOURCES)
             self.totals.silver_rows += done.rows
             self.totals.gold_days += len(done.days)
             self.totals.checked(done.quarantined, done.failures)
@@ -242,8 +242,8 @@ class Run:
 
     def _publish(self) -> None:
         self.events.doing("publishing gold")
-        with self.steps.step("publish") as step:
-            step.rows = publish(self.lake, self.registry, self._unpublished)
+        with self.steps.step("publish", is_lazy=True) as step:
+            step.rows = publish(self.lake, self.registry, self._unpublished, step.begin)
             if step.rows:
                 step.inputs.update(table.path for table in self.lake.tables("gold"))
                 own = [each.publish for each in self.lake.declared().gold if each.publish]

@@ -13,8 +13,12 @@ from uuid import UUID, uuid4
 from penstock.errors import PenstockError
 
 _log = logging.getLogger("penstock.lake")
-# What each step reads and writes: tables of the lake, or `postgresql`.
+# The steps of `lake run`. Other commands are one step each.
 STEPS: Final = ("land", "recompute", "refresh", "publish", "compact", "retain", "repair")
+
+
+# Called when a step has found something to do, and when it has ended (then `seconds` is set).
+Observer = Callable[["RunStep", bool], None]
 
 
 @dataclass(slots=True)
@@ -25,6 +29,8 @@ class RunStep:
     """
 
     name: str
+    observers: Sequence[Observer] = ()
+    has_begun: bool = False
     id: UUID = field(default_factory=uuid4)
     rows: int = 0
     files: int = 0
@@ -32,6 +38,13 @@ class RunStep:
     outputs: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     error: Exception | None = None
+
+    def begin(self) -> None:
+        """Reports that the step has found something to do."""
+        if not self.has_begun:
+            self.has_begun = True
+            for observer in self.observers:
+                observer(self, False)
 
     def wrote(self, table: str, rows: int) -> None:
         self.outputs[table] = self.outputs.get(table, 0) + rows
@@ -45,10 +58,6 @@ class StepTotals:
     seconds: float = 0.0
 
 
-# Called when a step starts, and when it has ended (then `seconds` is set).
-Observer = Callable[[RunStep, bool], None]
-
-
 @dataclass(slots=True)
 class RunSteps:
     """Runs steps, and reports each to the observers."""
@@ -59,9 +68,11 @@ class RunSteps:
     )
 
     @contextmanager
-    def step(self, name: str) -> Iterator[RunStep]:
-        work, started = RunStep(name), time.monotonic()
-        self._tell(work, ended=False)
+    def step(self, name: str, *, is_lazy: bool = False) -> Iterator[RunStep]:
+        """A lazy step may find nothing to do. It calls `begin` once it has found something."""
+        work, started = RunStep(name, self.observers), time.monotonic()
+        if not is_lazy:
+            work.begin()
         try:
             yield work
         except Exception as error:
@@ -70,18 +81,18 @@ class RunSteps:
         finally:
             work.seconds = time.monotonic() - started
             self._count(work)
-            self._tell(work, ended=True)
+            if work.error or work.rows or work.outputs:
+                work.begin()
+            if work.has_begun:
+                for observer in self.observers:
+                    observer(work, True)
 
     def _count(self, work: RunStep) -> None:
-        totals = self.totals[work.name]
+        totals = self.totals.setdefault(work.name, StepTotals())
         totals.done += work.error is None
         totals.failed += work.error is not None
         totals.rows += work.rows
         totals.seconds += work.seconds
-
-    def _tell(self, work: RunStep, *, ended: bool) -> None:
-        for observer in self.observers:
-            observer(work, ended)
 
 
 def log_step(work: RunStep, ended: bool) -> None:

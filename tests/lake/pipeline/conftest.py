@@ -106,7 +106,12 @@ def gild() -> Callable[[Lake], None]:
 @pytest.fixture
 def sql(dsn: str) -> Iterator[Callable[..., list[Any]]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        yield lambda query, *arguments: connection.execute(query, arguments).fetchall()
+
+        def run(query: str, *arguments: Any) -> list[Any]:
+            cursor = connection.execute(query, arguments)
+            return cursor.fetchall() if cursor.description else []
+
+        yield run
 
 
 @pytest.fixture

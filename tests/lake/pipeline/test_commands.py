@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conftest import Connect
 from tests.lake.pipeline.conftest import Cli
+
+from penstock.lake import metrics
+from penstock.lake.registry import Registry
+from penstock.lake.run import Run
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
@@ -24,6 +29,24 @@ def ask(cli: Cli) -> Callable[..., Any]:
     return call
 
 
+def test_silver_and_gold_have_a_lag_while_they_are_behind_bronze(
+    lake: Any, traffic: Any, registry: Registry, ask: Callable[..., Any], dsn: str
+) -> None:
+    traffic.done("orders", 5)
+    with closing(Run(lake, registry, {"dsn": dsn})) as run:
+        run.begin()
+        run.land()
+        status = ask("lake", "status")
+        assert (status["lag_rows"], status["pending_rows"]) == (0, 5)
+        lag = status["lag_seconds"]
+        assert lag["bronze"] == 0 < min(lag["silver"], lag["gold"])
+        text = metrics.text("test", run.totals, registry.lag())
+        assert 'lag_seconds{lake="test",layer="bronze"} 0.0\n' in text
+        assert 'lag_seconds{lake="test",layer="gold"} 0.0\n' not in text
+        run.refresh()
+    assert set(ask("lake", "status")["lag_seconds"].values()) == {0}
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_day")
 def test_a_day_with_a_lake(
@@ -34,13 +57,13 @@ def test_a_day_with_a_lake(
         connect().execute(f"alter table penstock.{table} set (autovacuum_enabled = off)")
     traffic.done("orders", 120, {"amount": 5})
     traffic.fails("mail", "smtp 421", attempts=2)
-    metrics = tmp_path / "lake.prom"
+    file = tmp_path / "lake.prom"
 
-    first = ask("lake", "run", "--once", "--name", "main", "--metrics-file", metrics)
+    first = ask("lake", "run", "--once", "--name", "main", "--metrics-file", file)
     assert (first["landed_rows"], first["batches"], first["silver_rows"]) == (123, 1, 123)
-    assert 'penstock_lake_landed_rows_total{lake="main"} 123' in metrics.read_text()
-    assert 'penstock_lake_lag_rows{lake="main"} 0' in metrics.read_text()
-    assert 'penstock_lake_lag_seconds{lake="main",layer="gold"} 0.0' in metrics.read_text()
+    assert 'penstock_lake_landed_rows_total{lake="main"} 123' in file.read_text()
+    assert 'penstock_lake_lag_rows{lake="main"} 0' in file.read_text()
+    assert 'penstock_lake_lag_seconds{lake="main",layer="gold"} 0.0' in file.read_text()
     assert ask("lake", "run", "--once")["landed_rows"] == 0
 
     traffic.done("orders", 5)

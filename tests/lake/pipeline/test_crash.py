@@ -5,7 +5,6 @@ Separate processes: the run that is killed, its Spark, the workers, the server.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import shutil
@@ -72,7 +71,7 @@ class Stage:
         self.goal = 0
 
     def lake_words(self, *argv: str) -> list[str]:
-        words = ["lake", "run", *argv, "--path", self.root]
+        words = ["lake", *argv, "--path", self.root]
         return [*words, *(word for each in self.conf for word in ("--conf", each))]
 
     def lake_command(self, *argv: str) -> list[str]:
@@ -83,7 +82,7 @@ class Stage:
 
     def commands(self) -> dict[str, list[str]]:
         """The commands that run until they are killed, by name."""
-        every = ("--every", "1s", "--refresh-every", "2s")
+        every = ("run", "--every", "1s", "--refresh-every", "2s")
         if self.together:
             return {"both": self.consumer_command("--", *self.lake_words(*every))}
         return {"lake": self.lake_command(*every), "consumer": self.consumer_command()}
@@ -149,13 +148,19 @@ class Stage:
             for worker in self.workers:
                 worker.kill()
         if what == "executor":
-            # A separate JVM on a cluster; in one process with the driver, its Python.
-            own = [pid for pid, args in family if "CoarseGrainedExecutorBackend" in args]
-            _kill(self.chance.choice(own or [p for p, a in family if "pyspark.daemon" in a] or [0]))
+            wait_for(self.kill_executor, "an executor is there and killed")
         if what in ("postgres", "everything"):
             self.kill_server()
         for run in drivers:
             run.wait()
+
+    def kill_executor(self) -> bool:
+        """A separate JVM on a cluster; in one process with the driver, its Python."""
+        self.ensure()
+        family = [child for run in self.runs.values() for child in self.descendants(run.pid)]
+        own = [pid for pid, args in family if "CoarseGrainedExecutorBackend" in args]
+        found = own or [pid for pid, args in family if "pyspark.daemon" in args]
+        return bool(found) and _kill(self.chance.choice(found))
 
     def kill_server(self) -> None:
         pid = self.server.pid
@@ -175,10 +180,13 @@ class Stage:
             run.wait()
 
 
-def _kill(pid: int) -> None:
-    if pid > 0:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+def _kill(pid: int) -> bool:
+    """Whether the process was still there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -218,7 +226,8 @@ def crash(stage: Stage, kills: list[str], messages: int) -> None:
     else:
         finish(stage, stage.consumer_command("once"))
         drain(stage)
-        finish(stage, stage.lake_command("--once"))
+        finish(stage, stage.lake_command("run", "--once"))
+        finish(stage, stage.lake_command("verify"))
     check(stage)
     check_consumer(stage)
     stage.server.stop()
@@ -230,8 +239,12 @@ def finish(stage: Stage, command: list[str]) -> None:
 
 
 def finish_together(stage: Stage) -> None:
-    """The stream takes what is there, then all that is left is drained, then the lake lands all."""
-    command = stage.consumer_command("once", "--", *stage.lake_words("--once"))
+    """The stream takes what is there, then all that is left is drained, then the lake lands all.
+
+    The lake is verified in the end.
+    """
+    land, verify = stage.lake_words("run", "--once"), stage.lake_words("verify")
+    command = stage.consumer_command("once", "--", *land, "--", *verify)
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=stage.environment(), **pipes) as process:
         assert "consumed\n" in process.stdout
@@ -286,18 +299,18 @@ from penstock.gold_queue_minute where finished > 0 order by 1, 2
 """
 
 
-def bronze_ids(stage: Stage, table: str, column: str) -> list[int]:
+def ids_in(stage: Stage, table: str, column: str = "id") -> list[int]:
     """As other programs read the table."""
     from deltalake import DeltaTable
 
-    address = f"{stage.root}/bronze/{table}".replace("s3a://", "s3://")
+    address = f"{stage.root}/{table}".replace("s3a://", "s3://")
     found = DeltaTable(address, storage_options=stage.options).to_pyarrow_table(columns=[column])
     return list(found[column].to_pylist())
 
 
 def check(stage: Stage) -> None:
-    landed = bronze_ids(stage, "history", "id")
-    attempts = len(bronze_ids(stage, "attempts", "message_id"))
+    landed, silver = ids_in(stage, "bronze/history"), ids_in(stage, "silver/messages")
+    attempts = len(ids_in(stage, "bronze/attempts", "message_id"))
     with psycopg.connect(stage.server.dsn) as connection:
         finished = [row[0] for row in connection.execute("select id from penstock.history_log")]
         tried = connection.execute("select count(*) from penstock.attempt_log").fetchone()
@@ -309,6 +322,7 @@ def check(stage: Stage) -> None:
     assert stage.enqueued() <= set(finished)
     assert len(set(finished)) == len(finished)
     assert sorted(landed) == sorted(finished)
+    assert sorted(silver) == sorted(finished)
     assert attempts == tried[0]  # type: ignore[index]
     assert gold == recount
 

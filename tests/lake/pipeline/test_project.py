@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from tests.lake.lineage_server import LineageServer
 from tests.lake.pipeline.conftest import Cli
+from tests.lake.searching import found_in_files, found_in_tables
 
 from penstock.errors import InvalidValueError, LakeMismatchError, QualityError
 from penstock.lake.lake import Lake
@@ -59,9 +60,9 @@ def project_of(model: Any = ORDER, rules: Any = RULES, gold: bool = True) -> Pro
             revenue
         )
 
-        @project.gold("large", reads="silver_orders", by="row")
+        @project.gold("large", reads="silver_orders", by="row", publish="shop.large")
         def large(orders: DataFrame) -> DataFrame:
-            return orders.where("amount >= 100").select("day", "id", "amount")
+            return orders.where("amount >= 100").select("day", "id", "amount", "email")
 
     return project
 
@@ -229,6 +230,9 @@ def test_what_is_forgotten_leaves_typed_tables_quarantine_and_own_gold(
     send(client, order(1, 100), order(2, 200, email="secret@x"), order(3, "secret"))
     update(project_of())
     where = ("--where", "payload LIKE '%secret%'")
+    statistics = "select count(*) from pg_stats s where schemaname = 'shop' and s::text ~ 'secret'"
+    sql("analyze")
+    assert sql(statistics) != [(0,)]
     code, _, err = cli("lake", "forget", *where, "--yes")
     assert code == 2
     assert "Name the project with --project" in err
@@ -236,8 +240,9 @@ def test_what_is_forgotten_leaves_typed_tables_quarantine_and_own_gold(
     file.write_text(PROJECT_FILE)
     code, _, err = cli("lake", "forget", *where, "--yes", "--project", tmp_path)
     assert (code, err) == (0, "")
-    texts = [path.read_bytes() for path in Path(root).rglob("*") if path.is_file()]
-    assert not any(b"secret" in text for text in texts)
+    assert found_in_files(Path(root), "secret") == []
+    assert "shop.large" not in found_in_tables(sql, "secret")
+    assert sql(statistics) == [(0,)]
     assert table(lake, "SELECT id FROM silver_orders") == [(1,)]
     assert table(lake, "SELECT * FROM silver_quarantine") == []
     assert sql("select amount from shop.revenue") == [(Decimal("100.00"),)]
@@ -278,9 +283,14 @@ def test_the_project_that_init_creates_works(
     with LineageServer() as server:
         monkeypatch.setenv("OPENLINEAGE_URL", server.url)
         code, out, err = cli("lake", "run", "--once", "--metrics-file", metrics)
-    assert (code, err) == (0, "")
+        assert (code, err) == (0, "")
+        assert cli("lake", "run", "--once")[0] == 0  # nothing is new, so it sends no events
+        assert cli("lake", "compact")[0] == 0
     jobs = {event["job"]["name"]: event for event in server.events}
-    assert list(jobs) == ["lake.test.land", "lake.test.refresh", "lake.test.publish"]
+    steps = ("land", "refresh", "publish", "compact")
+    assert [(event["eventType"], event["job"]["name"]) for event in server.events] == [
+        (kind, f"lake.test.{step}") for step in steps for kind in ("START", "COMPLETE")
+    ]
     written = {each["name"] for each in jobs["lake.test.refresh"]["outputs"]}
     assert {"silver/orders", "silver/quarantine", "gold/revenue", "gold/queue_day"} <= written
     assert 'steps_total{lake="test",step="refresh",outcome="done"} 1' in metrics.read_text()

@@ -8,11 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 from tests.lake.pipeline.conftest import Cli
 
 from penstock.errors import DamagedFileError
 from penstock.lake.damage import find_damage
+from penstock.lake.declarations import declare
 from penstock.lake.lake import Lake
 from penstock.lake.layout import (
     BRONZE_HISTORY,
@@ -26,9 +30,11 @@ from penstock.lake.layout import (
 from penstock.lake.maintenance.rebuild import rebuild
 from penstock.lake.maintenance.repair import repair
 from penstock.lake.maintenance.verify import Verification, verify
+from penstock.lake.project import Project
 from penstock.lake.publish import publish
 from penstock.lake.refresh import refresh
 from penstock.lake.run import Run
+from penstock.lake.storage.filesystem import HadoopStorage
 from penstock.spark.options import Service
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -89,11 +95,11 @@ def delete(file: Path, chance: random.Random) -> None:
     file.unlink()
 
 
-def harm(lake: Lake, chance: random.Random, layers: list[str]) -> set[str]:
-    """One file of each of these layers, in a random way."""
+def harm(lake: Lake, chance: random.Random, places: list[str]) -> set[str]:
+    """One file of each of these directories, in a random way."""
     harmed = set()
-    for layer in layers:
-        files = [f for f in lake.state().files if f.startswith(f"{layer}/") and f not in harmed]
+    for each in places:
+        files = [f for f in lake.state().files if f.startswith(f"{each}/") and f not in harmed]
         path = chance.choice(sorted(files))
         chance.choice([truncate, flip, delete])(place(lake, path), chance)
         harmed.add(path)
@@ -130,18 +136,42 @@ def test_random_damage_in_every_layer_is_found_named_and_repaired(
         assert filled_twice.format._load(BRONZE_HISTORY).scan().to_arrow().num_rows == 102
 
 
+def revenue(orders: DataFrame) -> DataFrame:
+    return orders.groupBy("day", "n").agg(sf.count("*").alias("orders"))
+
+
+@pytest.fixture
+def declared(lake: Lake) -> Lake:
+    """A lake with a typed table, so that some rows go into quarantine, and with its own gold."""
+    project = Project()
+    project.model("orders", "n BIGINT NOT NULL")
+    project.gold("revenue", reads="silver_orders")(revenue)
+    lake.project = project
+    declare(lake, project)
+    return lake
+
+
+# Directories of the lake: whole layers, and the tables that a project declares.
+PLACES = ("bronze", "silver/orders", "gold/revenue", "silver/quarantine", "silver", "gold")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lake", ["parquet", "delta", "iceberg"], indirect=True)
 def test_twenty_random_damages_are_repaired(
-    filled_twice: Lake, traffic: Any, land: Any, gild: Any, check: Check, dsn: str
+    declared: Lake, fill: Fill, traffic: Any, land: Any, gild: Any, check: Check, dsn: str
 ) -> None:
     chance = random.Random(20)
+    fill()
     for number in range(5):
-        layers = [LAYERS[(4 * number + place) % 3] for place in range(4)]
-        found_and_repaired(filled_twice, harm(filled_twice, chance, layers), check, dsn)
         traffic.done("orders", 5)
-        land(filled_twice)
-        gild(filled_twice)
+        traffic.done("orders", 2, {"n": "not a number"})
+        land(declared)
+        gild(declared)
+        places = [PLACES[(4 * number + place) % len(PLACES)] for place in range(4)]
+        found_and_repaired(declared, harm(declared, chance, places), check, dsn)
+    assert declared.frame(SILVER_QUARANTINE).count() == 10
+    assert declared.frame(declared.table("silver/orders")).count() == 65
+    assert declared.frame(declared.table("gold/revenue")).groupBy().sum("orders").first()[0] == 65
 
 
 def ruin_all(lake: Lake, table: LakeTable, pattern: str) -> None:
@@ -252,6 +282,52 @@ def test_messages_that_are_nowhere_any_more_are_listed(
     assert found.ids == tuple(lost)
     assert find_damage(lake) == []
     assert lake.frame(SILVER_MESSAGES).count() == 5
+
+
+def test_lost_ids_are_told_from_those_of_unfinished_messages_and_of_other_queues(
+    lake: Lake, client: Any, land: Any, sql: Any, dsn: str
+) -> None:
+    for queue in ("orders", "bills"):
+        client.create_queue(queue)
+    lost = []
+    for number in range(4):
+        lost.append(client.enqueue("orders", number))
+        client.enqueue("bills", number)
+        client.enqueue("orders", number, delay=3600)
+    for queue in ("orders", "bills"):
+        client.ack_many(client.claim(queue, 3))
+    land(lake)
+    (pending,) = (path for path in lake.state().pending if "queue=orders" in path)
+    sql("delete from penstock.history_log")
+    client.ack_many(client.claim("bills", 1))
+    place(lake, pending).unlink()
+    (found,) = repair(lake, dsn).lost
+    assert (found.queue, found.rows, found.ids) == ("orders", 3, tuple(lost[:3]))
+
+
+def test_lost_ids_are_read_from_a_damaged_file_of_any_file_system(
+    lake: Lake, traffic: Any, land: Any, sql: Any, dsn: str, root: str
+) -> None:
+    lost = traffic.done("orders", 2)
+    sql("select nextval('penstock.position') from generate_series(1, 20)")
+    lost += traffic.done("orders", 2)
+    land(lake)
+    (pending,) = lake.state().pending
+    sql("delete from penstock.history_log")
+    ruin_column(place(lake, pending), "payload")
+    through_spark = HadoopStorage(lake.spark, f"file://{root}")
+    (found,) = repair(Lake(through_spark, lake.about, lake.spark), dsn).lost
+    assert (found.rows, found.ids) == (4, tuple(lost))
+
+
+def ruin_column(file: Path, name: str) -> None:
+    content = bytearray(file.read_bytes())
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    (chunk,) = (each for each in chunks if each.path_in_schema == name)
+    for place in range(chunk.data_page_offset, chunk.data_page_offset + 8):
+        content[place] ^= 0xFF
+    file.write_bytes(content)
 
 
 def test_verify_names_the_rows_that_differ(filled: Lake, registry: Any, sql: Any, dsn: str) -> None:

@@ -34,6 +34,7 @@ from penstock.lake.layout import (
 from penstock.lake.maintenance.compact import clear
 from penstock.lake.maintenance.rebuild import recompute_stale
 from penstock.lake.parts import Observer, Parts, unobserved
+from penstock.lake.project.publication import analyze_own_gold
 from penstock.lake.publish import publish, trim
 from penstock.lake.refresh import refresh
 from penstock.lake.registry import Registry
@@ -101,6 +102,7 @@ def forget(
             trim(registry, table, day, read_rows(lake, table, files))
     if keys:
         registry.call("select penstock.analyze_history()")
+        analyze_own_gold(lake, registry)
     return Forgotten(len(keys), rows, erased, tuple(sorted(days)))
 
 

@@ -18,22 +18,29 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from penstock.errors import LakeError
+from penstock.errors import LakeError, translated
 from penstock.lake import columns, silver
 from penstock.lake.bronze import still_in_postgres
 from penstock.lake.damage import Damage, find_damage, find_differences
 from penstock.lake.declarations import require_transforms
 from penstock.lake.lake import Lake
-from penstock.lake.layout import QUARANTINE, TABLES, LakeTable
+from penstock.lake.layout import BRONZE_HISTORY, QUARANTINE, TABLES, LakeTable
 from penstock.lake.maintenance.rebuild import rebuild
 from penstock.lake.parts import Observer, Parts, unobserved
 from penstock.lake.refresh import STAGES, Pair, Stage, refresh
+from penstock.lake.run_steps import RunStep
 from penstock.lake.storage.data_files import write_frame
-from penstock.lake.storage.filesystem import LocalStorage
 from penstock.lake.storage.ledger import DataFile, Entry, State
+from penstock.spark.options import Service
+from penstock.spark.service_connection import connect
 
 # The largest number of ids that are listed. Others are only counted.
 LISTED_IDS: Final = 100_000
+_IN_POSTGRES: Final = """
+select id from penstock.messages where id between %(low)s and %(high)s
+union all
+select id from penstock.history where id between %(low)s and %(high)s
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,11 @@ class Repaired:
     restored: int
     rebuilt_days: tuple[str, ...]
     lost: list[Lost]
+
+    def report(self, step: RunStep) -> None:
+        step.rows, step.files = self.refetched + self.restored, len(self.damaged)
+        for damage in self.damaged:
+            step.wrote(damage.table, damage.rows)
 
 
 def repair(lake: Lake, dsn: str, observer: Observer = unobserved) -> Repaired:
@@ -210,7 +222,7 @@ class _Repair:
         """The rows of these files of one day and queue that no other file has.
 
         A file with a damaged column may still contain the ids of its messages. Otherwise its range
-        of ids is used, if exactly as many of them are missing.
+        of ids is used, if exactly as many of them are neither in another file nor in PostgreSQL.
         """
         id_column = stage.bronze.id_column or ""
         low = min((f.id_min for f in files if f.id_min is not None), default=None)
@@ -228,19 +240,25 @@ class _Repair:
             known = self.lake.frame(stage.bronze, everywhere).select(id_column)
             known = known.unionByName(there.select(id_column))
             near = known.where(sf.col(id_column).between(low, high)).distinct().collect()
-            ids = sorted(set(range(low, high + 1)) - {row[0] for row in near})
+            other = {row[0] for row in near}
+            if stage.bronze == BRONZE_HISTORY:
+                other |= self._in_postgres(low, high)
+            ids = sorted(set(range(low, high + 1)) - other)
             if not ids:
                 return None
         exact = len(ids) == missing
         return Lost(*place, missing, tuple(ids) if exact else (), low, high)
 
+    def _in_postgres(self, low: int, high: int) -> set[int]:
+        """The messages of a range that are unfinished, or that have finished and not landed."""
+        with connect(Service("local", self.dsn)) as connection, translated():
+            return {row[0] for row in connection.execute(_IN_POSTGRES, {"low": low, "high": high})}
+
     def _salvaged_ids(self, file: DataFile, column: str) -> list[Any] | None:
         """The ids in a damaged file, if that column can still be read."""
-        if not isinstance(self.lake.storage, LocalStorage):
-            return None
-        place = self.lake.storage.directory / self.quarantine / file.path
         try:
-            found = pq.ParquetFile(place).read(columns=[column])[column].to_pylist()
+            with self.lake.storage.local_copy(f"{self.quarantine}/{file.path}") as copy:
+                found = pq.ParquetFile(copy).read(columns=[column])[column].to_pylist()
         except Exception:  # any error that arbitrary bytes cause in a reader
             return None
         plausible = len(found) == file.rows and all(

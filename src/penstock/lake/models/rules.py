@@ -106,7 +106,11 @@ def in_range(
 ) -> Rule:
     """The column is at least `low` and at most `high`. Dates and times are given as text."""
     if low is None and high is None:
-        raise InvalidValueError(f"the range of {column} has no end", field="rule")
+        raise InvalidValueError(
+            f"the range of {column} has no end",
+            hint="Give `low`, `high` or both.",
+            field="rule",
+        )
     return Rule(name or _named(column, "range"), action, "range", column, low, high)
 
 

@@ -45,7 +45,12 @@ def json_schema(declared: Declaration) -> dict[str, Any]:
     try:
         validator(schema)
     except (ValueError, jsonschema_rs.ValidationError) as error:
-        raise InvalidValueError(f"the model is not a JSON Schema: {error}", field="model") from None
+        raise InvalidValueError(
+            f"the model is not a JSON Schema: {error}",
+            hint="Correct it as https://json-schema.org describes, or declare the columns in Spark "
+            "DDL.",
+            field="model",
+        ) from None
     return schema
 
 
@@ -65,7 +70,10 @@ def _from_file(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"the JSON Schema in {path} cannot be read: {error}") from None
+        raise ConfigurationError(
+            f"the JSON Schema in {path} cannot be read: {error}",
+            hint="Name a file with one JSON document that this user may read.",
+        ) from None
     return dict(found) if isinstance(found, dict) else {}
 
 

@@ -31,7 +31,10 @@ def load_project(place: str) -> Project:
     name = f"penstock_project_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigurationError(f"{path} is not a Python file")
+        raise ConfigurationError(
+            f"{path} is not a Python file",
+            hint=f"Name a file that ends in .py, or a directory with {FILE_NAME}.",
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -40,7 +43,8 @@ def load_project(place: str) -> Project:
         raise
     except Exception as error:
         raise ConfigurationError(
-            f"the project {path} cannot be loaded: {type(error).__name__}: {error}"
+            f"the project {path} cannot be loaded: {type(error).__name__}: {error}",
+            hint=f"Correct it until `python {path}` ends without an error.",
         ) from error
     # Executors do not have the file, so its functions are sent to them by value.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

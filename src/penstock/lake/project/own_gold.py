@@ -71,7 +71,13 @@ class OwnGold:
         return summed.select(*(sf.col(name).cast(kinds[name]).alias(name) for name in rows.columns))
 
     def as_json(self) -> dict[str, Any]:
-        return {"kind": KIND, **asdict(self), "combine": dict(self.combine)}
+        # A list, as JSON has it: a declaration is compared with the one that the ledger has.
+        return {
+            **asdict(self),
+            "kind": KIND,
+            "reads": list(self.reads),
+            "combine": {**self.combine},
+        }
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> OwnGold:

@@ -66,7 +66,13 @@ class Project:
             table: The name of the table in silver. Default: the name of the queue.
         """
         if queue in self._models:
-            raise InvalidValueError(f"queue {queue} has two models", field="queue", value=queue)
+            raise InvalidValueError(
+                f"queue {queue} has two models",
+                hint="Declare one model for each queue. Fields that only some messages have are "
+                "nullable.",
+                field="queue",
+                value=queue,
+            )
         self._models[queue] = (model, tuple(rules), table)
 
     def gold(
@@ -96,7 +102,11 @@ class Project:
         """
         check_table_name(name, "gold")
         if name in self._gold:
-            raise InvalidValueError(f"gold table {name} has two functions", field="gold")
+            raise InvalidValueError(
+                f"gold table {name} has two functions",
+                hint="Give one of them another name.",
+                field="gold",
+            )
         inputs = (reads,) if isinstance(reads, str) else tuple(reads)
         options = _GoldOptions(inputs, by, dict(combine or {}), publish, version)
 
@@ -173,7 +183,9 @@ def _result_schema(
     if not isinstance(result, DataFrame):
         kind = type(result).__name__
         raise InvalidValueError(
-            f"the function of gold table {name} returns {kind}, not a DataFrame", field="gold"
+            f"the function of gold table {name} returns {kind}, not a DataFrame",
+            hint="End it with `return` and the DataFrame of its rows.",
+            field="gold",
         )
     found = result.schema
     if "day" not in found.fieldNames() or found["day"].dataType != DateType():

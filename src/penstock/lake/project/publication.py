@@ -26,6 +26,11 @@ from penstock.lake.storage.ledger import State
 
 _NAME: Final = re.compile(r"([a-z_][a-z0-9_]{0,62})\.([a-z_][a-z0-9_]{0,62})")
 _OURS: Final = frozenset({"penstock", "mdb_queue", "pgmq", "information_schema"})
+_PG_CLEARS_STATISTICS: Final = 180000
+_CLEAR: Final = (
+    b"select pg_clear_attribute_stats(schemaname::text, tablename::text, attname::text, inherited)"
+    b" from pg_stats where schemaname = %s and tablename = %s"
+)
 _TYPES: Final[dict[str, LiteralString]] = {
     "string": "text",
     "boolean": "boolean",
@@ -63,6 +68,21 @@ def publish_own_gold(lake: Lake, registry: Registry, state: State, published: in
             with translated():
                 rows += _publish(lake, registry, state, own, own.publish, published)
     return rows
+
+
+def analyze_own_gold(lake: Lake, registry: Registry) -> None:
+    """Computes the statistics of the published tables again, which have values of their rows.
+
+    ANALYZE leaves those of an empty table as they are, so PostgreSQL 18 clears them first.
+    """
+    connection = registry.connection()
+    for own in lake.declared().gold:
+        if own.publish is None:
+            continue
+        with translated(), connection.transaction():
+            if connection.info.server_version >= _PG_CLEARS_STATISTICS:
+                connection.execute(_CLEAR, own.publish.split("."))
+            connection.execute(sql.SQL("analyze {}").format(target(own.publish)))
 
 
 def _publish(

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
@@ -17,7 +19,7 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, LakeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,12 +50,18 @@ class Storage(Protocol):
         """Every data file below a directory, with its size."""
 
     def move(self, source: str, target: str) -> None:
-        """It may be repeated: files that were moved already stay."""
+        """It may be repeated: files that were moved already stay.
+
+        Raises FileNotFoundError if the file is at neither place.
+        """
 
     def remove(self, path: str) -> None:
         """Deletes a file, or a directory with its content, if it exists."""
 
     def exists(self, path: str) -> bool: ...
+
+    def local_copy(self, path: str) -> AbstractContextManager[Path]:
+        """The file on this machine, for the duration of a `with` block."""
 
 
 def local_path(root: str) -> Path | None:
@@ -138,6 +146,10 @@ class LocalStorage:
 
     def exists(self, path: str) -> bool:
         return (self.directory / path).exists()
+
+    @contextlib.contextmanager
+    def local_copy(self, path: str) -> Iterator[Path]:
+        yield self.directory / path
 
 
 def _sync(directory: Path) -> None:
@@ -228,19 +240,34 @@ class HadoopStorage:
         if not self._files.exists(origin):
             if self._files.exists(aim):
                 return
-            raise FileNotFoundError(f"{source} exists neither there nor at {target}")
+            raise FileNotFoundError(
+                f"{self.address(source)} is missing, and it is not at {self.address(target)} "
+                "either. Run `penstock lake repair`."
+            )
         self._files.mkdirs(aim.getParent())
         with contextlib.suppress(Exception):
             # An object store had not finished a copy: the source is still complete.
             self._files.delete(aim, False)
         if not self._files.rename(origin, aim):
-            raise OSError(f"{source} could not be moved to {target}")
+            raise LakeError(
+                f"{self.address(source)} could not be moved to {self.address(target)}",
+                hint="Check that Spark may write there, and run it again.",
+            )
 
     def remove(self, path: str) -> None:
         self._files.delete(self._path(path), True)
 
     def exists(self, path: str) -> bool:
         return bool(self._files.exists(self._path(path)))
+
+    @contextlib.contextmanager
+    def local_copy(self, path: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="penstock-") as directory:
+            copy = Path(directory, "copy")
+            aim = self._jvm.org.apache.hadoop.fs.Path(copy.as_uri())
+            # The last argument: without another file for checksums.
+            self._files.copyToLocalFile(False, self._path(path), aim, True)
+            yield copy
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.address(path))
@@ -252,5 +279,8 @@ def open_storage(root: str, spark: SparkSession | None = None) -> Storage:
     if directory is not None:
         return LocalStorage(directory)
     if spark is None:
-        raise ConfigurationError(f"{root} can be reached through Spark only")
+        raise ConfigurationError(
+            f"{root} can be reached through Spark only",
+            hint="Pass a Spark session, or name a directory of this machine.",
+        )
     return HadoopStorage(spark, root)

@@ -8809,17 +8809,35 @@ begin
   return q;
 end $$;
 
--- Computes the statistics of history again. PostgreSQL keeps common values of a column in pg_statistic, so a payload
--- that was erased from history may still be there. For `penstock lake forget`. Locks: the logs, against vacuum and
--- changes of their definition. Reads a sample of each log.
--- from functions/lake/analyze_history.sql:4
+-- Computes all statistics of the schema again. PostgreSQL keeps common values of a column in them, so a payload that
+-- was erased may still be there, for every table that the message has passed through. Tables without statistics get
+-- none. ANALYZE leaves the statistics of an empty table as they are, so they are cleared first. Before PostgreSQL 18
+-- only a superuser can do that. For `penstock lake forget`. Locks: the tables with statistics, against vacuum and
+-- changes of their definition, until commit. Reads a sample of each.
+-- from functions/lake/analyze_history.sql:6
 create or replace function penstock.analyze_history() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  targets regclass[] := array(
+    select distinct coalesce(pg_partition_root(c.oid), c.oid)
+    from pg_stats s join pg_class c on c.relname = s.tablename and c.relnamespace = 'penstock'::regnamespace
+    where s.schemaname = 'penstock' and c.relkind in ('r', 'p'));
+  target regclass;
 begin
-  analyze penstock.history_log;
-  analyze penstock.attempt_log;
-  analyze penstock.result;
-  analyze penstock.error_day;
+  if current_setting('server_version_num')::integer >= 180000 then
+    perform pg_clear_attribute_stats(s.schemaname::text, s.tablename::text, s.attname::text, s.inherited)
+    from pg_stats s where s.schemaname = 'penstock';
+  else
+    begin
+      delete from pg_statistic s using pg_class c
+      where c.oid = s.starelid and c.relnamespace = 'penstock'::regnamespace;
+    exception when insufficient_privilege then
+      null;
+    end;
+  end if;
+  foreach target in array targets loop
+    execute format('analyze %s', target);
+  end loop;
 end $$;
 
 -- _database distinguishes this database from a copy of it, which has the same rows but other transaction ids.
