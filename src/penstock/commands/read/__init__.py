@@ -7,7 +7,7 @@ from penstock.commands.read.access_queries import (
     keys,
     message_activity,
 )
-from penstock.commands.read.chart_queries import chart, recent_depths
+from penstock.commands.read.chart_queries import chart, recent_depths, recent_outcomes
 from penstock.commands.read.database_queries import (
     horizon,
     known_schema_version,
@@ -81,6 +81,7 @@ __all__ = [
     "recent",
     "recent_attempts",
     "recent_depths",
+    "recent_outcomes",
     "recent_times",
     "ring",
     "schedule",

@@ -24,6 +24,7 @@ from penstock.model.monitoring import (
     FinishRate,
     Heartbeat,
     HorizonHolder,
+    RecentOutcomes,
 )
 from penstock.model.queue import Queue, QueueStats, WorkerLeases
 from penstock.model.schedule import Schedule
@@ -49,6 +50,8 @@ PARTS: Final[dict[str, Part]] = {
     "queues": Part(read.queues, 5),
     "finished": Part(read.recent, 5),
     "failed": Part(read.recent_attempts, 5),
+    # For findings, because the samples above may cover seconds only, each a different time.
+    "outcomes": Part(read.recent_outcomes, 5),
     "heartbeats": Part(read.heartbeats, 5),
     "leases": Part(read.workers, 5),
     "errors": Part(read.dead_errors, 10),
@@ -72,6 +75,7 @@ class Snapshot:
     queues: list[Queue] = field(default_factory=list)
     finished: list[FinishRate] = field(default_factory=list)
     failed: list[FinishRate] = field(default_factory=list)
+    outcomes: RecentOutcomes = field(default_factory=RecentOutcomes)
     heartbeats: list[Heartbeat] = field(default_factory=list)
     leases: list[WorkerLeases] = field(default_factory=list)
     errors: list[DeadError] = field(default_factory=list)
