@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,9 +12,10 @@ import psycopg
 import pytest
 
 from penstock.commands import read
-from penstock.model.monitoring import FinishRate, RecentOutcomes
+from penstock.model.monitoring import FinishRate, RecentOutcomes, RingSegments
 from penstock.model.queue import Queue, QueueSettings, QueueStats
-from penstock.server.monitoring.snapshots import Snapshot
+from penstock.server.database import Database
+from penstock.server.monitoring.snapshots import Snapshot, SnapshotCache
 from penstock.server.ui.diagnosis import diagnose
 
 Db = psycopg.Connection[Any]
@@ -96,6 +98,47 @@ def test_a_queue_without_history_is_behind_but_not_without_a_worker() -> None:
     [finding] = diagnose(snapshot_of("fast", oldest=900, keep_history=0))
     assert (finding.kind, finding.severity) == ("behind", "warning")
     assert "the queue keeps no history" in finding.text
+
+
+def test_leases_that_expire_a_ring_without_room_and_rescued_messages_are_findings() -> None:
+    calm = snapshot_of("orders")
+    assert kinds(replace(calm, expired={"orders": 10}, ring=RingSegments(1, 6, 0, 1, False))) == []
+    assert kinds(replace(calm, expired={"orders": 11})) == [("leases", "note")]
+    assert kinds(replace(calm, ring=RingSegments(1, 7, 0, 0, False))) == [("ring", "note")]
+    assert kinds(replace(calm, rescued=1)) == [("rescan", "warning")]
+
+
+def test_expired_leases_are_counted_by_queue(db: Db) -> None:
+    settle(db, "orders", 1, 2)
+    db.execute(
+        "insert into penstock.attempt_log (slot, message_id, queue, attempt, started_at, ended_at, "
+        "error, state) select 0, n, 'orders', 1, now(), now() - interval '5 minutes' * n, "
+        "'the lease expired', 'ready' from generate_series(0, 3) n"
+    )
+    command = read.expired_leases()
+    found = command.decode(db.execute(command.sql, command.params).fetchall())
+    assert found == {"orders": 3}
+
+
+async def test_messages_that_a_rescan_found_are_news_for_an_hour(dsn: str, db: Db) -> None:
+    database = Database(dsn, 1)
+    await database.open()
+    try:
+        cache = SnapshotCache(database)
+        assert (await cache.look()).rescued == 0
+        db.execute("select nextval('penstock.rescans_found')")
+        cache.forget()
+        before = (await cache.look()).counters[1]
+        db.execute("select nextval('penstock.rescans_found')")
+        cache.forget()
+        found = await cache.look()
+        assert (found.counters[1] - before, found.rescued >= 1) == (1, True)
+        # An hour later, without a look in between.
+        cache._rescues = deque((at - 3601, total) for at, total in cache._rescues)
+        cache.forget()
+        assert (await cache.look()).rescued == 0
+    finally:
+        await database.close()
 
 
 def outcomes(db: Db) -> RecentOutcomes:

@@ -30,6 +30,7 @@ from penstock.commands.read.message_queries import (
 from penstock.commands.read.monitoring_queries import (
     counters,
     dead_errors,
+    expired_leases,
     finding_notes,
     heartbeats,
     overdue,
@@ -63,6 +64,7 @@ __all__ = [
     "dead_errors",
     "ended_tokens",
     "exact_stats",
+    "expired_leases",
     "finding_notes",
     "heartbeats",
     "horizon",

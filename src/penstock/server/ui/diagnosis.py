@@ -38,11 +38,17 @@ LISTS: Final = {
     "horizon": "/system#horizon",
     "lake": "/analytics",
     "paused": "/queues?only=paused",
+    "ring": "/system",
+    "rescan": "/system",
 }
 # Findings whose subject is a queue.
-QUEUE_KINDS: Final = frozenset({"no-worker", "full", "behind", "failing", "paused", "dead-letters"})
+QUEUE_KINDS: Final = frozenset(
+    {"no-worker", "full", "behind", "failing", "paused", "dead-letters", "leases"}
+)
 # The lag of a lake that is a finding.
 LAKE_SECONDS: Final = 3600
+# The number of leases that expired in 15 minutes that is still normal: a worker was killed.
+EXPIRED_LEASES: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +95,8 @@ def diagnose(snapshot: Snapshot) -> list[Finding]:
         *_workers(snapshot),
         *_schedules(snapshot),
         *_horizon(snapshot.horizon),
+        *_leases(snapshot.expired),
+        *_engine(snapshot),
         *_lakes(snapshot),
     ]
     return sorted(_noted(found, snapshot), key=_rank)
@@ -336,6 +344,44 @@ def _horizon(holders: list[HorizonHolder]) -> Iterator[Finding]:
         text=f"By {holder_name(oldest)}: PostgreSQL cannot clean up behind it.",
         href="/system#horizon",
     )
+
+
+def _leases(expired: dict[str, int]) -> Iterator[Finding]:
+    for name, number in expired.items():
+        if number > EXPIRED_LEASES:
+            yield Finding(
+                kind="leases",
+                subject=name,
+                impact=number,
+                severity="note",
+                title=f"Leases on {name} expire",
+                text=f"At least {count(number)} leases expired in the last 15 minutes.",
+                href=queue_path(name),
+                queue=name,
+            )
+
+
+def _engine(snapshot: Snapshot) -> Iterator[Finding]:
+    if snapshot.ring is not None and snapshot.ring.free == 0:
+        yield Finding(
+            kind="ring",
+            subject="",
+            severity="note",
+            title="The ring has no free segment",
+            text="The current segment grows instead of being replaced.",
+            href="/system",
+        )
+    if snapshot.rescued:
+        messages = "1 message" if snapshot.rescued == 1 else f"{count(snapshot.rescued)} messages"
+        yield Finding(
+            kind="rescan",
+            subject="",
+            severity="warning",
+            impact=snapshot.rescued,
+            title=f"A rescan found {messages} that claims had missed",
+            text="They were delivered late in the last hour.",
+            href="/system",
+        )
 
 
 def _lakes(snapshot: Snapshot) -> Iterator[Finding]:
