@@ -81,6 +81,20 @@ def test_queues_rates_and_answers_are_counted(http: httpx.Client) -> None:
 
 
 @pytest.mark.usefixtures("always_read")
+def test_a_queue_without_history_has_no_counters(
+    http: httpx.Client, db: psycopg.Connection[Any]
+) -> None:
+    """A constant 0 would look like a queue on which nobody works."""
+    db.execute("""select penstock.create_queue('fast', '{"keep_history": 0}')""")
+    db.execute("select penstock.create_queue('slow')")
+    page = http.get("/metrics").text
+    assert 'penstock_queue_paused{queue="fast"}' in page
+    assert 'penstock_queue_finished_total{queue="slow"' in page
+    for family in ("finished_total", "failed_attempts_total", "dead_letters_total"):
+        assert f'penstock_queue_{family}{{queue="fast"' not in page
+
+
+@pytest.mark.usefixtures("always_read")
 def test_what_ends_is_added_to_counters_that_all_servers_share(
     http: httpx.Client,
     open_client: Callable[..., httpx.Client],

@@ -31,4 +31,4 @@ def all_addresses(site: Site) -> list[str]:
         "/services/local?status=failed",
         "/queues/none/",
     ]
-    return [*pages, *forms, *states, *stories, *others, "/login"]
+    return [*pages, *forms, *states, *stories, *others, "/docs", "/login"]

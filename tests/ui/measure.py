@@ -1,6 +1,6 @@
 """How long pages take, and what they ask of the database, on much data.
 
-    python tests/ui/measure.py [--json FILE] [--times 15] [--share 1.0]
+    make bench-ui ARGS="[--json FILE] [--times 15] [--share 1.0]"
     python tests/ui/scale.py DSN && python tests/ui/measure.py DSN
 
 Without a DSN, it starts its own PostgreSQL and fills it first, which takes some minutes. It
@@ -105,7 +105,7 @@ PAGES = (
 Round = tuple[float, dict[str, float]]
 
 
-def measure(dsn: str, times: int) -> dict[str, Any]:
+def measure(dsn: str, times: int, warm_ups: int = 1) -> dict[str, Any]:
     settings = ServerSettings(port=0, access_log="off", upkeep="off")
     listening, ready = listen(settings), threading.Event()
     server = make_server(dsn, settings, ready.set)
@@ -119,7 +119,7 @@ def measure(dsn: str, times: int) -> dict[str, Any]:
     try:
         with httpx.Client(base_url=url_of(listening), timeout=120) as http:
             http.post("/login", data={"key": _key(dsn)})
-            for round in range(times + 1):
+            for round in range(-warm_ups, times):
                 for page, kind in itertools.product(pages, ("first", "next")):
                     if kind == "first":
                         context.snapshots.forget()
@@ -129,7 +129,7 @@ def measure(dsn: str, times: int) -> dict[str, Any]:
                     answer = http.get(page)
                     taken = (time.perf_counter() - started) * 1000
                     assert answer.status_code == 200, (page, answer.status_code)
-                    if round:  # the first warms up
+                    if round >= 0:
                         found[page][kind].append((taken, dict(queries)))
     finally:
         server.should_exit = True

@@ -54,7 +54,7 @@ insert into penstock.chart_point (slot, queue_id, is_hour, at, ready, leased, sc
 select penstock._chart_slot(h, t.at), q.id, h, t.at, 60 + n %% 50, 4, 12, n %% 20, 400, n %% 9, 0,
     array[[30, 20], [31, 50], [36 + n %% 7, 40], [56, 1]], array[[22, 30], [25, 60], [38, 9]]
 from (select id from penstock.queue union all select 0) q, (values (false), (true)) k (h),
-    generate_series(1, (case when h then 2160 else 1440 end * %(share)s)::integer) n,
+    generate_series(1, greatest(1, case when h then 2160 else 1440 end * %(share)s)::integer) n,
     lateral (select date_trunc('hour', now()) - interval '1 h' * n where h union all
              select date_trunc('minute', now()) - interval '1 min' * n where not h) t (at)
 """
@@ -66,7 +66,7 @@ insert into penstock.queue_day (queue, day, finished, done, dead, expired, cance
     payload_bytes, payload_bytes_max)
 select 'queue-' || lpad(q::text, 3, '0'), current_date - d, 57600, 54000, 1400, 1000, 1200, 0,
     3000, 4000, 0.8, 2.5, 6, 0.05, 0.2, 0.9, 9, 3000, 8000000, 300
-from generate_series(0, %(queues)s - 1) q, generate_series(0, 89) d
+from generate_series(0, %(queues)s - 1) q, generate_series(0, (89 * %(share)s)::integer) d
 """
 
 GOLD_ERRORS = """
@@ -75,14 +75,16 @@ insert into penstock.error_day (queue, day, error_fingerprint, error_kind, error
 select 'queue-' || lpad(q::text, 3, '0'), current_date - d, 'f' || e,
     'smtp timeout after <n> s ' || e, 'smtp timeout after 30 s ' || e, 40 * e, e,
     now() - interval '1 d', now()
-from generate_series(0, %(queues)s - 1) q, generate_series(0, 30) d, generate_series(1, 5) e
+from generate_series(0, %(queues)s - 1) q, generate_series(0, (30 * %(share)s)::integer) d,
+    generate_series(1, 5) e
 """
 
 GOLD_WORKERS = """
 insert into penstock.worker_minute (queue, worker, minute, finished, failed_attempts, busy_seconds)
 select 'queue-' || lpad(q::text, 3, '0'), 'worker-' || (q + w) %% 20,
     date_trunc('minute', now()) - interval '1 min' * m, 20, 1, 12.5
-from generate_series(0, %(queues)s - 1) q, generate_series(1, 60) m, generate_series(0, 1) w
+from generate_series(0, %(queues)s - 1) q,
+    generate_series(1, greatest(1, 60 * %(share)s)::integer) m, generate_series(0, 1) w
 """
 
 
@@ -91,8 +93,7 @@ def build(dsn: str, share: float = 1.0, say: Any = lambda text: None) -> None:
     started = time.monotonic()
     with psycopg.connect(dsn, autocommit=True) as db:
         names = [f"queue-{n:03}" for n in range(QUEUES)]
-        for name in names:
-            db.execute("select penstock.create_queue(%s)", [name])
+        db.execute("select penstock.create_queue(name) from unnest(%s::text[]) name", [names])
         for name in names:
             _enqueue(db, name, int(5000 * share))
         say(f"messages after {time.monotonic() - started:.0f} s")
@@ -103,9 +104,9 @@ def build(dsn: str, share: float = 1.0, say: Any = lambda text: None) -> None:
             last = min(first + piece, rows) - 1
             db.execute(HISTORY, {"queues": QUEUES, "first": first, "last": last, "rows": rows})
         say(f"history after {time.monotonic() - started:.0f} s")
-        db.execute(GOLD, {"queues": QUEUES, "minutes": max(60, int(1440 * share))})
+        db.execute(GOLD, {"queues": QUEUES, "minutes": max(1, int(1440 * share))})
         for text in (GOLD_DAY, GOLD_ERRORS, GOLD_WORKERS):
-            db.execute(text, {"queues": QUEUES})
+            db.execute(text, {"queues": QUEUES, "share": share})
         db.execute(CHARTS, {"share": share})
         for table in ("chart_point", "queue_minute", "queue_quarter", "queue_day", "history_log"):
             db.execute(f"vacuum analyze penstock.{table}")
@@ -121,25 +122,27 @@ def _enqueue(db: psycopg.Connection[Any], queue: str, count: int) -> None:
 def _others(db: psycopg.Connection[Any], share: float) -> None:
     """Some that are scheduled, dead, in work, and back after a failure."""
     db.execute("select penstock.create_queue('mixed', '{\"max_attempts\": 2}')")
+    scheduled, piece = int(10_000 * share), min(1000, max(10, int(10_000 * share)))
     delays = (
-        "(select array_agg(interval '1 h' + interval '1 s' * n) from generate_series(1, 10000) n)"
+        "(select array_agg(interval '1 h' + interval '1 s' * n) "
+        "from generate_series(1, %s::integer) n)"
     )
     db.execute(
         f"select count(*) from penstock.enqueue_many('mixed', {_PAYLOADS}, delays => {delays})",
-        [10000],
+        [scheduled, scheduled],
     )
-    for batch in range(max(1, int(10 * share))):
-        _enqueue(db, "mixed", 1000)
+    for batch in range(max(2, int(10 * share))):
+        _enqueue(db, "mixed", piece)
         leases = db.execute(
-            "select id, token from penstock.claim('mixed', 1000, 30, 'worker-3')"
+            "select id, token from penstock.claim('mixed', %s, 30, 'worker-3')", [piece]
         ).fetchall()
         ids, tokens = [id for id, _ in leases], [token for _, token in leases]
         errors = [f"smtp timeout after {n % 90} s for order {n}" for n in range(len(ids))]
         if batch % 2:
             errors = [f"KeyError: 'address' in message {n}" for n in range(len(ids))]
         db.execute("select count(*) from penstock.reject_many(%s, %s, %s)", [ids, tokens, errors])
-    _enqueue(db, "mixed", 3000)
-    db.execute("select count(*) from penstock.claim('mixed', 2000, 3600, 'worker-7')")
+    _enqueue(db, "mixed", 3 * piece)
+    db.execute("select count(*) from penstock.claim('mixed', %s, 3600, 'worker-7')", [2 * piece])
 
 
 if __name__ == "__main__":

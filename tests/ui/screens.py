@@ -1,10 +1,9 @@
-"""Takes pictures of the UI: the three of the README and docs, or of every page, to look at.
+"""Takes the three pictures of the UI in the README and docs.
 
-    python tests/ui/screens.py DSN             # docs/images
-    python tests/ui/screens.py DSN FOLDER      # every page: empty, healthy and sick,
-                                               # light and dark, on a desk and on a phone
+    python tests/ui/screens.py DSN
 
-It creates its own databases on that server, and drops them again.
+It creates its own database on that server, and drops it again. tests/ui/test_layout.py takes
+pictures of every page.
 """
 
 from __future__ import annotations
@@ -35,36 +34,13 @@ from tests.ui.conftest import FLAGS
 
 Database = psycopg.Connection[Any]
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-SIZES = {"desk": {"width": 1180, "height": 900}, "phone": {"width": 390, "height": 844}}
 SECONDS = 60
-PAGES = {
-    "overview": "/",
-    "queues": "/queues",
-    "queue": "/queues/{queue}/",
-    "messages": "/messages?state=dead",
-    "message": "/messages/{message}",
-    "dead-letters": "/dead-letters",
-    "workers": "/workers",
-    "schedules": "/schedules",
-    "analytics": "/analytics",
-    "system": "/system",
-    "activity": "/activity",
-    "create": "/queues/create",
-    "settings": "/queues/{queue}/settings",
-    "redrive": "/queues/{queue}/redrive",
-    "purge": "/queues/{queue}/purge",
-    "error": "/queues/nowhere/",
-    "login": "/login",
-}
 
 
-def main(dsn: str, folder: Path | None) -> None:
+def main(dsn: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        if folder is None:
-            for_the_readme(dsn, browser)
-        else:
-            of_every_page(dsn, browser, folder)
+        for_the_readme(dsn, browser)
         browser.close()
 
 
@@ -82,45 +58,9 @@ def for_the_readme(dsn: str, browser: Browser) -> None:
         take(browser, url, key, "/queues/emails/", "light", wide, IMAGES / "queue.png")
 
 
-def of_every_page(dsn: str, browser: Browser, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, stage in {"empty": nothing, "healthy": healthy, "sick": sick}.items():
-        with database(dsn, f"penstock_screens_{name}") as made, site(made, stage) as running:
-            url, key, client, db = running
-            if name != "empty":
-                traffic(client, SECONDS / 6)
-            queue = "invoices" if name == "sick" else "emails"
-            query = "select min(id) from penstock.messages where queue in (%s, %s)"
-            (message,) = db.execute(query, [queue, f"{queue}.dlq"]).fetchone() or (0,)
-            for page, path in PAGES.items():
-                if name == "empty" and "{" in path:
-                    continue
-                path = path.format(queue=queue, message=message)
-                for scheme in ("light", "dark"):
-                    for size, viewport in SIZES.items():
-                        file = folder / f"{page}-{name}-{size}-{scheme}.png"
-                        take(browser, url, key, path, scheme, viewport, file, whole=True)
-
-
-def nothing(client: Client, db: Database) -> None:
-    pass
-
-
-def healthy(client: Client, db: Database) -> None:
-    stages.healthy(client, db)
-    stages.gold(db)
-    stages.charts(db)
-
-
 def busy(client: Client, db: Database) -> None:
     stages.sick(client, db)
     stages.gold(db)
-
-
-def sick(client: Client, db: Database) -> None:
-    stages.sick(client, db)
-    stages.gold(db)
-    stages.charts(db)
 
 
 @contextmanager
@@ -156,9 +96,9 @@ def site(
             thread.join()
 
 
-def traffic(client: Client, seconds: float = SECONDS) -> None:
+def traffic(client: Client) -> None:
     """Waves of orders and mails, most of which are worked on."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + SECONDS
     turn = 0
     while time.monotonic() < end:
         turn += 1
@@ -178,18 +118,15 @@ def take(
     scheme: Any,
     viewport: Any,
     file: Path,
-    *,
-    whole: bool = False,
 ) -> None:
     context = browser.new_context(base_url=url, color_scheme=scheme, viewport=viewport)
     page = context.new_page()
-    if path != "/login":
-        context.request.post("/login", form={"key": key})
+    context.request.post("/login", form={"key": key})
     page.goto(path)
-    page.wait_for_timeout(300 if whole else 1000)
-    page.screenshot(path=file, full_page=whole)
+    page.wait_for_timeout(1000)
+    page.screenshot(path=file)
     context.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else None)
+    main(sys.argv[1])

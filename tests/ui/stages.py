@@ -126,18 +126,28 @@ def gold(db: psycopg.Connection[Any]) -> None:
 
 
 def charts(db: psycopg.Connection[Any]) -> None:
-    """A day of charts in minutes and a month in hours, as the server records them."""
+    """A day of charts in minutes and a month in hours, as the server records them.
+
+    Work is done on the queues of `healthy` only, and `invoices` has the dead letters.
+    """
     db.execute(
         "insert into penstock.chart_point (slot, queue_id, is_hour, at, ready, leased, scheduled, "
         "dead, done, failed, died, waits, runs) "
         "select penstock._chart_slot(h, t.at), q.id, h, t.at, "
-        "60 + (50 * sin(n / 19.0 + q.id))::bigint, 4 + (2 * sin(n / 7.0))::bigint, 12, "
-        "greatest(0, 20 - n / 20), "
-        "(400 + 300 * sin(n / 31.0 + q.id)) * case when h then 60 else 1 end, n % 9, n % 17 / 16, "
-        "array[[30 + n % 4, 50], [36 + n % 7, 40], [48, 9], [56, 1]], "
-        "array[[22, 30], [25 + (2 * sin(n / 9.0))::integer, 62], "
-        "[36 + (2 * sin(n / 13.0))::integer, 6], [43 + (2 * sin(n / 5.0))::integer, 2]] "
-        "from (select id from penstock.queue union all select 0) q, "
+        "m.ready + (m.ready / 3 * sin(n / 19.0 + q.id))::bigint, 4 + (2 * sin(n / 7.0))::bigint, "
+        "12, case when name in ('', 'invoices') then greatest(0, 20 - n / 20) else 0 end, "
+        "(m.done + m.done / 3.0 * sin(n / 31.0)) * case when h then 60 else 1 end, "
+        "case when m.done > 0 then n % 9 else 0 end, n % 17 / 16, "
+        # Of 1,000 messages each: the 95th percentile is in the third bucket, the 99th in the last.
+        "array[[30 + n % 4, 500], [36 + n % 7, 420], [48 + (2 * sin(n / 17.0))::integer, 60], "
+        "[56 + (2 * sin(n / 11.0))::integer, 20]], "
+        "array[[22, 300], [25 + (2 * sin(n / 9.0))::integer, 620], "
+        "[36 + (2 * sin(n / 13.0))::integer, 60], [43 + (2 * sin(n / 5.0))::integer, 20]] "
+        "from (select id, name from penstock.queue union all select 0, '') q "
+        "join lateral (select * from (values ('', 200, 430), ('emails', 120, 260), "
+        "('orders', 60, 160), ('thumbnails', 6, 10)) v (queue, ready, done) where queue = q.name "
+        "union all select q.name, 9, 0 where q.name not in ('', 'emails', 'orders', 'thumbnails')) "
+        "m on true, "
         "(values (false), (true)) k (h), "
         "generate_series(1, case when h then 720 else 1440 end) n, lateral (select "
         "date_trunc('hour', now()) - interval '1 h' * n where h union all "

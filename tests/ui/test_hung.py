@@ -1,9 +1,13 @@
-"""A hung database: open pages say so, and keep what they show."""
+"""A hung or stopped database: open pages say so, and keep what they show."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,8 @@ from tests.server.stopped import Stoppable, stoppable
 from tests.ui.conftest import ROLES, Site, Visit
 
 from penstock import Client
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.migrations import Migrator
 
 BANNER = "The database does not answer. This page shows the last known state."
 # A page that waits for the database without a limit shows nothing for longer than this.
@@ -28,16 +34,20 @@ def database(pg_bin: Path) -> Iterator[Stoppable]:
 
 @pytest.fixture(scope="module")
 def shared(database: Stoppable, serve: Callable[..., Any]) -> Iterator[Site]:
-    running = serve(database.dsn, upkeep="off")
+    with site_on(database.dsn, serve) as made:
+        yield made
+
+
+@contextmanager
+def site_on(dsn: str, serve: Callable[..., Any]) -> Iterator[Site]:
+    """A server on a database with the schema, with one message to show."""
+    running = serve(dsn, upkeep="off")
     try:
         keys = {role: running.make_key(role, *scopes) for role, scopes in ROLES.items()}
-        with (
-            Client(database.dsn) as client,
-            psycopg.connect(database.dsn, autocommit=True) as db,
-        ):
+        with Client(dsn) as client, psycopg.connect(dsn, autocommit=True) as db:
             client.create_queue("emails")
             client.enqueue("emails", {"to": "ada@example.com"})
-            yield Site(running, database.dsn, keys, client, db)
+            yield Site(running, dsn, keys, client, db)
     finally:
         running.stop()
 
@@ -95,3 +105,60 @@ def test_a_page_that_is_opened_meanwhile_is_an_error_page_in_time(
     ).to_be_visible()
     database.go_on()
     expect(page.locator("#stale")).to_be_hidden()
+
+
+# An operator must not act on old numbers for longer than this.
+BAR_SECONDS = 5
+ROUNDS = 4
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="penstock-stopped-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["hung", "stopped"])
+def test_pages_say_within_five_seconds_that_the_database_is_hung_or_stopped(
+    pg_bin: Path, home: Path, serve: Callable[..., Any], visit: Visit, how: str
+) -> None:
+    """Of a page that follows and of one that does not: each round meets them at another moment."""
+    seconds = []
+    with ExitStack() as stack:
+        database = EmbeddedPostgres.start(home, bin_dir=pg_bin)
+        stack.callback(lambda: database.stop())
+        with psycopg.connect(database.dsn, autocommit=True) as connection:
+            Migrator(connection).up()
+        site = stack.enter_context(site_on(database.dsn, serve))
+        pages = [visit(site, "/queues"), visit(site, "/messages?queue=emails")]
+        for _ in range(ROUNDS):
+            for page in pages:
+                with page.expect_response(lambda answer: "/live" in answer.url):
+                    page.reload()
+                expect(page.locator("#live-part").get_by_text("emails").first).to_be_visible()
+            started = time.monotonic()
+            if how == "hung":
+                Stoppable(database).stop()
+            else:
+                database.stop()
+            for page in pages:
+                page.wait_for_selector("#stale:not([hidden])")
+                seconds.append(time.monotonic() - started)
+            expect(pages[0].get_by_role("button", name="Not live")).to_be_visible()
+            for page in pages:
+                expect(page.locator("#stale")).to_have_text(BANNER)
+                expect(page.get_by_role("button", name="Live", exact=True)).to_have_count(0)
+                expect(page.locator("body")).to_have_class(re.compile(r"\bstale\b"))
+            if how == "hung":
+                Stoppable(database).go_on()
+            else:
+                database = EmbeddedPostgres.start(home, bin_dir=pg_bin)
+            for page in pages:
+                expect(page.locator("#stale")).to_be_hidden()
+        for page in pages:
+            page.close()
+    print(f"{how}: the banner after {', '.join(f'{each:.1f}' for each in seconds)} s")
+    assert max(seconds) <= BAR_SECONDS, seconds

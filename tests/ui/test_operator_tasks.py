@@ -99,6 +99,20 @@ def test_find_a_slow_worker_and_quiet_it(sick: Site, visit: Visit, queue: str) -
     assert report(sick, worker, queue) is None
 
 
+def test_stop_a_worker(sick: Site, visit: Visit, queue: str) -> None:
+    worker = f"old-{uuid4().hex[:6]}"
+    report(sick, worker, queue)
+    sick.fresh()
+    page = visit(sick, "/workers", "operator")
+    row = page.locator("table").first.get_by_role("row", name=worker)
+    with at_most(page, 3):
+        row.get_by_text("More", exact=True).click()
+        row.get_by_role("link", name="Stop").click()
+        page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+        expect(page.get_by_role("status").first).to_contain_text(worker)
+    assert report(sick, worker, queue) == "stop"
+
+
 def test_a_key_for_some_queues_commands_only_workers_of_these(
     sick: Site, visit: Visit, queue: str
 ) -> None:
@@ -342,3 +356,28 @@ def test_follow_a_slow_bulk_act_and_stop_it(sick: Site, visit: Visit, queue: str
     page.get_by_role("dialog").get_by_role("button", name="Stop").click()
     expect(page.get_by_role("status").filter(has_text="Stopped bulk act")).to_be_visible()
     assert sick.client.stats(queue).ready == 9
+
+
+def test_count_what_a_bulk_act_would_change_and_then_change_priorities(
+    sick: Site, visit: Visit, queue: str
+) -> None:
+    page = visit(sick, f"/messages?state=ready&queue={queue}", "operator")
+
+    def change(*, dry: bool) -> None:
+        page.goto(f"/messages?state=ready&queue={queue}")
+        page.get_by_role("link", name="Change priority").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Priority").fill("5")
+        dialog.get_by_label("Dry run").set_checked(dry)
+        dialog.get_by_role("button", name="Change").click()
+        row = page.locator("tbody tr", has_text=queue).first
+        expect(row).to_contain_text("dry run" if dry else "to 5")
+        expect(row).to_contain_text("done")
+        expect(row.locator("td[data-label=Matched]")).to_have_text("10")
+        expect(row.locator("td[data-label=Changed]")).to_have_text("0" if dry else "10")
+
+    query = "select array_agg(distinct priority) from penstock.messages where queue = %s"
+    change(dry=True)
+    assert sick.db.execute(query, [queue]).fetchall() == [([0],)]
+    change(dry=False)
+    assert sick.db.execute(query, [queue]).fetchall() == [([5],)]

@@ -49,6 +49,7 @@ def follow(page: Page, link: Locator) -> None:
 def test_the_first_page_says_what_is_wrong_worst_first(make_site: MakeSite, visit: Visit) -> None:
     with make_site() as night:
         stages.sick(night.client, night.db)
+        night.db.execute("select penstock.record_charts()")
         night.fresh()
         page = visit(night)
         expect(page).to_have_title(re.compile(r"\(!\) Overview"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -50,6 +50,19 @@ class ChartPoint:
     died: int = 0
     waits: list[float] | None = None
     runs: list[float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentOutcomes:
+    """What happened in each queue in the last five minutes, counted exactly.
+
+    `done` counts messages and `failed` attempts, over the same time. `is_current` says whether
+    everything that ended until two minutes ago is included.
+    """
+
+    done: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+    is_current: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,7 @@ class Database:
 
     def __init__(self, dsn: str, pool: int) -> None:
         self.dsn = dsn
-        self._connections = _Connections(
-            dsn, None, min_size=1, max_size=pool, timeout=POOL_SECONDS, prepare_threshold=1
-        )
+        self._connections = _Connections(dsn, pool)
         self._link = ReconnectingConnection(
             _impatient(dsn), prepare_threshold=None, name="penstock health"
         )
@@ -170,7 +168,7 @@ class Database:
             pass  # the database responds
         except DatabaseUnavailableError as error:
             self._away = error
-            self.sever()
+            self._connections.fail_all()
             return
         if self._away is not None:
             await self._connections.renew()
@@ -180,12 +178,30 @@ class Database:
 class _Connections(AsyncConnections):
     """A pool with an upper limit on the wait for a connection."""
 
+    def __init__(self, dsn: str, size: int) -> None:
+        self._acquiring: set[asyncio.Timeout] = set()
+        super().__init__(
+            dsn, None, min_size=1, max_size=size, timeout=POOL_SECONDS, prepare_threshold=1
+        )
+
     async def _take(self) -> tuple[Pool, AnyConnection]:
         try:
-            async with asyncio.timeout(ACQUIRE_SECONDS):
-                return await super()._take()
+            async with asyncio.timeout(ACQUIRE_SECONDS) as limit:
+                self._acquiring.add(limit)
+                try:
+                    return await super()._take()
+                finally:
+                    self._acquiring.discard(limit)
         except TimeoutError:
             raise DatabaseUnavailableError(SILENT, hint=_AGAIN) from None
+
+    def fail_all(self) -> None:
+        """Cut the connections that are in use, and end the wait for one."""
+        for connection in self.lent:
+            sever(connection)
+        for limit in self._acquiring:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
 
     async def renew(self) -> None:
         """A new pool, because the old one retries at increasing intervals."""

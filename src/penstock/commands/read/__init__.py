@@ -7,7 +7,7 @@ from penstock.commands.read.access_queries import (
     keys,
     message_activity,
 )
-from penstock.commands.read.chart_queries import chart, recent_depths
+from penstock.commands.read.chart_queries import chart, recent_depths, recent_outcomes
 from penstock.commands.read.database_queries import (
     horizon,
     known_schema_version,
@@ -30,6 +30,7 @@ from penstock.commands.read.message_queries import (
 from penstock.commands.read.monitoring_queries import (
     counters,
     dead_errors,
+    expired_leases,
     finding_notes,
     heartbeats,
     overdue,
@@ -63,6 +64,7 @@ __all__ = [
     "dead_errors",
     "ended_tokens",
     "exact_stats",
+    "expired_leases",
     "finding_notes",
     "heartbeats",
     "horizon",
@@ -81,6 +83,7 @@ __all__ = [
     "recent",
     "recent_attempts",
     "recent_depths",
+    "recent_outcomes",
     "recent_times",
     "ring",
     "schedule",

@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, utc, utc_row
-from penstock.model.monitoring import ChartPoint
+from penstock.model.monitoring import ChartPoint, RecentOutcomes
 
 _CHART: Final = call(
     "chart",
@@ -18,6 +18,7 @@ _CHART: Final = call(
     is_hour="boolean",
 )
 _DEPTHS: Final = call("recent_depths", "queue, at, ready")
+_OUTCOMES: Final = call("recent_outcomes", "queue, done, failed, is_current")
 
 
 def chart(
@@ -50,3 +51,16 @@ def recent_depths() -> Command[dict[str, dict[datetime, int]]]:
         }
 
     return Command(_DEPTHS, {}, decode)
+
+
+def recent_outcomes() -> Command[RecentOutcomes]:
+    """The messages that were done and the attempts that failed in the last five minutes."""
+
+    def decode(rows: Rows) -> RecentOutcomes:
+        return RecentOutcomes(
+            done={queue: done for queue, done, _, _ in rows if queue},
+            failed={queue: failed for queue, _, failed, _ in rows if queue},
+            is_current=all(is_current for *_, is_current in rows),
+        )
+
+    return Command(_OUTCOMES, {}, decode)

@@ -45,6 +45,15 @@ def recent_attempts(seconds: float = 300, sample: int = SAMPLE) -> Command[list[
     )
 
 
+def expired_leases(seconds: float = 900, sample: int = SAMPLE) -> Command[dict[str, int]]:
+    """The leases that expired in each queue in the last seconds, at least.
+
+    They are counted among the latest failed attempts, so there may be more.
+    """
+    params = {"seconds": seconds, "sample": sample}
+    return Command(load_query("read/expired_leases"), params, lambda rows: dict(map(tuple, rows)))
+
+
 def recent_times(seconds: float = 300, sample: int = SAMPLE) -> Command[list[Latencies]]:
     """Waiting times and durations of the messages that finished in the last seconds."""
     params = {"seconds": seconds, "sample": sample}

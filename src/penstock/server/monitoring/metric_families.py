@@ -95,21 +95,26 @@ def settings(queues: Sequence[Queue]) -> Iterator[Metric]:
     yield limit
 
 
-def finished(queues: Sequence[str], counters: Sequence[QueueCounter]) -> Iterator[Metric]:
-    """Every counter starts at 0, so that a rate includes the first event."""
+def finished(queues: Sequence[Queue], counters: Sequence[QueueCounter]) -> Iterator[Metric]:
+    """Counters of the queues that keep history.
+
+    Every counter starts at 0, so that a rate includes the first event. A queue without history has
+    none: a constant 0 would mean that nothing ends.
+    """
+    names = [queue.name for queue in queues if queue.settings.keep_history > 0]
     counts = {(each.queue, each.event): each.count for each in counters}
     ended = CounterMetricFamily(
         "penstock_queue_finished",
         "Messages that ended, by the state they reached.",
         labels=["queue", "state"],
     )
-    for queue in queues:
+    for queue in names:
         for state in FINAL_STATES:
             ended.add_metric([queue, state], counts.get((queue, state), 0))
     yield ended
     for name, text, event in EVENTS:
         family = CounterMetricFamily(f"penstock_queue_{name}", text, labels=["queue"])
-        for queue in queues:
+        for queue in names:
             family.add_metric([queue], counts.get((queue, event), 0))
         yield family
 

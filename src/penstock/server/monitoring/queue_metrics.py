@@ -135,7 +135,7 @@ class _Shown(Collector):
         yield from families.engine(found.ids, found.rescans, found.ring)
         yield from families.depths(found.stats)
         yield from families.settings(found.queues)
-        yield from families.finished([queue.name for queue in found.queues], found.counters)
+        yield from families.finished(found.queues, found.counters)
         yield from families.times(found.times)
         yield from families.workers(found.heartbeats, [queue.name for queue in found.queues])
         yield from families.schedules(found.schedules, now)

@@ -1,14 +1,14 @@
 """One snapshot of the queues, shared by all pages of a server.
 
 It is read at most every two seconds for any number of visitors, and not at all without visitors.
-Each part has its own age limit. All of them together are about two queries a second.
-
+Each part has its own age limit. All of them together are about three queries a second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +24,8 @@ from penstock.model.monitoring import (
     FinishRate,
     Heartbeat,
     HorizonHolder,
+    RecentOutcomes,
+    RingSegments,
 )
 from penstock.model.queue import Queue, QueueStats, WorkerLeases
 from penstock.model.schedule import Schedule
@@ -31,6 +33,7 @@ from penstock.server.database import Database
 
 LOOK_SECONDS: Final = 2.0
 AT_ONCE: Final = 3
+HOUR_SECONDS: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,14 @@ PARTS: Final[dict[str, Part]] = {
     "queues": Part(read.queues, 5),
     "finished": Part(read.recent, 5),
     "failed": Part(read.recent_attempts, 5),
+    # For findings, because the samples above may cover seconds only, each a different time.
+    "outcomes": Part(read.recent_outcomes, 5),
     "heartbeats": Part(read.heartbeats, 5),
     "leases": Part(read.workers, 5),
     "errors": Part(read.dead_errors, 10),
+    "expired": Part(read.expired_leases, 10),
+    "ring": Part(read.ring, 10),
+    "counters": Part(read.counters, 10),
     "notes": Part(read.finding_notes, 5),
     "horizon": Part(read.horizon, 10),
     "schedules": Part(read.schedules, 10),
@@ -72,9 +80,15 @@ class Snapshot:
     queues: list[Queue] = field(default_factory=list)
     finished: list[FinishRate] = field(default_factory=list)
     failed: list[FinishRate] = field(default_factory=list)
+    outcomes: RecentOutcomes = field(default_factory=RecentOutcomes)
     heartbeats: list[Heartbeat] = field(default_factory=list)
     leases: list[WorkerLeases] = field(default_factory=list)
     errors: list[DeadError] = field(default_factory=list)
+    expired: dict[str, int] = field(default_factory=dict)
+    ring: RingSegments | None = None
+    counters: tuple[int, int] = (0, 0)
+    # Messages that only a rescan found in the last hour, as far as this server has looked.
+    rescued: int = 0
     notes: list[FindingNote] = field(default_factory=list)
     horizon: list[HorizonHolder] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
@@ -96,6 +110,7 @@ class SnapshotCache:
         self._asking = asyncio.Semaphore(AT_ONCE)
         self._snapshot: Snapshot | None = None
         self._number = 0
+        self._rescues: deque[tuple[float, int]] = deque()
 
     def forget(self) -> None:
         """Read everything again at the next request, because something has changed."""
@@ -137,7 +152,18 @@ class SnapshotCache:
         elif "exact" in names:
             await self._ask("exact")
         self._number += 1
-        self._snapshot = Snapshot(self._number, datetime.now(UTC), **self._answers)
+        self._snapshot = Snapshot(
+            self._number, datetime.now(UTC), rescued=self._newly_rescued(), **self._answers
+        )
+
+    def _newly_rescued(self) -> int:
+        """How much the counter has grown since its last value that is at least an hour old."""
+        now, total = time.monotonic(), self._answers.get("counters", (0, 0))[1]
+        if "counters" in self._answers:
+            self._rescues.append((now, total))
+        while len(self._rescues) > 1 and self._rescues[1][0] <= now - HOUR_SECONDS:
+            self._rescues.popleft()
+        return total - self._rescues[0][1] if self._rescues else 0
 
     async def _ask(self, name: str) -> None:
         async with self._asking:

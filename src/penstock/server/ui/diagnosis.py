@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final, Literal
 from urllib.parse import quote, urlencode
 
-from penstock.model.monitoring import FindingNote, HorizonHolder
+from penstock.model.monitoring import FindingNote, HorizonHolder, RecentOutcomes
 from penstock.model.queue import Queue, QueueStats
 from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.ui.formats import ago, count, duration
@@ -20,6 +20,8 @@ _ORDER: Final = {"critical": 0, "warning": 1, "note": 2}
 LATE_SECONDS: Final = 60
 VERY_LATE_SECONDS: Final = 600
 FRESH: Final = timedelta(minutes=15)
+# The time that the rates and outcomes of a snapshot cover.
+RECENT_SECONDS: Final = 300
 # Fewer attempts than this say nothing about the failure rate.
 ENOUGH_ATTEMPTS: Final = 20
 PINNED_SECONDS: Final = 60
@@ -36,11 +38,17 @@ LISTS: Final = {
     "horizon": "/system#horizon",
     "lake": "/analytics",
     "paused": "/queues?only=paused",
+    "ring": "/system",
+    "rescan": "/system",
 }
 # Findings whose subject is a queue.
-QUEUE_KINDS: Final = frozenset({"no-worker", "full", "behind", "failing", "paused", "dead-letters"})
+QUEUE_KINDS: Final = frozenset(
+    {"no-worker", "full", "behind", "failing", "paused", "dead-letters", "leases"}
+)
 # The lag of a lake that is a finding.
 LAKE_SECONDS: Final = 3600
+# The number of leases that expired in 15 minutes that is still normal: a worker was killed.
+EXPIRED_LEASES: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +95,8 @@ def diagnose(snapshot: Snapshot) -> list[Finding]:
         *_workers(snapshot),
         *_schedules(snapshot),
         *_horizon(snapshot.horizon),
+        *_leases(snapshot.expired),
+        *_engine(snapshot),
         *_lakes(snapshot),
     ]
     return sorted(_noted(found, snapshot), key=_rank)
@@ -153,28 +163,33 @@ def messages_path(**query: str) -> str:
 
 def _queues(snapshot: Snapshot) -> Iterator[Finding]:
     settings = {queue.name: queue for queue in snapshot.queues}
-    served = {lease.queue for lease in snapshot.leases}
-    served |= {
-        name
-        for beat in snapshot.heartbeats
-        if beat.alive and beat.state == "running"
-        for name in beat.queues
-    }
-    served |= {pace.queue for pace in snapshot.finished if pace.state == "done"}
-    failed = {pace.queue: pace.count for pace in snapshot.failed}
-    done: dict[str, int] = {}
-    for pace in snapshot.finished:
-        if pace.state == "done":
-            done[pace.queue] = done.get(pace.queue, 0) + pace.count
+    served = _served(snapshot)
+    is_known = snapshot.outcomes.is_current or _sample_is_complete(snapshot)
     for stats in snapshot.exact:
         queue = settings.get(stats.queue)
         if queue is not None:
-            yield from _queue(queue, stats, stats.queue in served)
-        yield from _failing(stats.queue, failed.get(stats.queue, 0), done.get(stats.queue, 0))
+            yield from _queue(queue, stats, stats.queue in served, is_known)
+        yield from _failing(stats.queue, snapshot.outcomes)
 
 
-def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
+def _served(snapshot: Snapshot) -> set[str]:
+    """The queues on which a consumer works. A consumer with SQL shows only by what it has done."""
+    served = {lease.queue for lease in snapshot.leases}
+    for beat in snapshot.heartbeats:
+        if beat.alive and beat.state == "running":
+            served.update(beat.queues)
+    served |= {rate.queue for rate in snapshot.finished if rate.state == "done"}
+    return served | {queue for queue, done in snapshot.outcomes.done.items() if done}
+
+
+def _sample_is_complete(snapshot: Snapshot) -> bool:
+    """Whether the sample has every message that finished in the last five minutes."""
+    return all(rate.seconds >= RECENT_SECONDS for rate in snapshot.finished)
+
+
+def _queue(queue: Queue, stats: QueueStats, served: bool, is_known: bool) -> Iterator[Finding]:
     name, oldest = queue.name, stats.oldest_ready_seconds or 0
+    keeps_history = queue.settings.keep_history > 0
     if queue.paused:
         if stats.ready:
             yield Finding(
@@ -189,7 +204,7 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
                 act="Resume",
                 act_href=queue_path(name, "resume"),
             )
-    elif oldest >= LATE_SECONDS and not served:
+    elif oldest >= LATE_SECONDS and not served and keeps_history and is_known:
         yield Finding(
             kind="no-worker",
             subject=name,
@@ -197,7 +212,7 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
             severity="critical",
             title=f"{name} has no worker",
             text=f"{_ready(stats.ready)}, the oldest for {duration(oldest)}. "
-            "No consumer holds a lease, and no message was done in the last minutes.",
+            "No consumer holds a lease, and no message was done in the last five minutes.",
             href=queue_path(name),
             queue=name,
         )
@@ -208,7 +223,8 @@ def _queue(queue: Queue, stats: QueueStats, served: bool) -> Iterator[Finding]:
             impact=stats.ready,
             severity="warning",
             title=f"{name} is falling behind",
-            text=f"{_ready(stats.ready)}, the oldest for {duration(oldest)}.",
+            text=f"{_ready(stats.ready)}, the oldest for {duration(oldest)}."
+            + ("" if served else _unknown(keeps_history)),
             href=queue_path(name),
             queue=name,
         )
@@ -232,7 +248,13 @@ def _ready(number: int) -> str:
     return "1 message is ready" if number == 1 else f"{count(number)} messages are ready"
 
 
-def _failing(name: str, failed: int, done: int) -> Iterator[Finding]:
+def _unknown(keeps_history: bool) -> str:
+    why = "the charts are not up to date" if keeps_history else "the queue keeps no history"
+    return f" No worker is known, but other consumers may be at work: {why}."
+
+
+def _failing(name: str, outcomes: RecentOutcomes) -> Iterator[Finding]:
+    failed, done = outcomes.failed.get(name, 0), outcomes.done.get(name, 0)
     if failed + done >= ENOUGH_ATTEMPTS and failed > done:
         yield Finding(
             kind="failing",
@@ -240,7 +262,7 @@ def _failing(name: str, failed: int, done: int) -> Iterator[Finding]:
             impact=failed,
             severity="warning",
             title=f"Most attempts on {name} fail",
-            text=f"{count(failed)} failed and {count(done)} succeeded in the last minutes.",
+            text=f"{count(failed)} failed and {count(done)} succeeded in the last five minutes.",
             href=queue_path(name),
             queue=name,
         )
@@ -322,6 +344,44 @@ def _horizon(holders: list[HorizonHolder]) -> Iterator[Finding]:
         text=f"By {holder_name(oldest)}: PostgreSQL cannot clean up behind it.",
         href="/system#horizon",
     )
+
+
+def _leases(expired: dict[str, int]) -> Iterator[Finding]:
+    for name, number in expired.items():
+        if number > EXPIRED_LEASES:
+            yield Finding(
+                kind="leases",
+                subject=name,
+                impact=number,
+                severity="note",
+                title=f"Leases on {name} expire",
+                text=f"At least {count(number)} leases expired in the last 15 minutes.",
+                href=queue_path(name),
+                queue=name,
+            )
+
+
+def _engine(snapshot: Snapshot) -> Iterator[Finding]:
+    if snapshot.ring is not None and snapshot.ring.free == 0:
+        yield Finding(
+            kind="ring",
+            subject="",
+            severity="note",
+            title="The ring has no free segment",
+            text="The current segment grows instead of being replaced.",
+            href="/system",
+        )
+    if snapshot.rescued:
+        messages = "1 message" if snapshot.rescued == 1 else f"{count(snapshot.rescued)} messages"
+        yield Finding(
+            kind="rescan",
+            subject="",
+            severity="warning",
+            impact=snapshot.rescued,
+            title=f"A rescan found {messages} that claims had missed",
+            text="They were delivered late in the last hour.",
+            href="/system",
+        )
 
 
 def _lakes(snapshot: Snapshot) -> Iterator[Finding]:

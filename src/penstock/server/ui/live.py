@@ -15,10 +15,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from penstock.errors import AuthenticationError
-from penstock.server.monitoring.snapshots import LOOK_SECONDS
+from penstock.server.database import SILENCE_SECONDS
 from penstock.server.ui.sessions import context_of, session_of
 from penstock.server.ui.visits import failure
 
+# All listeners share one probe. With SILENCE_SECONDS, an open page says within four seconds that
+# the database hangs.
+PROBE_SECONDS: Final = 1.0
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -49,11 +52,8 @@ async def events(request: Request, follows: bool) -> AsyncIterator[bytes]:
             if await session_of(request) is None:
                 yield b"event: over\ndata: the session has ended\n\n"
                 return
-            if follows:
-                number = (await context.snapshots.look()).number
-            else:
-                number = seen
-                await context.database.probe(max_age=LOOK_SECONDS / 2)
+            await context.database.probe(SILENCE_SECONDS, max_age=PROBE_SECONDS / 2)
+            number = (await context.snapshots.look()).number if follows else seen
         except Exception:
             is_away = True
             yield b"event: away\ndata: the database does not answer\n\n"
@@ -65,7 +65,7 @@ async def events(request: Request, follows: bool) -> AsyncIterator[bytes]:
                 seen = number
                 yield f"event: tick\ndata: {seen}\n\n".encode()
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(PROBE_SECONDS):
                 await context.draining.wait()
         except TimeoutError:
             pass

@@ -26,7 +26,8 @@ RUNBOOKS: Final[dict[str, Runbook]] = {
         "{} queues have no worker",
         "Start a worker for the queue.",
         "Messages have been ready for more than a minute, no consumer holds a lease on the queue, "
-        "and no message was finished in the last five minutes.",
+        "and no message was done in the last five minutes. A queue that keeps no history does not "
+        "show what was done, so it is reported as falling behind instead.",
         (
             "Open Workers. Is the process that handles this queue listed, and not silent?",
             "Start or restart it. Its log says why it stopped.",

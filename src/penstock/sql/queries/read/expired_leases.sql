@@ -1,0 +1,12 @@
+-- Leases that expired recently, by queue: among the latest failed attempts, as many as the sample takes, those of the
+-- last seconds. There may be more. No locks; uses attempt_log_xid.
+with latest as materialized (
+  select queue, ended_at, error
+    from penstock.attempts_feed
+   order by xid desc, message_id desc
+   limit %(sample)s::integer
+)
+select queue, count(*)
+  from latest
+ where error = 'the lease expired' and ended_at > clock_timestamp() - make_interval(secs => %(seconds)s::double precision)
+ group by queue
