@@ -38,8 +38,8 @@ Verdict: TypeAlias = tuple[Delivery, Outcome | None]
 BATCH: Final = 1000
 # With so many unsettled messages more claims make no sense: the database is slow or unavailable.
 BEHIND: Final = 2000
-# The timeout of a statement, and the number of refusals after which the messages get statements of
-# their own.
+# The timeout of a statement, and the number of refusals after which its messages get smaller
+# statements.
 _TIMEOUT: Final = 10.0
 _REFUSALS: Final = 3
 # Verbs that may make a dead letter.
