@@ -160,17 +160,13 @@ mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests not
 bench: $(APP_STAMP) ## measure: make bench ARGS="..."
 	$(BIN)/penstock bench $(ARGS)
 
-<<<<<<< HEAD
 # Spark's JDBC source, with which it compares, needs PostgreSQL's driver. Maven fetches it with the jars of the readers.
 bench-lake: $(SPARK_STAMP) $(READER_JARS_STAMP) ## compare Spark on Penstock with Spark's JDBC source: make bench-lake ARGS="--short"
 	$(BIN)/penstock bench lake --jdbc-jar $(READER_JARS)/postgresql-*.jar $(ARGS)
 
-||||||| bbff7c2
-=======
 bench-ui: $(DEV_STAMP) ## measure the pages of the UI on a million messages, for some minutes
 	$(BIN)/python tests/ui/measure.py --json bench-ui.json $(ARGS)
 
->>>>>>> fix-20
 bench-peers: $(PEERS_STAMP) ## measure Penstock beside its peers, for some 40 minutes
 	$(PEERS)/bin/python -m penstock_benchmarks.peers run --json peers.json $(ARGS)
 

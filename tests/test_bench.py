@@ -61,7 +61,8 @@ MAY_BE_NOTHING = {"deadlocks", "rescans_that_found", "session_memory_mb"}
 WAL = {"wal_bytes", "disk_bytes", "plain_wal_bytes", "wal_64k_over_payload"}
 
 TASKS = {
-    *("typed_over_plain", "results_over_plain", "result_latency_p50_ms", "result_latency_p99_ms"),
+    *("typed_over_plain", "results_over_plain", "typed_cpu_over_plain", "results_cpu_over_plain"),
+    *("result_latency_p50_ms", "result_latency_p99_ms", "batch_over_unbatched"),
 }
 LIMITS = {f"limit_{limit}_workers_{n}" for limit in (1, 1000) for n in (1, 4)}
 COMMIT_SHORT = {"metrics_over_pgmq", "cold_claim_over_pgmq", "cold_ack_over_pgmq", "deadlocks"}
@@ -83,7 +84,7 @@ SHORTEST = [
     pytest.param(
         ["worker", "--seconds", "4", "--clients", "2"], WORKER, id="worker", marks=pytest.mark.slow
     ),
-    pytest.param(["tasks", "--seconds", "1"], TASKS, id="tasks"),
+    pytest.param(["tasks", "--seconds", "1", "--messages", "300"], TASKS, id="tasks"),
     pytest.param(["limits", "--seconds", "8"], LIMITS, id="limits", marks=pytest.mark.slow),
     pytest.param(
         ["http", "--seconds", "6", "--clients", "2", "--consumers", "20"], HTTP, id="http"

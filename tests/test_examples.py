@@ -81,8 +81,10 @@ def calls_file(app: str, directory: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("app", WRONG)
+@pytest.mark.parametrize(
+    "app",
+    [pytest.param(app, marks=[] if app == "fastapi_app" else [pytest.mark.slow]) for app in WRONG],
+)
 def test_mypy_accepts_an_example_and_reports_wrong_calls_of_its_tasks(
     app: str, tmp_path: Path
 ) -> None:

@@ -161,9 +161,14 @@ def limits(**chosen: Any) -> None:
 
 @bench.command()
 @_shared
-def tasks(**chosen: Any) -> None:
-    """Compare typed tasks and their results with plain handlers."""
-    _run("tasks", **chosen)
+@click.option(
+    "--messages",
+    type=click.IntRange(min=100),
+    help="Measure batches of this many members, in two turns. Default: what fits into the time.",
+)
+def tasks(messages: int | None, **chosen: Any) -> None:
+    """Compare typed tasks, their results and batches with plain handlers and single calls."""
+    _run("tasks", messages=messages or 0, **chosen)
 
 
 CONTRACT_FIGURES = (

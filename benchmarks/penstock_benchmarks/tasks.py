@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
@@ -33,8 +33,9 @@ _CONCURRENCY: Final = 64
 _LATENCY_SHARE: Final = 0.2
 _BATCH_SHARE: Final = 0.3
 _IN_STATEMENT: Final = 1000
-# CPU microseconds of the process for a message are about this: it sizes the rounds.
+_FINISH_SECONDS: Final = 3600.0
 _ROUND_SECONDS: Final = 1.0
+# A worker handles about so many messages a second: it sizes the rounds.
 _RATE: Final = 6_000
 _TEXT: Final = "x" * 130
 _METHOD: Final = (
@@ -43,8 +44,8 @@ _METHOD: Final = (
     "kind, in turns: plain messages whose handler reads the payload; calls of a typed task with a "
     "UUID, an int and a text; the same with the result kept, and awaited in the same process by "
     f"{_CONCURRENCY} callers, each of which waits for one result at a time. "
-    "Compared is the CPU time of the process for a message, which other load on the machine hardly "
-    "changes. The report has the ratios of the rates, too, as `..._rate_over_plain`. "
+    "Compared is the rate, by the clock. The CPU time of the process for a message, which other "
+    "load on the machine hardly changes, is compared as `..._cpu_over_plain`. "
     "The latency is from the end of the task to the return of "
     "result(), one call at a time. A batch is compared by the rate: the time from its first "
     "enqueue until a task that follows it runs, with that of as many calls of the same task, "
@@ -54,11 +55,11 @@ _METHOD: Final = (
 
 @dataclass
 class Measured:
-    """CPU microseconds for a message of each kind, round by round; latencies in milliseconds."""
+    """Microseconds for a message of each kind, round by round; latencies in milliseconds."""
 
-    cpu: dict[str, list[float]] = field(default_factory=lambda: {PLAIN: [], TYPED: [], KEPT: []})
-    # Microseconds for a message by the clock.
+    # By the clock, and of the processor.
     time: dict[str, list[float]] = field(default_factory=lambda: {PLAIN: [], TYPED: [], KEPT: []})
+    cpu: dict[str, list[float]] = field(default_factory=lambda: {PLAIN: [], TYPED: [], KEPT: []})
     latency: list[float] = field(default_factory=list)
     # Microseconds for a call, enqueued and handled.
     alone: list[float] = field(default_factory=list)
@@ -67,16 +68,16 @@ class Measured:
 
 def run(place: Scratch, options: Options, progress: Progress) -> Findings:
     dsn = make_conninfo(place.dsn, options="-c synchronous_commit=off")
-    return asyncio.run(_run(dsn, options.seconds or FULL_SECONDS, progress))
+    return asyncio.run(_run(dsn, options.seconds or FULL_SECONDS, options.messages, progress))
 
 
-async def _run(dsn: str, seconds: float, progress: Progress) -> Findings:
+async def _run(dsn: str, seconds: float, messages: int, progress: Progress) -> Findings:
     found = Measured()
     share = seconds * (1 - _LATENCY_SHARE - _BATCH_SHARE)
     rounds = max(2, round(share / (3 * _ROUND_SECONDS)))
     count = int(_RATE * min(_ROUND_SECONDS, share / (3 * rounds)))
     # Calls are enqueued within the time, too, and that takes about as long.
-    pairs = max(2, round(seconds * _BATCH_SHARE / (4 * _ROUND_SECONDS)))
+    pairs = 2 if messages else max(2, round(seconds * _BATCH_SHARE / (4 * _ROUND_SECONDS)))
     progress.plan(3 * rounds + pairs + 1)
     async with AsyncClient(dsn) as client:
         bench = _Bench(dsn, client, found)
@@ -89,7 +90,7 @@ async def _run(dsn: str, seconds: float, progress: Progress) -> Findings:
             progress.say("batches")
             sides = [bench.alone, bench.members]
             for side in sides if number % 2 == 0 else reversed(sides):
-                await side(max(200, count))
+                await side(messages or max(200, count))
             progress.step()
         progress.say("latency of results")
         await bench.latency(seconds * _LATENCY_SHARE)
@@ -159,7 +160,7 @@ class _Bench:
             started = time.perf_counter()
             calls = (self._member.s(UUID(int=n), n, _TEXT) for n in range(count))
             await batch(calls, on_success=self._after.s()).enqueue()
-            await asyncio.wait_for(self._is_finished.wait(), 600)
+            await asyncio.wait_for(self._is_finished.wait(), _FINISH_SECONDS)
             self._found.members.append((time.perf_counter() - started) * 1e6 / count)
 
     async def _finished(self) -> None:
@@ -197,15 +198,17 @@ async def kept(id: UUID, number: int, text: str) -> int:
 
 
 def _findings(found: Measured) -> Findings:
-    def over_plain(queue: str, of: dict[str, list[float]] = found.cpu) -> float | None:
+    def over_plain(queue: str, of: dict[str, list[float]] = found.time) -> float | None:
         return Comparison(tuple(of[PLAIN]), tuple(of[queue])).ratio
 
     batched = Comparison(tuple(found.alone), tuple(found.members)).ratio
     p50, p99 = percentile(found.latency, 0.5), percentile(found.latency, 0.99)
-    rows = [
-        _row("typed task", found.cpu[TYPED], found.cpu[PLAIN], over_plain(TYPED)),
-        _row("result kept and awaited", found.cpu[KEPT], found.cpu[PLAIN], over_plain(KEPT)),
-        _row("batch, rate", found.members, found.alone, batched, "{:.0f} us".format),
+    rows = []
+    for unit, of in (("us", found.time), ("us CPU", found.cpu)):
+        for name, queue in (("typed task", TYPED), ("result kept and awaited", KEPT)):
+            rows.append(_row(name, of[queue], of[PLAIN], over_plain(queue, of), unit))
+    rows += [
+        _row("batch", found.members, found.alone, batched, "us"),
         Row(
             f"result(), p50 and p99 of {len(found.latency)}",
             f"{ratio_text(p50)}, {ratio_text(p99)} ms",
@@ -215,8 +218,8 @@ def _findings(found: Measured) -> Findings:
     figures = {
         "typed_over_plain": over_plain(TYPED),
         "results_over_plain": over_plain(KEPT),
-        "typed_rate_over_plain": over_plain(TYPED, found.time),
-        "results_rate_over_plain": over_plain(KEPT, found.time),
+        "typed_cpu_over_plain": over_plain(TYPED, found.cpu),
+        "results_cpu_over_plain": over_plain(KEPT, found.cpu),
         "result_latency_p50_ms": p50,
         "result_latency_p99_ms": p99,
         "batch_over_unbatched": batched,
@@ -231,10 +234,6 @@ def _findings(found: Measured) -> Findings:
 
 
 def _row(
-    name: str,
-    task: Sequence[float],
-    plain: Sequence[float],
-    ratio: float | None,
-    text: Callable[[float], str] = "{:.0f} us CPU".format,
+    name: str, task: Sequence[float], plain: Sequence[float], ratio: float | None, unit: str
 ) -> Row:
-    return Row(name, text(median(task)), text(median(plain)), ratio_text(ratio))
+    return Row(name, f"{median(task):.0f} {unit}", f"{median(plain):.0f} {unit}", ratio_text(ratio))

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.conftest import Connect
+from tests.tasks.batches_in_sql import counts, make, value
 
 
 @pytest.fixture
@@ -262,3 +263,21 @@ def test_a_slice_that_is_read_again_while_its_messages_move_is_complete(
         mover.commit()
         assert again.result(timeout=30) == claimed
     assert db.execute(f"select count(*) from penstock.leased_{slot}").fetchone() == (0,)
+
+
+def test_only_members_of_batches_are_settled_one_by_one(db: Any) -> None:
+    db.execute("select penstock.create_queue('after')")
+    db.execute("set track_functions = 'all'")
+    batch, members = make(db, 3, queue="orders", seal=False)
+    enqueue(db, 20)
+    generation = attach(db)
+    plan(db, generation, 1, 100)
+    assert len(claim(db, generation, 1, 0)) == 23
+    db.execute("select penstock.spark_ack('etl', %s, 1)", [generation])
+    calls = """select coalesce(pg_stat_get_xact_function_calls(
+        'penstock._done(penstock.leased_0)'::regprocedure), 0)"""
+    with db.transaction():
+        settle(db)
+        assert value(db, calls) == len(members)
+    assert counts(db, batch) == {"total": 3, "pending": 0, "done": 3}
+    assert states(db) == {"done": 23}

@@ -40,14 +40,14 @@ def db(connect: Connect) -> Db:
     return db
 
 
-async def until(condition: Callable[[], Any], what: str) -> Any:
+async def until(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
     """Waits until the condition holds, and returns what it returned; it may be async."""
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + limit
     while True:
         found = condition()
         if asyncio.iscoroutine(found):
             found = await found
         if found:
             return found
-        assert time.monotonic() < deadline, f"not within {LIMIT} s: {what}"
+        assert time.monotonic() < deadline, f"not within {limit} s: {what}"
         await asyncio.sleep(0.005)

@@ -25,7 +25,9 @@ async def step(chain: int, number: int = 0) -> int:
 
 
 @app.task(queue="crash", retry=100)
-async def member(number: int) -> None: ...
+async def member(number: int, seconds: float = 0) -> None:
+    """Works for a while, so that even a few members last until the kills."""
+    await asyncio.sleep(seconds)
 
 
 @app.task(queue="crash", retry=100)

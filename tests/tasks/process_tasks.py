@@ -57,6 +57,11 @@ def hang(file: str) -> None:
         time.sleep(1)
 
 
+@app.task(queue="work", process=True, retry=ONCE)
+def outlive(file: str) -> None:
+    hang.function(file)
+
+
 @app.task(queue="work", process=ProcessLimits(max_tasks=2), keep_result=True)
 def pid() -> int:
     return os.getpid()

@@ -65,6 +65,9 @@ async def test_the_arguments_of_all_steps_are_checked_when_a_chain_is_enqueued(a
     @app.task(queue="work")
     async def nothing() -> None: ...
 
+    @app.task(queue="work")
+    async def anything(n: int, other: object) -> None: ...
+
     for wrong in (
         chain(first.s("x"), second.s(1)),
         chain(first.s(1), second.s()),
@@ -72,6 +75,7 @@ async def test_the_arguments_of_all_steps_are_checked_when_a_chain_is_enqueued(a
         chain(first.s(1), second.s(1, n=2)),
         chain(first.s(1), second.s(1, 2)),
         chain(first.s(1), nothing.s()),
+        chain(first.s(1), anything.s(other=(1, 2))),
     ):
         with pytest.raises(TaskArgumentsError):
             await wrong.enqueue()

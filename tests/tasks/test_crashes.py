@@ -180,8 +180,8 @@ def check_chains(cluster: Server, place: Path, count: int, kills: int) -> None:
         assert db.execute(effects).fetchone() == (3 * count, 3 * count)
 
 
-def check_members(cluster: Server, place: Path, count: int, kills: int) -> None:
-    calls = (tasks.member.s(n) for n in range(count))
+def check_members(cluster: Server, place: Path, count: int, kills: int, seconds: float = 0) -> None:
+    calls = (tasks.member.s(n, seconds) for n in range(count))
     check_end(cluster, run(cluster, place, calls, ended_members, count, kills), count)
 
 
@@ -198,6 +198,10 @@ def check_end(cluster: Server, found: BatchProgress, count: int) -> None:
 
 def test_a_few_chains_survive_crashes(cluster: Server, tmp_path: Path) -> None:
     check_chains(cluster, tmp_path, 150, KILLS_IN_SHORT_FORM)
+
+
+def test_a_few_members_survive_crashes(cluster: Server, tmp_path: Path) -> None:
+    check_members(cluster, tmp_path, 1000, KILLS_IN_SHORT_FORM, seconds=0.2)
 
 
 @pytest.mark.slow

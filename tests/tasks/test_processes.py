@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +22,7 @@ from .conftest import until
 # Children import the tasks by the path of this process.
 sys.path.append(str(Path(__file__).parent))
 import process_tasks as tasks
+import slow_import
 
 
 @pytest.fixture
@@ -65,6 +68,36 @@ async def test_a_call_that_takes_too_long_is_killed(worker: Worker, tmp_path: Pa
         await handle.result(60)
     if file.exists():  # it was killed before it began, on a slow machine
         await until(lambda: not _is_running(int(file.read_text())), "the end of the process")
+
+
+RUN_WORKER = """if __name__ == '__main__':
+    import asyncio, sys
+    import process_tasks
+    from penstock import Worker
+    asyncio.run(Worker(process_tasks.app, sys.argv[1]).run())
+"""
+
+
+async def test_a_task_in_a_process_ends_with_a_worker_that_is_killed(
+    dsn: str, client: AsyncClient, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    tasks.app._tasks.clients.dsn = dsn
+    await tasks.outlive.enqueue(str(file))
+    await tasks.app.close()
+    program = [sys.executable, "-c", RUN_WORKER, dsn]
+    worker = await asyncio.create_subprocess_exec(*program, cwd=Path(__file__).parent)
+    try:
+        await until(lambda: file.exists() and file.read_text(), "the start of the task")
+    finally:
+        worker.kill()
+        await worker.wait()
+    child = int(file.read_text())
+    try:
+        await until(lambda: not _is_running(child), "the end of the process", 10)
+    finally:
+        if _is_running(child):
+            os.kill(child, signal.SIGKILL)
 
 
 async def test_a_process_is_replaced_after_its_last_task(worker: Worker) -> None:
@@ -119,6 +152,22 @@ async def test_a_task_in_a_process_acks_in_its_own_transaction(
     assert connect().execute("select id from effect").fetchall() == [(handle.id,)]
     await until(lambda: worker.unsettled == 0, "the end of the run")
     assert "was lost" not in caplog.text
+
+
+async def test_a_large_call_does_not_stop_the_worker_while_a_process_starts(
+    dsn: str, client: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(slow_import.GATE, str(tmp_path))
+    slow_import.app._tasks.clients.dsn = dsn
+    text = "x" * 250_000  # more than fits into the pipe
+    try:
+        async with Worker(slow_import.app, dsn):
+            handle = await slow_import.echo.enqueue(text)
+            await until((tmp_path / "begun").exists, "the start of the process")
+            (tmp_path / "open").touch()
+            assert await handle.result(60) == text
+    finally:
+        await slow_import.app.close()
 
 
 def test_a_task_that_no_child_can_import_is_refused() -> None:

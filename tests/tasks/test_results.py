@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ import pytest
 
 from penstock import App, AsyncClient, Reject, RetryPolicy, Worker
 from penstock.db.listener import Listener
+from penstock.db.reconnecting import ReconnectingConnection
 from penstock.errors import (
     PermissionDeniedError,
     ResultNotFoundError,
@@ -21,6 +23,7 @@ from penstock.errors import (
     TaskFailedError,
     translated,
 )
+from penstock.tasks.waiting import ResultWaiter
 from penstock.testing import drain_async
 
 from .conftest import until
@@ -93,6 +96,42 @@ async def test_no_result_is_lost_between_the_look_and_the_wait(
 
     async with Worker(app, dsn, concurrency=5):
         assert await asyncio.gather(*map(ask, range(200))) == list(range(200))
+
+
+async def test_a_result_is_read_again_soon_after_a_read_has_failed(
+    dsn: str,
+    client: AsyncClient,
+    app: App,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("penstock.tasks.waiting._FIRST_LOOK", 1000.0)
+    caplog.set_level(logging.DEBUG, "penstock.tasks")
+
+    @app.task(queue="work", keep_result=True)
+    async def echo(n: int) -> int:
+        return n
+
+    ids = [(await echo.enqueue(n)).id for n in range(2)]
+    await drain_async(app, client)
+    connection = ReconnectingConnection(dsn)
+    listener = Listener(dsn, client.run)
+    waiter = ResultWaiter(lambda command: connection.run(command, timeout=0.2))
+    await listener.start()
+    try:
+        waiter.listen(listener)
+        await until(lambda: listener.healthy, "notifications")
+        assert (await asyncio.wait_for(waiter.wait(ids[0], None), 30)) == ("done", "0", None)
+        with connect().transaction() as locked:
+            locked.connection.execute("lock table penstock.result in access exclusive mode")
+            second = waiter.wait(ids[1], None)
+            await until(lambda: "could not be read" in caplog.text, "the timeout of the read")
+        assert (await asyncio.wait_for(second, 30)) == ("done", "1", None)
+    finally:
+        await waiter.close()
+        await listener.stop()
+        await connection.close()
 
 
 async def test_waiters_hear_of_results_after_the_connection_was_lost(

@@ -30,6 +30,20 @@ async def good(user_id: UUID) -> None:
     assert_type(resize.options(key="k", connection=object()).message(1, height=2), NewMessage)
 
 
+async def good_direct_calls(user_id: UUID) -> None:
+    assert_type(await send(user_id, "long"), int)
+    assert_type(resize(1, height=2), list[str])
+    assert_type(await send.options(priority=3)(user_id), int)
+
+
+async def bad_direct_calls(user_id: UUID) -> None:
+    await send("ada")  # wrong
+    resize(1)  # wrong
+    later: int = send(user_id)  # wrong
+    names: list[int] = resize(1, height=2)  # wrong
+    print(later, names)
+
+
 async def good_compositions(user_id: UUID) -> None:
     last = chain(resize.s(1, height=2), send.si(user_id))
     assert_type(await (await last.enqueue()).result(), int)

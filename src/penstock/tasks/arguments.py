@@ -47,12 +47,8 @@ class Arguments:
         except ENCODE_ERRORS as error:
             raise self._refused(str(error), _TYPES_HINT) from error
         read = self._decode(text)
-        for name in self._untyped:
-            if getattr(read, name) != getattr(call, name):
-                value = getattr(call, name)
-                raise self._refused(
-                    f"{name} is {value!r:.200}, which JSON does not carry unchanged", _TYPES_HINT
-                )
+        for name in self._compared:
+            self._check_same(name, getattr(read, name), getattr(call, name))
         return JsonText(text)
 
     def encode_rest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[JsonText, str]:
@@ -74,9 +70,11 @@ class Arguments:
         rest = {name: value for name, value in bound.arguments.items() if name != first.name}
         try:
             text = self._codec.encode(rest, f"call of task {self._task!r}")
-            self._rest_decoder.decode(text)
+            read = self._rest_decoder.decode(text)
         except (DecodeError, *ENCODE_ERRORS) as error:
             raise self._refused(str(error), f"Its signature is {self.signature}.") from error
+        for name in rest.keys() & self._compared:
+            self._check_same(name, getattr(read, name), rest[name])
         return JsonText(text), first.name
 
     def decode(self, text: str | None) -> tuple[list[Any], dict[str, Any]]:
@@ -117,6 +115,12 @@ class Arguments:
         except (DecodeError, *ENCODE_ERRORS) as error:
             raise self._refused(str(error), f"Its signature is {self.signature}.") from error
 
+    def _check_same(self, name: str, read: Any, value: Any) -> None:
+        if read != value:
+            raise self._refused(
+                f"{name} is {value!r:.200}, which JSON does not carry unchanged", _TYPES_HINT
+            )
+
     def _unpack(self, call: Any) -> tuple[list[Any], dict[str, Any]]:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -155,9 +159,9 @@ class Arguments:
         return {p.name: _field_type(p, hints.get(p.name, Any)) for p in self._parameters}
 
     @cached_property
-    def _untyped(self) -> list[str]:
-        """Parameters whose values come back as JSON has them."""
-        return [p.name for p in self._parameters if self._types[p.name] in _ANYTHING]
+    def _compared(self) -> list[str]:
+        """Parameters whose values JSON can change silently."""
+        return [name for name, type_ in self._types.items() if self._codec.may_change(type_)]
 
     @cached_property
     def _type(self) -> Any:
@@ -184,9 +188,6 @@ class Arguments:
         return TaskArgumentsError(
             f"task {self._task!r} cannot be called like this: {reason}", hint=hint, task=self._task
         )
-
-
-_ANYTHING: Final = (Any, object, tuple[Any, ...], dict[str, Any])
 
 
 class _Text(str):

@@ -11,7 +11,7 @@ from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
 from penstock.model.message import MessageOptions
 from penstock.tasks.clients import AppClients
-from penstock.tasks.task import Task
+from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
     from penstock.tasks.codec import Codec
@@ -25,11 +25,14 @@ _NAME: Final = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 class TaskDecorator(Protocol):
     """Makes a task of a function. Its result is what the function returns, awaited if async."""
 
+    # An async function matches both, and the first one counts.
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
 
     @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
 
 
 class TaskRegistry(Mapping[str, Task[..., Any]]):
@@ -59,6 +62,8 @@ class TaskRegistry(Mapping[str, Task[..., Any]]):
         name: str | None,
         options: MessageOptions,
         keep_seconds: int | None,
+        *,
+        is_async: bool,
     ) -> Task[..., Any]:
         """A new task. ConfigurationError if another one has its name."""
         name = getattr(function, "__name__", None) if name is None else name
@@ -72,7 +77,8 @@ class TaskRegistry(Mapping[str, Task[..., Any]]):
         from penstock.tasks.arguments import Arguments
         from penstock.tasks.returns import Returns
 
-        task: Task[..., Any] = Task(
+        kind: type[Task[..., Any]] = AsyncTask if is_async else SyncTask
+        return kind(
             name,
             queue,
             function,
@@ -81,7 +87,6 @@ class TaskRegistry(Mapping[str, Task[..., Any]]):
             self.clients,
             options,
         )
-        return task
 
     def add(self, task: Task[..., Any]) -> None:
         self._tasks[task.name] = task

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from penstock.commands import arguments as check
 from penstock.commands import write
@@ -81,7 +81,7 @@ class Task(Generic[P, R]):
         unique: Unique | None = None,
         connection: Any = UNSET,
         **options: Unpack[MessageOptions],
-    ) -> Task[P, R]:
+    ) -> Self:
         """Return the same task with other options for its messages.
 
         Args:
@@ -217,6 +217,22 @@ class Task(Generic[P, R]):
     def _message_options(self) -> MessageOptions:
         headers = {**(self._options.get("headers") or {}), TASK_HEADER: self.name}
         return {**self._options, "headers": headers}
+
+
+class AsyncTask(Task[P, R]):
+    """A task whose function is async."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        result: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+        return result
+
+
+class SyncTask(Task[P, R]):
+    """A task whose function is not async."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.function(*args, **kwargs)
+        return result
 
 
 def _unknown_option(name: str) -> ConfigurationError:

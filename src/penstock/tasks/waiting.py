@@ -35,6 +35,9 @@ _LIVE: Final = frozenset({"scheduled", "ready", "leased"})
 _FIRST_LOOK: Final = 1.0
 _LOOK_AT_MOST: Final = 15.0
 _LOOKS: Final = 50
+# After a read that has failed, the same results are read again so soon, and then less often.
+_READ_AGAIN: Final = 0.05
+_READ_AGAIN_AT_MOST: Final = 1.0
 # After a read of many results the next one waits for so long, so that results which come together
 # are read together. A few results are read at once.
 _BREATH: Final = 0.002
@@ -163,6 +166,7 @@ class ResultWaiter:
 
     async def _read(self) -> None:
         """All lookups that are requested while a statement runs share the next one."""
+        pause = _READ_AGAIN
         while self._wanted:
             ids = list(self._wanted)[:_BATCH]
             self._wanted.difference_update(ids)
@@ -170,7 +174,11 @@ class ResultWaiter:
                 found = await self._run(get_results(ids))
             except (PenstockError, psycopg.Error) as error:
                 self._failed(ids, error)
-                return
+                self._wanted.update(self._calls.keys() & ids)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _READ_AGAIN_AT_MOST)
+                continue
+            pause = _READ_AGAIN
             for id, outcome in found.items():
                 self._end(id, outcome)
             if len(ids) >= _MANY:
@@ -182,7 +190,7 @@ class ResultWaiter:
                 future.set_result(outcome)
 
     def _failed(self, ids: list[int], error: Exception) -> None:
-        """Answer waiters, unless another look may help. The next sweep has one."""
+        """Answer waiters, unless another look may help."""
         if getattr(error, "retryable", False):
             logger.debug("results could not be read, trying again: %s", error)
             return

@@ -252,8 +252,11 @@ class App:
             if isinstance(retry, int):
                 options["max_attempts"] = attempts_of(retry)
             keep = keep_seconds(keep_result)
-            made = self._tasks.make(task_function(function), queue_name(queue), name, options, keep)
-            is_async = is_async_function(function) or bool(process)
+            is_async = is_async_function(function)
+            made = self._tasks.make(
+                task_function(function), queue_name(queue), name, options, keep, is_async=is_async
+            )
+            is_async = is_async or bool(process)
             run = _task_handler(made, is_async, process)
             self._served(queue).tasks[made.name] = Handler(
                 queue=queue,

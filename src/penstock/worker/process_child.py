@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import inspect
 import math
+import multiprocessing
+import os
 import pickle
 import resource
 import signal
@@ -15,7 +17,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from penstock.client.async_client import AsyncClient
@@ -117,6 +119,7 @@ def serve(connection: Connection, place: TaskPlace) -> None:
     # A signal to the whole process group is for the worker, which decides when its children end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_worker, name="penstock-worker-watch", daemon=True).start()
     try:
         around = find_around(place)
         task = find_task(place)
@@ -125,6 +128,14 @@ def serve(connection: Connection, place: TaskPlace) -> None:
             child.send(run(task, connection.recv(), child, around))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
+
+
+def _end_with_worker() -> None:
+    """The worker enforces the limits of the task. If it is killed, end the task too."""
+    worker = multiprocessing.parent_process()
+    if worker is not None:
+        wait([worker.sentinel])
+        os._exit(1)
 
 
 def find_around(place: TaskPlace) -> Callable[[], AbstractContextManager[Any]]:

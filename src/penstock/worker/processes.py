@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import resource
+import socket
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
 from penstock.tasks.task import Task
 from penstock.worker.process_child import Answer, Run, Said, TaskPlace, serve
 from penstock.worker.progress import Reports
+from penstock.worker.threads import Threads
 
 _CONTEXT: Final = multiprocessing.get_context("spawn")
 # How often the memory of a child is measured while it runs a task that has a limit.
@@ -74,6 +78,7 @@ class Processes:
     def __init__(self) -> None:
         self._idle: dict[str, list[_Child]] = {}
         self._busy: set[_Child] = set()
+        self._threads = Threads("penstock-process", _nothing, _nothing)
         self._closed = False
 
     async def call(
@@ -81,7 +86,7 @@ class Processes:
     ) -> Answer:
         """How a run in a child ended. If the run is cancelled, the child is killed."""
         idle = self._idle.setdefault(task.name, [])
-        child = idle.pop() if idle else _Child(task_place(task))
+        child = idle.pop() if idle else _Child(task_place(task), self._threads)
         self._busy.add(child)
         try:
             answer = await child.call(run, limits, reports)
@@ -105,14 +110,23 @@ class Processes:
         self._idle.clear()
         for child in list(self._busy):
             child.kill()
+        self._threads.close()
 
 
 class _Child:
-    """One process, and our end of the pipe to it."""
+    """One process, and our end of the pipe to it.
 
-    def __init__(self, place: TaskPlace) -> None:
+    Threads send and receive. A call that does not fit into the pipe is taken only when the child
+    has imported its modules, and the event loop must not wait for that.
+    """
+
+    def __init__(self, place: TaskPlace, threads: Threads) -> None:
         self._pipe, theirs = _CONTEXT.Pipe()
+        self._threads = threads
         self._runs = 0
+        self._lock = threading.Lock()  # of the two fields below
+        self._is_open = True
+        self._in_use = False
         self._process: BaseProcess = _CONTEXT.Process(
             target=serve, args=(theirs, place), name=f"penstock {place.name}", daemon=True
         )
@@ -121,45 +135,59 @@ class _Child:
 
     async def call(self, run: Run, limits: ProcessLimits, reports: Reports | None) -> Answer:
         self._runs += 1
-        with suppress(BrokenPipeError):  # it has ended: the answer says so
-            self._pipe.send(run)
-        while not isinstance(said := await self._next(limits), Answer):
+        said = await self._within(limits, self._exchange, run)
+        while not isinstance(said, Answer):
             if reports is not None:
                 for report in said:
                     reports.add(report)
+            said = await self._within(limits, self._exchange, None)
         return said
 
-    async def _next(self, limits: ProcessLimits) -> Said:
-        """The next message of the child: reports of its task, or, at the end, its answer."""
-        loop = asyncio.get_running_loop()
-        readable = loop.create_future()
-        number = self._pipe.fileno()
-        loop.add_reader(number, _set, readable)
-        try:
-            await self._readable(readable, limits)
-        finally:
-            loop.remove_reader(number)
-        return self._receive(self._pipe)
-
-    async def _readable(self, readable: asyncio.Future[None], limits: ProcessLimits) -> None:
+    async def _within(
+        self, limits: ProcessLimits, function: Callable[[Run | None], Said], run: Run | None
+    ) -> Said:
+        """Call the function in a thread. MemoryError if the child uses too much meanwhile."""
+        call = self._threads.call(function, run)
         limit = limits.max_bytes
         if limit is None:
-            await readable
-            return
-        while not readable.done():
-            await asyncio.wait([readable], timeout=_LOOK_SECONDS)
-            if not readable.done() and _used_bytes(self._process.pid) > limit:
-                raise MemoryError(f"the task used more than {limits.max_memory_mb} MB")
-
-    def _receive(self, pipe: Connection) -> Said:
+            return cast(Said, await call)
+        said: asyncio.Task[Said] = asyncio.create_task(call)
         try:
-            said: Said = pipe.recv()
+            while not said.done():
+                await asyncio.wait([said], timeout=_LOOK_SECONDS)
+                if not said.done() and _used_bytes(self._process.pid) > limit:
+                    raise MemoryError(f"the task used more than {limits.max_memory_mb} MB")
+            return said.result()
+        finally:
+            said.cancel()
+
+    def _exchange(self, run: Run | None) -> Said:
+        """Send a call, if there is one, and receive the next message of the child.
+
+        The child sends reports of its task and, at the end, its answer.
+        """
+        with self._lock:
+            if not self._is_open:
+                raise ProcessDiedError("the process of the task was killed")
+            self._in_use = True
+        try:
+            if run is not None:
+                with suppress(BrokenPipeError, ConnectionResetError):  # receiving says so
+                    self._pipe.send(run)
+            return cast(Said, self._pipe.recv())
         except (EOFError, ConnectionResetError):
             self._process.join(1)
             code = self._process.exitcode
             how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}"
             raise ProcessDiedError(f"the process of the task ended {how}") from None
-        return said
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        with self._lock:
+            self._in_use = False
+            if not self._is_open:
+                self._pipe.close()
 
     def is_worn_out(self, limits: ProcessLimits, answer: Answer) -> bool:
         too_large = limits.max_bytes is not None and answer.peak_bytes > limits.max_bytes
@@ -167,17 +195,25 @@ class _Child:
 
     def close(self) -> None:
         """Let the child exit: it is idle, and notices that the pipe is closed."""
-        self._pipe.close()
+        with self._lock:
+            was_open, self._is_open = self._is_open, False
+            if not self._in_use:
+                self._pipe.close()
+            elif was_open:
+                # A thread closes it. Shut down, it wakes the thread even if a process that the
+                # task has started keeps the other end open.
+                pipe = socket.socket(fileno=os.dup(self._pipe.fileno()))
+                with pipe, suppress(OSError):  # not connected: the child has ended
+                    pipe.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
         with suppress(ValueError):  # closed already
             self._process.kill()
-        self._pipe.close()
+        self.close()
 
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _nothing() -> None:
+    pass
 
 
 def _used_bytes(pid: int | None) -> int:

@@ -22,7 +22,12 @@ from penstock.commands.write.results import (
 )
 from penstock.commands.write.workers import ack_pairs, notify
 from penstock.db.reconnecting import ReconnectingConnection
-from penstock.errors import DatabaseUnavailableError, PenstockError
+from penstock.errors import (
+    DatabaseReadOnlyError,
+    DatabaseUnavailableError,
+    PenstockError,
+    QueueFullError,
+)
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Complete, Outcome, Reject, Retry, Snooze
 
@@ -33,8 +38,8 @@ Verdict: TypeAlias = tuple[Delivery, Outcome | None]
 BATCH: Final = 1000
 # With so many unsettled messages more claims make no sense: the database is slow or unavailable.
 BEHIND: Final = 2000
-# The timeout of a statement, and the number of refusals after which each message gets its own
-# statement.
+# The timeout of a statement, and the number of refusals after which its messages get smaller
+# statements.
 _TIMEOUT: Final = 10.0
 _REFUSALS: Final = 3
 # Verbs that may make a dead letter.
@@ -106,10 +111,12 @@ class Settler:
             except DatabaseUnavailableError as error:
                 logger.debug("nothing can be settled: %s", error)
             except (PenstockError, psycopg.Error) as error:
-                # Some errors are temporary, and then all messages can be settled.
-                refused += not getattr(error, "retryable", False)
                 logger.warning("%d messages were not settled (%s)", len(held), verb, exc_info=True)
-                if refused == _REFUSALS:
+                refused += _refusals(verb, error)
+                if refused >= _REFUSALS and verb == "complete":
+                    await self._settle_halves(held, error)
+                    return
+                if refused >= _REFUSALS:
                     await self._settle_apart(verb, held)
                     return
             else:
@@ -144,6 +151,27 @@ class Settler:
                     ids = ",".join(map(str, dead[start : start + IDS_IN_NOTIFICATION]))
                     await self._connection.run(notify(RESULTS_CHANNEL, ids), timeout=_TIMEOUT)
 
+    async def _settle_halves(self, verdicts: list[Verdict], error: Exception) -> None:
+        """A message enqueues with its ack what is refused. Find it, and settle the others.
+
+        Another attempt at the same statement may never succeed: a full queue stays full if only
+        this worker serves it. So the refused message has failed, and is tried again later.
+        """
+        if len(verdicts) > 1:
+            middle = len(verdicts) // 2
+            await self._settle("complete", verdicts[:middle])
+            await self._settle("complete", verdicts[middle:])
+            return
+        delivery = verdicts[0][0]
+        assert delivery._handler is not None
+        logger.warning(
+            "the ack of message %d was refused, so its attempt has failed: %s",
+            delivery.id,
+            error,
+            extra={"queue": delivery.queue, "id": delivery.id, "attempt": delivery.attempt},
+        )
+        self.settle(delivery, delivery._handler.retry.outcome(error, delivery.attempt))
+
     async def _settle_apart(self, verb: str, verdicts: list[Verdict]) -> None:
         """One message cannot be settled. Settle the others separately."""
         if len(verdicts) == 1:
@@ -152,6 +180,19 @@ class Settler:
             return
         for verdict in verdicts:
             await self._settle(verb, [verdict])
+
+
+def _refusals(verb: str, error: Exception) -> int:
+    """How much an error counts towards _REFUSALS. 0 if it is temporary and concerns all messages.
+
+    What a message enqueues with its ack can be refused, and the same statement is refused again.
+    """
+    is_temporary = getattr(error, "retryable", False)
+    if verb != "complete":
+        return 0 if is_temporary else 1
+    if isinstance(error, DatabaseReadOnlyError):
+        return 0
+    return 1 if is_temporary and not isinstance(error, QueueFullError) else _REFUSALS
 
 
 def _by_verb(verdicts: list[Verdict]) -> dict[str, list[Verdict]]:

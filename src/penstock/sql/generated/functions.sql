@@ -18774,8 +18774,6 @@ declare
   slot    integer;
   n       integer;
   settled integer := 0;
-  -- Members of batches are settled one by one, and counted.
-  has_members constant boolean := exists (select from penstock.queue q where q.has_members);
   l       penstock.leased_0;
 begin
   foreach slot in array array(select distinct (t & 15)::integer from unnest(tokens) t union select 0
@@ -18783,10 +18781,10 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:93, segment 0
+-- from functions/spark/settle.sql:91, segment 0
     with gone as (
       delete from penstock.leased_0 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18799,15 +18797,16 @@ if slot <= 0 then
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_0 l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 1
+-- from functions/spark/settle.sql:91, segment 1
     with gone as (
       delete from penstock.leased_1 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18820,6 +18819,7 @@ else
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_1 l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
@@ -18827,10 +18827,10 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:93, segment 2
+-- from functions/spark/settle.sql:91, segment 2
     with gone as (
       delete from penstock.leased_2 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18843,15 +18843,16 @@ if slot <= 2 then
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_2 l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 3
+-- from functions/spark/settle.sql:91, segment 3
     with gone as (
       delete from penstock.leased_3 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18864,6 +18865,7 @@ else
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_3 l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
@@ -18873,10 +18875,10 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:93, segment 4
+-- from functions/spark/settle.sql:91, segment 4
     with gone as (
       delete from penstock.leased_4 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18889,15 +18891,16 @@ if slot <= 4 then
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_4 l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 5
+-- from functions/spark/settle.sql:91, segment 5
     with gone as (
       delete from penstock.leased_5 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18910,6 +18913,7 @@ else
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_5 l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
@@ -18917,10 +18921,10 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:93, segment 6
+-- from functions/spark/settle.sql:91, segment 6
     with gone as (
       delete from penstock.leased_6 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18933,16 +18937,17 @@ if slot <= 6 then
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_6 l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:93, segment 7
+-- from functions/spark/settle.sql:91, segment 7
     with gone as (
       delete from penstock.leased_7 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18955,15 +18960,16 @@ if slot <= 7 then
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_7 l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
     end loop;
 else
--- from functions/spark/settle.sql:93, segment 8
+-- from functions/spark/settle.sql:91, segment 8
     with gone as (
       delete from penstock.leased_8 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
       insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
@@ -18976,6 +18982,7 @@ else
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_8 l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
@@ -18984,14 +18991,14 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:106
+-- from functions/spark/settle.sql:105
   end loop;
   return settled;
 end $$;
 
 -- Gives back the messages under these tokens without counting the attempt, and returns their number. Uses
 -- leased_N_token. Locks: the rows of the messages.
--- from functions/spark/settle.sql:112
+-- from functions/spark/settle.sql:111
 create or replace function penstock._spark_give_back(tokens bigint[]) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -19005,13 +19012,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/settle.sql:123, segment 0
+-- from functions/spark/settle.sql:122, segment 0
     for l in delete from penstock.leased_0 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 1
+-- from functions/spark/settle.sql:122, segment 1
     for l in delete from penstock.leased_1 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19019,13 +19026,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/settle.sql:123, segment 2
+-- from functions/spark/settle.sql:122, segment 2
     for l in delete from penstock.leased_2 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 3
+-- from functions/spark/settle.sql:122, segment 3
     for l in delete from penstock.leased_3 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19035,13 +19042,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/settle.sql:123, segment 4
+-- from functions/spark/settle.sql:122, segment 4
     for l in delete from penstock.leased_4 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 5
+-- from functions/spark/settle.sql:122, segment 5
     for l in delete from penstock.leased_5 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19049,20 +19056,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/settle.sql:123, segment 6
+-- from functions/spark/settle.sql:122, segment 6
     for l in delete from penstock.leased_6 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
 if slot <= 7 then
--- from functions/spark/settle.sql:123, segment 7
+-- from functions/spark/settle.sql:122, segment 7
     for l in delete from penstock.leased_7 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
     end loop;
 else
--- from functions/spark/settle.sql:123, segment 8
+-- from functions/spark/settle.sql:122, segment 8
     for l in delete from penstock.leased_8 l where l.token = any (tokens) returning l.* loop
       perform penstock._put_off(l, interval '0');
       returned := returned + 1;
@@ -19071,7 +19078,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/settle.sql:128
+-- from functions/spark/settle.sql:127
   end loop;
   return returned;
 end $$;

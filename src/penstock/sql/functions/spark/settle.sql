@@ -83,8 +83,6 @@ declare
   slot    integer;
   n       integer;
   settled integer := 0;
-  -- Members of batches are settled one by one, and counted.
-  has_members constant boolean := exists (select from penstock.queue q where q.has_members);
   l       penstock.leased_0;
 begin
   foreach slot in array array(select distinct {token.segment(t)}::integer from unnest(tokens) t union select 0
@@ -92,12 +90,13 @@ begin
     --: branch on slot
     with gone as (
       delete from penstock.leased_{slot} l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
-        and not has_members returning l.*),
+        and {is_no_member(l)} returning l.*),
     logged as (
       {history.insert(g, q.name, 'done', started, g.last_error)}
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
+    -- The rest has a key, a group or a body, or may be a member of a batch. It is settled one by one, and counted.
     for l in delete from penstock.leased_{slot} l where l.token = any (tokens) returning l.* loop
       perform penstock._done(l);
       settled := settled + 1;
