@@ -18,6 +18,7 @@ from penstock.commands.read.database_queries import (
 )
 from penstock.commands.read.message_queries import (
     browse,
+    held_leases,
     message,
     messages,
     page,
@@ -65,6 +66,7 @@ __all__ = [
     "exact_stats",
     "finding_notes",
     "heartbeats",
+    "held_leases",
     "horizon",
     "key_hashes",
     "keys",
