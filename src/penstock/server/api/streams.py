@@ -25,8 +25,9 @@ from penstock.errors import PenstockError, QueueNotFoundError
 from penstock.server import fields as f
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Claim, Want
-from penstock.server.api.leases import disconnected
+from penstock.server.api.leases import check_unsent, disconnected
 from penstock.server.api.long_polls import PollKey
+from penstock.server.api.rendering import content_bytes
 from penstock.server.api.topic_creation import is_strict
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints, Reply, encoded, problem_reply
@@ -82,13 +83,15 @@ async def _first(call: Call, query: StreamOf) -> list[d.Message]:
     stream has not started."""
     want = Want(query.topic, query.visibility_timeout_seconds, _worker(call, query))
     try:
-        return await call.context.batches.claims.submit(
+        found = await call.context.batches.claims.submit(
             want, Claim(query.credit, call), call.caller
         )
     except QueueNotFoundError:
         if is_strict(call):
             raise
         return []
+    check_unsent(call, found)
+    return found
 
 
 async def _events(call: Call, query: StreamOf, found: list[d.Message]) -> AsyncGenerator[bytes]:
@@ -102,12 +105,13 @@ async def _events(call: Call, query: StreamOf, found: list[d.Message]) -> AsyncG
         while True:
             sent = 0
             try:
-                for part, count in _parts(found):
-                    await _check_key(call, query)
-                    yield part
-                    if call.is_gone or gone.done():
-                        return
-                    sent += count
+                with call.context.answers.holding(sum(map(content_bytes, found))):
+                    for part, count in _parts(found):
+                        await _check_key(call, query)
+                        yield part
+                        if call.is_gone or gone.done():
+                            return
+                        sent += count
             finally:
                 if sent < len(found):
                     call.context.batches.give_back(found[sent:])
@@ -130,7 +134,7 @@ async def _next(
 ) -> list[d.Message]:
     """Wait for messages; not for long while others are unsettled, because credit may return."""
     await _return_credit(call, held)
-    if len(held) >= query.credit:
+    if len(held) >= query.credit or call.context.answers.is_full:
         await call.context.settles.wait(min(LOOK_SECONDS, left), gone)
         return []
     key = PollKey(query.topic, query.visibility_timeout_seconds, _worker(call, query))

@@ -267,9 +267,9 @@ class Runner:
         if is_away and order.dsn is not None:
             checked = await self._monitor.check(order.service_id)
             if checked is None or checked.error is not None:
-                # The task waits with the others of its service, and gets another message, so this one
-                # is ignored from now on. But if the address was changed during the check, the
-                # task is carried out there.
+                # The task waits with the others of its service, and gets another message. This one
+                # is ignored when it returns, unless the address was changed during the check: then
+                # the task does not wait.
                 await self._database.run(snooze(lease, 0))
                 return
         final = isinstance(error, PenstockError) and not is_away
