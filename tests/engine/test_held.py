@@ -98,6 +98,29 @@ def test_the_right_id_with_another_token_settles_nothing(engine: Any, held: list
     assert engine.ack([(first, token)]) == set(), "once is enough"
 
 
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_lease_is_held_until_it_is_settled_or_expires(
+    engine: Any, wait_for: Any, count: int
+) -> None:
+    def held(leases: list[Any]) -> set[int]:
+        ids, tokens = ([each[n] for each in leases] for n in (0, 1))
+        query = "select * from penstock.held_leases(%s::bigint[], %s::bigint[])"
+        return {id for (id,) in engine.connection.execute(query, [ids, tokens])}
+
+    engine.create("work", "{}")
+    engine.enqueue_many("work", 2 * count)
+    long, short = engine.claim("work", count, 600), engine.claim("work", count, 1)
+    assert held(long) == {id for id, _ in long}
+    assert held([(id, token + 32) for id, token in long]) == set(), "another claim"
+    engine.connection.execute("select penstock.extend(%s, %s)", long[0])
+    assert held(long) == {id for id, _ in long}, "also after an extension"
+    engine.connection.execute("select penstock.nack(%s, %s, null, '0')", long[0])
+    assert held(long) == {id for id, _ in long[1:]}
+    [again] = engine.claim("work", 1, 600)
+    assert held([again]) == {again[0]}
+    wait_for(lambda: held(short) == set(), "the end of the leases")
+
+
 @pytest.mark.parametrize("history", [0, 3600])
 def test_a_lease_that_ran_out_settles_nothing_though_nobody_took_it(
     engine: Any, wait_for: Any, history: int

@@ -6,11 +6,13 @@ import gzip
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
 import psycopg
 import pytest
+from tests.server.test_slow_readers import LIST, STREAM, not_reading
 
 from penstock.commands.http_verbs import PROTOCOL, verbs
 
@@ -176,7 +178,9 @@ BODY, BODIES_TOGETHER, ANSWER = 4 * 2**20, 8 * 2**20, 2 * 2**20
 # What the settings allow: the bodies twice, as received and as read, and the answers of the
 # connections to the database, each as rows, as documents, as text and as a response. The rest is
 # what Python and its allocator need for that.
-ALLOWED = 2 * BODIES_TOGETHER + 4 * 4 * ANSWER + 64 * 2**20
+# The answers that callers do not read come with them. A limit of a connection is 64 KiB.
+UNREAD, UNREADING = 8 * 2**20, 100
+ALLOWED = 2 * BODIES_TOGETHER + 4 * 4 * ANSWER + UNREAD + UNREADING * 2**17 + 64 * 2**20
 
 
 def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
@@ -186,6 +190,7 @@ def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
         PENSTOCK_HTTP_MAX_BODY_BYTES=str(BODY),
         PENSTOCK_HTTP_BODIES_BYTES=str(BODIES_TOGETHER),
         PENSTOCK_HTTP_ANSWER_BYTES=str(ANSWER),
+        PENSTOCK_HTTP_ANSWERS_BYTES=str(UNREAD),
         PENSTOCK_HTTP_POOL="4",
     )
     db.execute("select penstock.create_queue('large')")
@@ -213,10 +218,16 @@ def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
         ),
         ("/api/messages/dequeue", b'{"topic": "large", "count": 1000}', "identity"),
     ]
-    headers = {"Authorization": f"Bearer {make_key('bomber', 'admin')}"}
-    with httpx.Client(base_url=process.url, headers=headers, timeout=120) as client:
+    key = make_key("bomber", "admin")
+    headers = {"Authorization": f"Bearer {key}"}
+    with (
+        httpx.Client(base_url=process.url, headers=headers, timeout=120) as client,
+        ExitStack() as stack,
+    ):
         client.get("/api/stats").raise_for_status()
         before = process.memory_bytes("VmHWM")
+        for line in (LIST, STREAM):
+            stack.enter_context(not_reading(process.url, key, line, UNREADING // 2))
 
         def send(number: int) -> int:
             path, body, encoding = bombs[number % len(bombs)]

@@ -219,6 +219,10 @@ def test_private_networks_are_refused_when_connecting(
         *("127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.9.9", "169.254.169.254", "100.64.0.1"),
         *("0.0.0.0", "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fd00::1", "ff02::1"),
         *("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "192.0.2.1", "198.18.0.1"),
+        # Site-local, IPv4-compatible, IPv4-translated, local-use NAT64, and reserved.
+        *("fec0::1", "::10.0.0.1", "::8.8.8.8", "::ffff:0:10.0.0.1", "::ffff:0:8.8.8.8"),
+        *("64:ff9b:1:a00:0:100:808:808", "64:ff9b:1::808:808", "4000::1", "8000::1", "5f00::1"),
+        *("2001:db8::1", "3fff::1", "2001:0:a00:1::f5ff:fffe"),
     ],
 )
 def test_addresses_that_are_not_public_are_refused(address: str) -> None:
@@ -228,6 +232,8 @@ def test_addresses_that_are_not_public_are_refused(address: str) -> None:
 def test_public_and_allowed_addresses_are_accepted() -> None:
     assert AllowedNetworks().allow("93.184.215.14")
     assert AllowedNetworks().allow("2606:2800:21f:cb07:6820:80da:af6b:8b2c")
+    assert AllowedNetworks().allow("64:ff9b::5db8:d70e")
+    assert AllowedNetworks().allow("::ffff:93.184.215.14")
     assert LOOPBACK.allow("127.0.0.9")
     assert not LOOPBACK.allow("10.0.0.1")
 

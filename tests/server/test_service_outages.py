@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import socket
+import socketserver
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +25,10 @@ from tests.server.test_control_plane import active, create, result, until
 from penstock.db.embedded import EmbeddedPostgres
 
 Db = psycopg.Connection[Any]
-# Far more than a call should take, and less than it took while calls waited without a limit. The
-# long forms print how long the slowest call took: every call should answer within 5 seconds.
+# Far more than a call should take, and less than it took while calls waited without a limit.
 PATIENCE = 12.0
+# Every call answers within this time. The slow forms check it.
+BAR = 5.0
 FAR = "/managed-services/far/queues"
 LOCAL = "/managed-services/local/queues"
 NUMBER = {"payload": {"n": 1}}
@@ -35,11 +41,16 @@ def far(pg_bin: Path) -> Iterator[Stoppable]:
 
 
 class Timed:
-    """A client that notes how long its slowest call took."""
+    """A client that notes how long its slowest call took. With a bar, it is the longest time."""
 
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, client: httpx.Client, bar: float | None = None) -> None:
         self._client = client
+        self._bar = bar
         self.slowest = 0.0
+
+    def check(self) -> None:
+        print(f"slowest call: {self.slowest:.1f} s")
+        assert self._bar is None or self.slowest < self._bar
 
     def __getattr__(self, method: str) -> Any:
         call = getattr(self._client, method)
@@ -88,14 +99,20 @@ def down(http: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("wait", [None, 0])
+def with_slow_form(*values: Any) -> Any:
+    """The values without a bar, and with the bar in the slow form."""
+    slow = [pytest.param(each, BAR, marks=pytest.mark.slow) for each in values]
+    return [*((each, None) for each in values), *slow]
+
+
+@pytest.mark.parametrize(("wait", "bar"), with_slow_form(None, 0))
 def test_a_hung_service_hangs_nothing(
-    start_server: Any, make_key: Any, far: Stoppable, wait: int | None
+    start_server: Any, make_key: Any, far: Stoppable, wait: int | None, bar: float | None
 ) -> None:
     running = start_server(service_wait_seconds=wait)
     headers = {"Authorization": f"Bearer {make_key('admin', 'admin')}"}
     with httpx.Client(base_url=running.url, headers=headers, timeout=PATIENCE) as client:
-        http = Timed(client)
+        http = Timed(client, bar)
         made = register(http, far.dsn)
         assert (made["status"]["reachable"], made["status"]["error_message"]) == (True, None)
         assert made["status"]["schema_version"] >= 11
@@ -130,7 +147,108 @@ def test_a_hung_service_hangs_nothing(
         ids = [each["result"]["message_ids"][0] for each in ends]
         assert ids == sorted(set(ids))
         assert stored(far.dsn) == len(tasks)
-        print(f"slowest call: {http.slowest:.1f} s")
+        http.check()
+
+
+@pytest.mark.parametrize(
+    ("hung", "queues", "bar"), [(1, 6, None), pytest.param(3, 40, BAR, marks=pytest.mark.slow)]
+)
+def test_other_services_go_on_while_services_hang(
+    start_server: Any,
+    make_key: Any,
+    make_database: Callable[[str], str],
+    template: str,
+    pg_bin: Path,
+    hung: int,
+    queues: int,
+    bar: float | None,
+) -> None:
+    running = start_server(service_wait_seconds=None)
+    headers = {"Authorization": f"Bearer {make_key('admin', 'admin')}"}
+    others = ["local", "near", "next"]
+    with (
+        httpx.Client(base_url=running.url, headers=headers, timeout=PATIENCE) as client,
+        ExitStack() as stack,
+    ):
+        http = Timed(client, bar)
+        servers = [stack.enter_context(stoppable(pg_bin)) for _ in range(hung)]
+        for number, each in enumerate(servers):
+            register(http, each.dsn, f"far-{number}")
+        for name in others[1:]:
+            register(http, make_database(template), name)
+        bases = [f"/managed-services/{name}/queues" for name in others]
+        for base in bases:
+            create(http, base)  # type: ignore[arg-type]
+            assert active(http, base=base)["status"] == "Active"  # type: ignore[arg-type]
+        for each in servers:
+            each.stop()
+        # The tasks of one queue are carried out one after the other, those of several at once.
+        for number in range(hung):
+            for queue in range(queues):
+                made = create(http, f"/managed-services/far-{number}/queues", name=f"q{queue}")  # type: ignore[arg-type]
+                assert made.status_code == 201
+        began = time.monotonic()
+        tasks = [(base, enqueue(http, base)) for base in bases for _ in range(3)]
+        ends = [
+            until(lambda b=b, t=t: poll(http, b, t), _is_over)  # type: ignore[misc]
+            for b, t in tasks
+        ]
+        seconds = time.monotonic() - began
+        print(f"tasks of other services: {seconds:.1f} s")
+        assert {each["status"] for each in ends} == {"completed"}
+        assert bar is None or seconds < bar
+        for each in servers:
+            each.go_on()
+        for number in range(hung):
+            base = f"/managed-services/far-{number}/queues"
+            found = [active(http, f"q{queue}", base)["status"] for queue in range(queues)]  # type: ignore[arg-type]
+            assert found == ["Active"] * queues
+        http.check()
+
+
+@pytest.mark.parametrize("bar", [None, pytest.param(BAR, marks=pytest.mark.slow)])
+def test_a_service_is_moved_away_from_a_hung_server(
+    web: Any, http: httpx.Client, far: Stoppable, empty_dsn: str, bar: float | None
+) -> None:
+    timed = Timed(http, bar)
+    id = register(timed, far.dsn)["id"]
+    far.stop()
+    checked = timed.post("/managed-services/far/check").json()["status"]
+    assert checked["reachable"] is False
+    with ThreadPoolExecutor(1) as pool:
+        checking = pool.submit(http.post, "/managed-services/far/check")
+        until(lambda: id in web.server.context.monitor._checking, bool)
+        changed = timed.patch("/managed-services/far", json={"dsn": empty_dsn}).json()["status"]
+        assert (changed["reachable"], changed["error_message"]) == (True, None)
+        assert checking.result().status_code == 200
+    shown = timed.get("/managed-services/far").json()["status"]
+    assert (shown["reachable"], shown["error_message"]) == (True, None)
+    refused = timed.patch("/managed-services/far", json={"dsn": far.dsn})
+    assert (refused.status_code, refused.json()["code"]) == (409, "ServiceUnreachableError")
+    unchecked = timed.patch("/managed-services/far", json={"dsn": far.dsn, "check": False})
+    assert unchecked.json()["status"]["reachable"] is False
+    timed.check()
+
+
+def test_a_task_of_a_service_that_moves_during_its_failing_check_is_carried_out(
+    web: Any, http: httpx.Client, far: Stoppable, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = web.server.context.monitor
+    asked, check = threading.Event(), monitor.check
+
+    async def noted(service: str) -> Any:
+        if under_way := monitor._checking.get(service):
+            await asyncio.wait({under_way})
+        asked.set()
+        return await check(service)
+
+    register(http, far.dsn)
+    far.stop()
+    monkeypatch.setattr(monitor, "check", noted)
+    create(http, FAR)
+    assert asked.wait(30)
+    http.patch("/managed-services/far", json={"dsn": empty_dsn})
+    assert active(http, base=FAR)["status"] == "Active"
 
 
 def _is_over(task: dict[str, Any]) -> bool:
@@ -187,7 +305,7 @@ def outage(http: Timed, far: Restartable, seconds: float, tasks: int) -> None:
     assert stored(far.dsn) == len(accepted)
     assert active(http, "later", FAR)["status"] == "Active"  # type: ignore[arg-type]
     assert poll(http, FAR, cancelled)["status"] == "cancelled"
-    print(f"slowest call: {http.slowest:.1f} s")
+    http.check()
 
 
 @pytest.mark.parametrize(
@@ -200,20 +318,29 @@ def test_tasks_of_a_service_that_is_down_wait_together_and_go_on(
     running = start_server(service_wait_seconds=None)
     headers = {"Authorization": f"Bearer {make_key('admin', 'admin')}"}
     with httpx.Client(base_url=running.url, headers=headers, timeout=PATIENCE) as client:
-        outage(Timed(client), restartable, seconds, tasks)
+        outage(Timed(client, BAR if seconds else None), restartable, seconds, tasks)
 
 
+@pytest.mark.parametrize(
+    ("count", "bar"), [(12, None), pytest.param(40, BAR, marks=pytest.mark.slow)]
+)
 def test_tasks_of_a_service_that_stays_down_fail_together(
-    start_server: Any, make_key: Any, restartable: Restartable, db: Db
+    start_server: Any,
+    make_key: Any,
+    restartable: Restartable,
+    db: Db,
+    count: int,
+    bar: float | None,
 ) -> None:
     running = start_server(service_wait_seconds=3)
     headers = {"Authorization": f"Bearer {make_key('admin', 'admin')}"}
-    with httpx.Client(base_url=running.url, headers=headers, timeout=PATIENCE) as http:
+    with httpx.Client(base_url=running.url, headers=headers, timeout=PATIENCE) as client:
+        http: Any = Timed(client, bar)
         register(http, restartable.dsn)
         create(http, FAR)
         active(http, base=FAR)
         restartable.stop()
-        tasks = [enqueue(http, FAR) for _ in range(12)]
+        tasks = [enqueue(http, FAR) for _ in range(count)]
         ends = [until(lambda t=t: poll(http, FAR, t), _is_over) for t in tasks]  # type: ignore[misc]
         assert {each["status"] for each in ends} == {"failed"}
         assert all("cannot be reached since" in each["error_message"] for each in ends)
@@ -235,37 +362,80 @@ def test_tasks_of_a_service_that_stays_down_fail_together(
         assert active(http, "again", FAR)["status"] == "Active"
         restartable.stop()
         restartable.start()
+        http.check()
 
 
+class TcpServer(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        super().__init__(("127.0.0.1", 0), Relay)
+
+
+class Relay(socketserver.BaseRequestHandler):
+    """Passes a TCP connection on to the socket of a PostgreSQL, which listens on no network."""
+
+    def handle(self) -> None:
+        with socket.socket(socket.AF_UNIX) as target:
+            assert isinstance(self.server, TcpServer)
+            target.connect(self.server.target)
+            back = threading.Thread(target=_pump, args=(target, self.request))
+            back.start()
+            _pump(self.request, target)
+            back.join()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def over_tcp(pg_bin: Path) -> Iterator[tuple[str, Db]]:
+    """The DSN of a role that logs in over TCP with a password, and a connection of the admin."""
+    with stoppable(pg_bin) as made, psycopg.connect(made.dsn, autocommit=True) as admin:
+        [(rules,)] = admin.execute("show hba_file")
+        path = Path(rules)
+        path.write_text(f"local all rotated scram-sha-256\n{path.read_text('ascii')}", "ascii")
+        admin.execute("create role rotated superuser login password 'old secret'")
+        admin.execute("select pg_reload_conf()")
+        with TcpServer(f"{admin.info.host}/.s.PGSQL.{admin.info.port}") as relay:
+            threading.Thread(target=relay.serve_forever).start()
+            host, port = relay.server_address
+            parts = {"host": host, "port": port, "user": "rotated", "password": "old secret"}
+            yield make_conninfo(dbname=admin.info.dbname, **parts), admin
+            relay.shutdown()
+
+
+@pytest.mark.parametrize("bar", [None, pytest.param(BAR, marks=pytest.mark.slow)])
 def test_a_rotated_password_stops_no_task_for_good(
-    http: httpx.Client, server: EmbeddedPostgres, empty_dsn: str, db: Db
+    http: httpx.Client, over_tcp: tuple[str, Db], bar: float | None
 ) -> None:
-    # Sockets are trusted, so the role is forbidden to log in instead.
-    role = f"rotated_{time.monotonic_ns()}"
-    db.execute(f"create role {role} superuser login")
-    try:
-        register(http, make_conninfo(empty_dsn, user=role))
-        create(http, FAR)
-        assert active(http, base=FAR)["status"] == "Active"
-        db.execute(f"alter role {role} nologin")
-        db.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", [role]
-        )
-        task = enqueue(http, FAR)
-        waiting = until(lambda: poll(http, FAR, task), lambda found: "waiting_for" in found)
-        assert "log in" in waiting["waiting_for"]
-        refused = http.patch("/managed-services/far", json={"password": "wrong"})
-        assert (refused.status_code, refused.json()["code"]) == (409, "ServiceUnreachableError")
-        changed = http.patch("/managed-services/far", json={"dsn": empty_dsn, "password": "new"})
-        assert changed.json()["status"]["reachable"] is True
-        assert result(http, f"{FAR}/order-events/messages", task)["status"] == "completed"
-        assert stored(empty_dsn) == 1
-    finally:
-        http.delete("/managed-services/far")
-        with psycopg.connect(empty_dsn, autocommit=True) as connection:
-            connection.execute(f"reassign owned by {role} to current_user")
-            connection.execute(f"drop owned by {role}")
-        db.execute(f"drop role {role}")
+    dsn, admin = over_tcp
+    timed = Timed(http, bar)
+    register(timed, dsn)
+    create(timed, FAR)  # type: ignore[arg-type]
+    assert active(timed, base=FAR)["status"] == "Active"  # type: ignore[arg-type]
+    admin.execute("alter role rotated password 'new secret'")
+    admin.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'rotated'"
+    )
+    task = enqueue(timed, FAR)
+    waiting = until(lambda: poll(timed, FAR, task), lambda found: "waiting_for" in found)
+    assert "password authentication failed" in waiting["waiting_for"]
+    refused = timed.patch("/managed-services/far", json={"password": "wrong"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "ServiceUnreachableError")
+    changed = timed.patch("/managed-services/far", json={"password": "new secret"})
+    assert changed.json()["status"]["reachable"] is True
+    assert "secret" not in changed.text
+    assert result(timed, f"{FAR}/order-events/messages", task)["status"] == "completed"  # type: ignore[arg-type]
+    assert stored(make_conninfo(dsn, password="new secret")) == 1
+    timed.check()
 
 
 def test_an_old_task_is_not_shown_under_a_queue_created_again(http: httpx.Client) -> None:
@@ -312,11 +482,11 @@ def test_two_servers_share_the_tasks_of_a_killed_one(
             assert active(killed, f"q{number}", FAR)["status"] == "Active"
         accepted = [(enqueue(killed, FAR, f"q{n % 4}"), f"q{n % 4}") for n in range(tasks)]
         first.kill()
-        survivor = Timed(left)
+        survivor = Timed(left, BAR if tasks > 40 else None)
         ends = [
             until(lambda t=t, q=q: poll(survivor, FAR, t, q), _is_over)  # type: ignore[misc]
             for t, q in accepted
         ]
         assert {each["status"] for each in ends} == {"completed"}
-        print(f"slowest call: {survivor.slowest:.1f} s")
+        survivor.check()
     assert stored(empty_dsn) == tasks

@@ -18,10 +18,12 @@ from penstock.errors import ConfigurationError
 VARIABLE: Final = "PENSTOCK_PUSH_NETWORKS"
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-_NAT64: Final = (
-    ipaddress.IPv6Network("64:ff9b::/96"),
-    ipaddress.IPv6Network("64:ff9b:1::/48"),
-)
+# Global unicast addresses. All others are reserved, local, or deprecated, such as ::10.0.0.1.
+_GLOBAL: Final = ipaddress.IPv6Network("2000::/3")
+_DOCUMENTATION: Final = ipaddress.IPv6Network("3fff::/20")
+# The prefix for addresses of the internet. That for local use, 64:ff9b:1::/48, is refused, because
+# networks choose where in it the IPv4 address is.
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,10 @@ def _is_public(address: Address) -> bool:
         inner = address.ipv4_mapped or address.sixtofour
         if address.teredo is not None:
             inner = address.teredo[1]
-        if any(address in network for network in _NAT64):
+        if address in _NAT64:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return _is_public(inner)
+        if address not in _GLOBAL or address in _DOCUMENTATION:
+            return False
     return address.is_global and not address.is_multicast

@@ -30,6 +30,7 @@ from penstock.server.monitoring.snapshots import SnapshotCache
 from penstock.server.settings import ServerSettings
 from penstock.server.transport.exchange import Exchange
 from penstock.server.transport.request_bodies import Bodies
+from penstock.server.transport.unsent_answers import UnsentAnswers
 
 
 class Context:
@@ -41,6 +42,7 @@ class Context:
         self.auth = Authenticator(self.database, settings.auth_failures, settings.sso_roles)
         self.sign_on = make_openid_connect(settings)
         self.bodies = Bodies(settings)
+        self.answers = UnsentAnswers(settings)
         self.metrics = Metrics(self.database, notes)
         self.draining = asyncio.Event()
         self.snapshots = SnapshotCache(self.database)

@@ -9,8 +9,10 @@
 | `PENSTOCK_HTTP_MAX_BODY_BYTES` | the largest body that is read | 32 MiB |
 | `PENSTOCK_HTTP_BODIES_BYTES` | all bodies in memory together | 64 MiB |
 | `PENSTOCK_HTTP_ANSWER_BYTES` | messages in one answer; a dequeue hands out fewer | 16 MiB |
+| `PENSTOCK_HTTP_ANSWERS_BYTES` | answers that callers have not read yet, per process | 128 MiB |
 | `PENSTOCK_HTTP_BODY_SECONDS` | how long a body may take to arrive | 30 |
 | `PENSTOCK_HTTP_IDLE_SECONDS` | how long a connection may wait for its next request | 60 |
+| `PENSTOCK_HTTP_WRITE_SECONDS` | how long a caller may read nothing of an answer | 30 |
 | `PENSTOCK_HTTP_MAX_CONNECTIONS` | open connections, for each process | 20000 |
 | `PENSTOCK_HTTP_AUTH_FAILURES` | wrong credentials in a minute, for a key or from an address | 10 |
 | `PENSTOCK_HTTP_DRAIN_SECONDS` | how long requests may continue after SIGTERM | 20 |
@@ -69,8 +71,10 @@ _RANGES: Final = {
     "max_body_bytes": (1024, 2**30),
     "bodies_bytes": (1024, 2**36),
     "answer_bytes": (1024, 2**30),
+    "answers_bytes": (1024, 2**36),
     "body_seconds": (1, 3600),
     "idle_seconds": (1, 3600),
+    "write_seconds": (1, 3600),
     "max_connections": (1, 1_000_000),
     "auth_failures": (1, 1_000_000),
     "drain_seconds": (0, 3600),
@@ -97,8 +101,10 @@ class ServerSettings:
     max_body_bytes: int = 32 * 2**20
     bodies_bytes: int = 64 * 2**20
     answer_bytes: int = 16 * 2**20
+    answers_bytes: int = 128 * 2**20
     body_seconds: int = 30
     idle_seconds: int = 60
+    write_seconds: int = 30
     max_connections: int = 20_000
     auth_failures: int = 10
     drain_seconds: int = 20

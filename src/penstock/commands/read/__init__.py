@@ -18,6 +18,7 @@ from penstock.commands.read.database_queries import (
 )
 from penstock.commands.read.message_queries import (
     browse,
+    held_leases,
     message,
     messages,
     page,
@@ -67,6 +68,7 @@ __all__ = [
     "expired_leases",
     "finding_notes",
     "heartbeats",
+    "held_leases",
     "horizon",
     "key_hashes",
     "keys",

@@ -30,6 +30,7 @@ LOOK: Final = 10_000
 # The limit of one step of a search. The first results should appear within half a second.
 SEARCH_MILLISECONDS: Final = 300
 _SEARCH_PARTS: Final = call("search_parts")
+_HELD_LEASES: Final = call("held_leases", ids="bigint[]", tokens="bigint[]")
 _FINISHED: Final = frozenset(get_args(FinalState)) - frozenset(get_args(LiveState))
 
 
@@ -202,6 +203,12 @@ def states_of(ids: Sequence[int]) -> Command[dict[int, tuple[str, State]]]:
         params,
         lambda rows: {row[0]: (row[1], row[2]) for row in rows},
     )
+
+
+def held_leases(leases: Sequence[tuple[int, int]]) -> Command[set[int]]:
+    """The ids of those leases that are neither settled nor expired nor lost."""
+    params = {"ids": [id for id, _ in leases], "tokens": [token for _, token in leases]}
+    return Command(_HELD_LEASES, params, lambda rows: {id for (id,) in rows})
 
 
 def whereabouts(ids: Sequence[int]) -> Command[dict[int, tuple[str, str]]]:

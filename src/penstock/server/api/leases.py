@@ -14,11 +14,13 @@ from penstock.model.message import SettledState
 from penstock.server.api import documents as d
 from penstock.server.api.batches import Claim, Want
 from penstock.server.api.long_polls import PollKey
-from penstock.server.api.rendering import STATUS, claim_documents, status_of
+from penstock.server.api.rendering import STATUS, claim_documents, content_bytes, status_of
 from penstock.server.api.topic_creation import is_strict
 from penstock.server.fields import Status
 from penstock.server.transport.idempotency import HEADER, once
+from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints, Pending, Reply
+from penstock.server.transport.unsent_answers import LARGE_BYTES
 
 endpoint: Final = Endpoints("messages")
 
@@ -54,8 +56,22 @@ def _delivered(call: Call, found: list[d.Message]) -> d.DequeuedMessages:
     if call.is_gone:
         call.context.batches.give_back(found)
         return d.DequeuedMessages([])
+    check_unsent(call, found)
     call.context.metrics.moved("delivered", len(found))
     return d.DequeuedMessages(found)
+
+
+def check_unsent(call: Call, found: list[d.Message]) -> None:
+    """Refuse to send large messages while there is no room, because other callers do not read. The
+    messages go back."""
+    size = sum(map(content_bytes, found)) if call.context.answers.bytes else 0
+    if size < LARGE_BYTES:
+        return
+    try:
+        call.context.answers.check(size)
+    except HttpError:
+        call.context.batches.give_back(found)
+        raise
 
 
 class _NothingFoundError(Exception):

@@ -131,6 +131,8 @@ async def _run(
     """Run a verb, if the key covers the queue of its message or schedule."""
     database = call.context.database
     queue = await _checked_queue(call, verb, command.params, connection)
+    if verb.name == "claim":
+        call.context.answers.check()
     rows = await database.run(command, connection)
     # With an Idempotency-Key, the caller may repeat the call.
     is_lost = call.is_gone and call.header("idempotency-key") is None

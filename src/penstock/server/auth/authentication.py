@@ -192,6 +192,11 @@ class Authenticator:
         self._loaded_at = -1e9
         self._changes += 1
 
+    @property
+    def fresh_seconds(self) -> float:
+        """How long the keys in memory may still be used."""
+        return max(0.0, self._loaded_at + RELOAD_SECONDS - time.monotonic())
+
     def known(self, authorization: bytes) -> Principal | None:
         """The holder of known credentials, or None. `authenticate` checks unknown ones."""
         if time.monotonic() - self._loaded_at >= RELOAD_SECONDS:

@@ -47,13 +47,15 @@ class ServiceMonitor:
         self.wait_seconds = wait_seconds
         self._home = targets.home
         self._loop: asyncio.Task[None] | None = None
+        # The latest check of each service that is under way, and all of them.
         self._checking: dict[str, asyncio.Task[CheckResult | None]] = {}
+        self._tasks: set[asyncio.Task[CheckResult | None]] = set()
 
     def start(self) -> None:
         self._loop = asyncio.create_task(self._work(), name="penstock services")
 
     async def stop(self) -> None:
-        tasks = [*([] if self._loop is None else [self._loop]), *self._checking.values()]
+        tasks = [*([] if self._loop is None else [self._loop]), *self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -71,6 +73,23 @@ class ServiceMonitor:
         """Check a service now. None if it no longer exists."""
         return await asyncio.shield(self.begin(service_id))
 
+    async def changed(
+        self, service_id: str, address: ServiceAddress, tested: CheckResult | None
+    ) -> None:
+        """Report the test of a new address, or check it now if it was not tested.
+
+        A check that is under way may have begun with the old address, so it is not joined.
+        """
+        due = await self._home.run(claim_service_checks(CLAIM_SECONDS, service_id))
+        if not due:
+            return
+        found = ServiceAddress(due[0].dsn, due[0].secret, due[0].password_file)
+        is_tested = tested is not None and found == address  # it may have changed again
+        checking = self._report(due[0], tested) if tested and is_tested else self._check(due[0])
+        task = asyncio.create_task(checking)
+        self._track(service_id, task)
+        await asyncio.shield(task)
+
     def begin(self, service_id: str) -> asyncio.Task[CheckResult | None]:
         """Concurrent requests for a check of one service share it."""
         checking = self._checking.get(service_id)
@@ -81,9 +100,12 @@ class ServiceMonitor:
 
     def _track(self, service_id: str, checking: asyncio.Task[CheckResult | None]) -> None:
         self._checking[service_id] = checking
+        self._tasks.add(checking)
 
         def ended(task: asyncio.Task[CheckResult | None]) -> None:
-            self._checking.pop(service_id, None)
+            self._tasks.discard(task)
+            if self._checking.get(service_id) is task:
+                del self._checking[service_id]
             if not task.cancelled() and (error := task.exception()) is not None:
                 log.debug("a service was not checked: %s", error)
 
@@ -116,6 +138,9 @@ class ServiceMonitor:
             result = await check_service(conninfo, now)
             if result.error is not None:
                 self.targets.forget(conninfo)
+        return await self._report(due, result)
+
+    async def _report(self, due: ServiceCheck, result: CheckResult) -> CheckResult:
         await self._home.run(
             report_service(
                 due.id,
@@ -127,7 +152,7 @@ class ServiceMonitor:
             )
         )
         if result.queues is not None:
-            name = address.database_name
+            name = ServiceAddress(due.dsn).database_name
             await self._home.run(adopt_queues(due.id, name, result.queues, due.asked_at))
         await self._seal(due)
         return result

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
+from time import monotonic
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import psycopg
 
 from penstock.commands import read
-from penstock.commands.write import ack, claim, create_queue, drop_queue, extend, nack
+from penstock.commands.write import ack, claim, create_queue, drop_queue, extend, nack, snooze
 from penstock.commands.write.idempotency import forget_expired
 from penstock.commands.write.services import (
     apply_enqueue,
@@ -50,9 +51,46 @@ TASK_SETTINGS: Final = {"lease_seconds": 6, "max_attempts": 100, "keep_history":
 CLAIMED: Final = 32
 AT_ONCE: Final = 8
 OF_ONE_SERVICE: Final = 3
+# Of a service that has not completed a task lately, one: it may hang, and others may hang with it.
+TRUST_SECONDS: Final = 5.0
+# How long a claimed task waits for its turn. Then it goes back, so that the claimed tasks are not
+# all of one service. It may be claimed again after the same time.
+TURN_SECONDS: Final = 1.0
 LEASE_SECONDS: Final = 6
 LOOK_SECONDS: Final = 5.0
 MAX_FAILURES: Final = 5
+
+
+class ServiceRoom:
+    """Limits the tasks of one service that run at once."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._completed_at = float("-inf")
+        self._changed = asyncio.Condition()
+
+    @property
+    def _is_free(self) -> bool:
+        is_trusted = monotonic() - self._completed_at < TRUST_SECONDS
+        return self._running < (OF_ONE_SERVICE if is_trusted else 1)
+
+    async def enter(self, seconds: float) -> bool:
+        """Wait for a place. False if there is none in time."""
+        async with self._changed:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait_for(lambda: self._is_free)
+            except TimeoutError:
+                return False
+            self._running += 1
+            return True
+
+    async def leave(self, is_completed: bool) -> None:
+        async with self._changed:
+            self._running -= 1
+            if is_completed:
+                self._completed_at = monotonic()
+            self._changed.notify_all()
 
 
 class Runner:
@@ -67,7 +105,7 @@ class Runner:
         self._monitor = monitor
         self._targets = monitor.targets
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._service_room: dict[str, asyncio.Semaphore] = {}
+        self._service_rooms: dict[str, ServiceRoom] = {}
         self._database = database
         self._listener = listener
         self._name = name
@@ -160,25 +198,32 @@ class Runner:
             await self._database.run(forget_expired())
             await self._database.run(ack(lease))
             return
-        async with AsyncExitStack() as room:
-            if service := _field(lease.payload, "service", str):
-                own = self._service_room.setdefault(service, asyncio.Semaphore(OF_ONE_SERVICE))
-                await room.enter_async_context(own)
-            await room.enter_async_context(self._room)
-            await self._attempt_task(lease, _task_id(lease.payload))
+        service = _field(lease.payload, "service", str) or ""
+        room = self._service_rooms.setdefault(service, ServiceRoom())
+        if not await room.enter(TURN_SECONDS):
+            await self._database.run(snooze(lease, TURN_SECONDS))
+            return
+        is_completed = False
+        try:
+            async with self._room:
+                is_completed = await self._attempt_task(lease, _task_id(lease.payload))
+        finally:
+            await room.leave(is_completed)
 
-    async def _attempt_task(self, lease: Lease, task: str | None) -> None:
+    async def _attempt_task(self, lease: Lease, task: str | None) -> bool:
+        """Whether the service has completed the task."""
         delivery = _field(lease.payload, "delivery", int)
         order = await self._database.run(begin_task(task, delivery)) if task else None
         if task is None or order is None:
             await self._database.run(ack(lease))
-            return
+            return False
         try:
             result = await self._do(task, order)
         except (PenstockError, psycopg.Error) as error:
             await self._failed(lease, task, order, error)
-            return
+            return False
         await self._finish(lease, task, result)
+        return True
 
     async def _do(self, task: str, order: TaskOrder) -> dict[str, Any] | None:
         target = self._targets.conninfo(task_address(order), order.database_name)
@@ -222,8 +267,10 @@ class Runner:
         if is_away and order.dsn is not None:
             checked = await self._monitor.check(order.service_id)
             if checked is None or checked.error is not None:
-                # The task waits with the others of its service, and gets another message.
-                await self._database.run(ack(lease))
+                # The task waits with the others of its service, and gets another message. This one
+                # is ignored when it returns, unless the address was changed during the check: then
+                # the task does not wait.
+                await self._database.run(snooze(lease, 0))
                 return
         final = isinstance(error, PenstockError) and not is_away
         if final or order.failures + 1 >= self.max_failures:

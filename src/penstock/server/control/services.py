@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from time import monotonic
 from typing import Final
 
 from penstock.commands import read
@@ -16,7 +18,7 @@ from penstock.server.control.addresses import (
     shown_address,
     without_password,
 )
-from penstock.server.control.service_check import check_service, own_clock, with_own_state
+from penstock.server.control.service_check import CheckResult, Run, check_service, with_own_state
 from penstock.server.transport.routing import Call, Endpoints
 
 endpoint: Final = Endpoints("managed services")
@@ -64,14 +66,15 @@ async def change_service(call: Call) -> c.Service:
     found = await call.run(read.service(call.path["service"]))
     addresses = call.context.settings.addresses
     changed = changed_address(addresses, found, body.dsn, body.password, body.password_file)
+    tested = None
     if body.check:
-        await check_change(addresses, found, changed, "send `check` as false")
+        tested = await check_change(call.run, addresses, found, changed, "send `check` as false")
     command = set_service_address(
         found.id, changed.dsn, secret=changed.secret, password_file=changed.password_file
     )
     await call.act(command, "change service", found.name)
     if call.connection is None:
-        await call.context.monitor.check(found.id)
+        await call.context.monitor.changed(found.id, changed, tested)
     return await _shown(call, found.id)
 
 
@@ -123,16 +126,22 @@ def changed_address(
 
 
 async def check_change(
-    addresses: Addresses, service: Service, changed: ServiceAddress, otherwise: str
-) -> None:
+    run: Run, addresses: Addresses, service: Service, changed: ServiceAddress, otherwise: str
+) -> CheckResult:
     """Test another address. ServiceUnreachableError, with the reason, if the test fails."""
-    tested = await check_service(addresses.conninfo(changed, DEFAULT), own_clock)
+    began, started = await run(read.clock()), monotonic()
+
+    def now() -> datetime:
+        return began + timedelta(seconds=monotonic() - started)
+
+    tested = await check_service(addresses.conninfo(changed, DEFAULT), now)
     if tested.error is not None:
         raise ServiceUnreachableError(
             f"service {service.name!r} was not changed, because the test failed: {tested.error}",
             hint=f"Correct the address or the password, or {otherwise}.",
             service=service.name,
         )
+    return tested
 
 
 async def _shown(call: Call, name: str) -> c.Service:

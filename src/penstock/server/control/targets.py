@@ -100,12 +100,13 @@ class Targets:
         closing.add_done_callback(self._closing.discard)
 
     async def _opened(self, target: str) -> Database:
-        async with self._opening.setdefault(target, asyncio.Lock()):
+        opening = self._opening.setdefault(target, asyncio.Lock())
+        async with opening:
             found = self._pools.pop(target, None)
             if found is None:
                 found = await self._open(target)
             self._pools[target] = found
-        if not self._opening[target].locked():
+        if not opening.locked():
             self._opening.pop(target, None)
         if len(self._pools) > _KEPT:
             self._close(self._pools.popitem(last=False)[1])

@@ -21,6 +21,7 @@ from penstock.server.transport.cors import Cors
 from penstock.server.transport.exchange import Exchange, log
 from penstock.server.transport.path_prefix import PathPrefix
 from penstock.server.transport.path_tree import Paths
+from penstock.server.transport.problems import HttpError
 from penstock.server.transport.protocol import abort, channels, release, send_whole
 from penstock.server.transport.request_bodies import Disconnected
 from penstock.server.transport.routing import (
@@ -31,8 +32,10 @@ from penstock.server.transport.routing import (
     encoded,
     headers_of,
     other_method,
+    problem_reply,
     without_slash,
 )
+from penstock.server.transport.unsent_answers import LARGE_BYTES, UnsentAnswers
 
 _GZIP_FROM: Final = 1000
 # Only for the log and the metrics, because the caller has gone. nginx uses the same number.
@@ -155,7 +158,7 @@ class EntryApp:
     async def _reply(self, scope: Scope, send: Send, reply: Reply) -> None:
         if self._cors:
             reply = self._cors.allow(scope["exchange"], reply)
-        await _send_reply(scope, send, reply, self._prefix)
+        await _send_reply(self._context.answers, scope, send, reply, self._prefix)
 
     def _finish(self, scope: Scope) -> None:
         self._finished(scope, scope["exchange"])
@@ -173,11 +176,19 @@ def _send_at_once(scope: Scope, reply: Reply, body: bytes) -> bool:
     return send_whole(scope, head, reply.status, body)
 
 
-async def _send_reply(scope: Scope, send: Send, reply: Reply, prefix: PathPrefix) -> None:
+async def _send_reply(
+    answers: UnsentAnswers, scope: Scope, send: Send, reply: Reply, prefix: PathPrefix
+) -> None:
     if isinstance(reply.body, AsyncGenerator):
         await _send_stream(scope, send, reply, reply.body)
         return
     body = encoded(reply)
+    if answers.bytes and len(body) >= LARGE_BYTES and scope["method"] == "GET":
+        try:
+            answers.check(len(body))
+        except HttpError as error:
+            reply = problem_reply(error, scope["exchange"])
+            body = encoded(reply)
     if _send_at_once(scope, reply, body):
         return
     exchange: Exchange = scope["exchange"]
@@ -189,8 +200,9 @@ async def _send_reply(scope: Scope, send: Send, reply: Reply, prefix: PathPrefix
     if exchange.gzip and len(body) >= _GZIP_FROM:
         headers, body = _compressed(headers, body)
     exchange.sent = len(body)
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    with answers.holding(len(body)):
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
 
 async def _send_stream(

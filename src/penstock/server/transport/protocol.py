@@ -1,7 +1,7 @@
 """HTTP/1.1 on uvicorn, with additional limits and shortcuts.
 
-Connections with a slow or oversized request head, and connections above the limit of the process,
-are closed early. A complete response is sent in one write.
+Connections with a slow or oversized request head, connections above the limit of the process, and
+those whose caller does not read are closed early. A complete response is sent in one write.
 
 With `PENSTOCK_FAST_PATHS=off` the server runs on uvicorn's own protocol. Then no request has a
 cycle, and the functions here report that. Apart from this module, only the class `Server` in
@@ -47,20 +47,30 @@ class Taker(Protocol):
         """Whether it handles the request. Otherwise a task does."""
 
 
+class Unsent(Protocol):
+    """The number of bytes that callers have not read yet, on all connections."""
+
+    bytes: int
+
+
 class Guarded(HttpToolsProtocol):
     """One connection."""
 
     max_connections: ClassVar[int] = 20_000
     head_seconds: ClassVar[float] = 60
+    write_seconds: ClassVar[float] = 30
     taker: ClassVar[Taker]
+    answers: ClassVar[Unsent]
 
     @classmethod
-    def limited(cls, settings: ServerSettings, taker: Taker) -> type[Guarded]:
+    def limited(cls, settings: ServerSettings, taker: Taker, answers: Unsent) -> type[Guarded]:
         """The protocol class with these limits."""
         limits = {
             "max_connections": settings.max_connections,
             "head_seconds": settings.idle_seconds,
+            "write_seconds": settings.write_seconds,
             "taker": taker,
+            "answers": answers,
         }
         return type("Limited", (cls,), limits)
 
@@ -71,6 +81,9 @@ class Guarded(HttpToolsProtocol):
         self._idle_since: float | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._receiving = False
+        # The write buffer while it is above the transport's limit, and the timer that looks at it.
+        self._unsent = 0
+        self._unsent_timer: asyncio.TimerHandle | None = None
         self._begun: RequestResponseCycle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -85,7 +98,33 @@ class Guarded(HttpToolsProtocol):
         self._idle_since = None
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        self._count_unsent(0)
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The transport calls it when the caller reads more slowly than the server writes."""
+        super().pause_writing()
+        self._count_unsent(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._count_unsent(0)
+
+    def _count_unsent(self, count: int) -> None:
+        self.answers.bytes += count - self._unsent
+        self._unsent = count
+        if self._unsent_timer is not None:
+            self._unsent_timer.cancel()
+            self._unsent_timer = None
+        if count:
+            self._unsent_timer = self.loop.call_later(self.write_seconds, self._look_at_unsent)
+
+    def _look_at_unsent(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left < self._unsent:
+            self._count_unsent(left)
+        else:
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
@@ -146,6 +185,8 @@ class Guarded(HttpToolsProtocol):
         left = self._idle_since + self.head_seconds - self.loop.time()
         if left > 0:
             self._idle_timer = self.loop.call_later(left, self._look)
+        elif self.transport.get_write_buffer_size():
+            self.transport.abort()  # closing waits until the caller has read the rest
         else:
             self.transport.close()
 

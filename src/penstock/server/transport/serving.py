@@ -26,6 +26,7 @@ from penstock.server.context import Context
 from penstock.server.settings import ServerSettings
 from penstock.server.transport.dispatch import EntryApp
 from penstock.server.transport.protocol import Guarded
+from penstock.server.transport.unsent_answers import UnsentAnswers
 from penstock.settings import fast_paths
 
 # Requests create few reference cycles. With Python's default of 700, the garbage collector would
@@ -86,7 +87,7 @@ def make_server(
     app = create_app(context)
     config = uvicorn.Config(
         app,
-        **_protocol(settings, app),
+        **_protocol(settings, app, context.answers),
         loop="none",
         lifespan="on",
         ws="none",
@@ -99,9 +100,9 @@ def make_server(
     return Server(config, context, ready)
 
 
-def _protocol(settings: ServerSettings, app: EntryApp) -> dict[str, Any]:
+def _protocol(settings: ServerSettings, app: EntryApp, answers: UnsentAnswers) -> dict[str, Any]:
     if fast_paths():
-        return {"http": Guarded.limited(settings, app)}
+        return {"http": Guarded.limited(settings, app, answers)}
     return {
         "http": "httptools",
         "limit_concurrency": settings.max_connections,

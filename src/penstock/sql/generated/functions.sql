@@ -15053,6 +15053,149 @@ begin
   return q.id;
 end $$;
 
+-- held_leases returns the ids whose leases are still held: not settled, not expired, and not lost to another claim.
+-- Locks: none. Uses leased_N_token, or the place in the token.
+-- from functions/server/held_leases.sql:3
+create or replace function penstock.held_leases(ids bigint[], tokens bigint[]) returns setof bigint
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  u       record;
+  slot    integer;
+  is_held boolean;
+begin
+  perform penstock._check_pairs(ids, tokens, 'tokens');
+  for u in select * from unnest(ids, tokens) p (id, token) order by p.token, p.id loop
+    slot := (u.token & 15);
+    continue when slot > 8;
+    is_held := false;
+    if (u.token >= 4611686018427387904) then
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/server/held_leases.sql:18, segment 0
+      is_held := exists (
+        select from penstock.held_0 h where h.place = penstock._place(u.token) and h.token = u.token
+          and h.id = u.id and h.lease_until > clock_timestamp());
+else
+-- from functions/server/held_leases.sql:18, segment 1
+      is_held := exists (
+        select from penstock.held_1 h where h.place = penstock._place(u.token) and h.token = u.token
+          and h.id = u.id and h.lease_until > clock_timestamp());
+end if;
+else
+if slot <= 2 then
+-- from functions/server/held_leases.sql:18, segment 2
+      is_held := exists (
+        select from penstock.held_2 h where h.place = penstock._place(u.token) and h.token = u.token
+          and h.id = u.id and h.lease_until > clock_timestamp());
+else
+-- from functions/server/held_leases.sql:18, segment 3
+      is_held := exists (
+        select from penstock.held_3 h where h.place = penstock._place(u.token) and h.token = u.token
+          and h.id = u.id and h.lease_until > clock_timestamp());
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/server/held_leases.sql:18, segment 4
+      is_held := exists (
+        select from penstock.held_4 h where h.place = penstock._place(u.token) and h.token = u.token
+          and h.id = u.id and h.lease_until > clock_timestamp());
+else
+-- from functions/server/held_leases.sql:18, segment 5
+      is_held := exists (
+        select from penstock.held_5 h where h.place = penstock._place(u.token) and h.token = u.token
+          and h.id = u.id and h.lease_until > clock_timestamp());
+end if;
+else
+if slot <= 6 then
+-- from functions/server/held_leases.sql:18, segment 6
+      is_held := exists (
+        select from penstock.held_6 h where h.place = penstock._place(u.token) and h.token = u.token
+          and h.id = u.id and h.lease_until > clock_timestamp());
+else
+if slot <= 7 then
+-- from functions/server/held_leases.sql:18, segment 7
+      is_held := exists (
+        select from penstock.held_7 h where h.place = penstock._place(u.token) and h.token = u.token
+          and h.id = u.id and h.lease_until > clock_timestamp());
+else
+-- from functions/server/held_leases.sql:18, segment 8
+      is_held := exists (
+        select from penstock.held_8 h where h.place = penstock._place(u.token) and h.token = u.token
+          and h.id = u.id and h.lease_until > clock_timestamp());
+end if;
+end if;
+end if;
+end if;
+-- from functions/server/held_leases.sql:22
+    end if;
+    if not is_held then
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/server/held_leases.sql:25, segment 0
+      is_held := exists (select from penstock.leased_0 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+else
+-- from functions/server/held_leases.sql:25, segment 1
+      is_held := exists (select from penstock.leased_1 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+end if;
+else
+if slot <= 2 then
+-- from functions/server/held_leases.sql:25, segment 2
+      is_held := exists (select from penstock.leased_2 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+else
+-- from functions/server/held_leases.sql:25, segment 3
+      is_held := exists (select from penstock.leased_3 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/server/held_leases.sql:25, segment 4
+      is_held := exists (select from penstock.leased_4 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+else
+-- from functions/server/held_leases.sql:25, segment 5
+      is_held := exists (select from penstock.leased_5 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+end if;
+else
+if slot <= 6 then
+-- from functions/server/held_leases.sql:25, segment 6
+      is_held := exists (select from penstock.leased_6 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+else
+if slot <= 7 then
+-- from functions/server/held_leases.sql:25, segment 7
+      is_held := exists (select from penstock.leased_7 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+else
+-- from functions/server/held_leases.sql:25, segment 8
+      is_held := exists (select from penstock.leased_8 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+end if;
+end if;
+end if;
+end if;
+-- from functions/server/held_leases.sql:28
+    end if;
+    if not is_held and slot <> 0 then
+      is_held := exists (select from penstock.leased_0 l where l.token = u.token and l.id = u.id
+        and l.lease_until > clock_timestamp());
+    end if;
+    if is_held then
+      return next u.id;
+    end if;
+  end loop;
+end $$;
+
 -- recall_answer returns the answer to an earlier call with this key, if there is one. Otherwise it reserves the key
 -- until the end of the transaction, and other calls with the key wait for that. Locks: the row of the key. Uses
 -- idempotent_answer_pkey.

@@ -126,7 +126,8 @@ class ChangeService(Act):
         found = await visit.run(read.service(visit.path["service"]))
         addresses = visit.context.settings.addresses
         changed = changed_address(addresses, found, visit.asked("dsn"), visit.asked("password"))
-        await check_change(addresses, found, changed, "use `penstock service set --no-check`")
+        otherwise = "use `penstock service set --no-check`"
+        await check_change(visit.run, addresses, found, changed, otherwise)
         command = set_service_address(
             found.id, changed.dsn, secret=changed.secret, password_file=changed.password_file
         )
