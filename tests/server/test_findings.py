@@ -1,4 +1,4 @@
-"""Findings about queues are decided by exact counts over one time, whatever other queues do."""
+"""Findings about queues are decided by exact counts over one time. Other queues do not matter."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
--- Leases that expired recently, by queue: among the latest failed attempts, as many as the sample takes, those of the
--- last seconds. There may be more. No locks; uses attempt_log_xid.
+-- The number of leases that expired recently, by queue. It counts those of the last seconds among a sample of the latest
+-- failed attempts, so there may be more. No locks; uses attempt_log_xid.
 with latest as materialized (
   select queue, ended_at, error
     from penstock.attempts_feed
@@ -8,5 +8,6 @@ with latest as materialized (
 )
 select queue, count(*)
   from latest
- where error = 'the lease expired' and ended_at > clock_timestamp() - make_interval(secs => %(seconds)s::double precision)
+ where error = 'the lease expired'
+   and ended_at > clock_timestamp() - make_interval(secs => %(seconds)s::double precision)
  group by queue
