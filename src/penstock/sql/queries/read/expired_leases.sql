@@ -1,5 +1,5 @@
--- The number of leases that expired recently, by queue. It counts those of the last seconds among a sample of the latest
--- failed attempts, so there may be more. No locks; uses attempt_log_xid.
+-- The number of leases that expired in the last seconds, by queue. It looks at a sample of the latest failed attempts,
+-- so there may be more. No locks; uses attempt_log_xid.
 with latest as materialized (
   select queue, ended_at, error
     from penstock.attempts_feed
