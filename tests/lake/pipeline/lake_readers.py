@@ -86,7 +86,8 @@ def spark_rows(table: str, settings: dict[str, str]) -> Rows:
     common = {
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.extraClassPath": f"{Path(sys.prefix).parent}/reader-jars/*",
+        # As --packages adds them: Spark's own versions of their dependencies come first.
+        "spark.jars": ",".join(map(str, Path(sys.prefix).parent.glob("reader-jars/*.jar"))),
     }
     for name, value in {**common, **settings}.items():
         builder = builder.config(name, value)
