@@ -250,7 +250,7 @@ def _ready(number: int) -> str:
 
 def _unknown(keeps_history: bool) -> str:
     why = "the charts are not up to date" if keeps_history else "the queue keeps no history"
-    return f" No worker is known, but other consumers may be at work: {why}."
+    return f" No worker is known, but a consumer may run unseen: {why}."
 
 
 def _failing(name: str, outcomes: RecentOutcomes) -> Iterator[Finding]:
