@@ -12,6 +12,8 @@ from tests.ui.conftest import Site, Visit
 from tests.ui.test_layout import STICKING_OUT
 from tests.ui.test_pages import PAGES
 
+from penstock.server.auth import permissions
+
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text("utf-8")
 FORMS = [
     "/queues/create",
@@ -47,6 +49,16 @@ def test_axe_finds_nothing_serious_on_any_page_or_form(
     for path in all_addresses(full):
         page.goto(path)
         assert serious(page) == [], path
+
+
+@pytest.mark.slow
+def test_an_empty_system_is_accessible_and_nothing_sticks_out(empty: Site, visit: Visit) -> None:
+    page = visit(empty, color_scheme="dark", bypass_csp=True)
+    for path in [path for path in permissions.PAGES if "{" not in path]:
+        page.set_viewport_size({"width": 390, "height": 900})
+        page.goto(path)
+        assert serious(page) == [], path
+        assert page.evaluate(STICKING_OUT) == [], path
 
 
 def serious(page: Page) -> list[str]:

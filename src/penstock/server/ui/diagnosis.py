@@ -79,7 +79,7 @@ class Finding:
 
     @property
     def identity(self) -> str:
-        """The same for the same trouble, even if its numbers change."""
+        """The same for the same trouble, whatever its numbers are at the moment."""
         return f"{self.kind}:{self.subject}"
 
     @property
@@ -173,7 +173,7 @@ def _queues(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _served(snapshot: Snapshot) -> set[str]:
-    """The queues on which a consumer works. A consumer with SQL shows only in its results."""
+    """The queues on which a consumer works. A consumer with SQL shows only by what it has done."""
     served = {lease.queue for lease in snapshot.leases}
     for beat in snapshot.heartbeats:
         if beat.alive and beat.state == "running":
@@ -250,7 +250,7 @@ def _ready(number: int) -> str:
 
 def _unknown(keeps_history: bool) -> str:
     why = "the charts are not up to date" if keeps_history else "the queue keeps no history"
-    return f" No worker is known, but there may be other consumers: {why}."
+    return f" No worker is known, but a consumer may run unseen: {why}."
 
 
 def _failing(name: str, outcomes: RecentOutcomes) -> Iterator[Finding]:
