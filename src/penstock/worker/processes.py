@@ -175,7 +175,7 @@ class _Child:
                 with suppress(BrokenPipeError, ConnectionResetError):  # receiving says so
                     self._pipe.send(run)
             return cast(Said, self._pipe.recv())
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # OSError: in the middle of its answer
             self._process.join(1)
             code = self._process.exitcode
             how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}"
