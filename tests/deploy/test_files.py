@@ -153,6 +153,7 @@ def test_the_query_of_the_scaler_counts_what_is_ready_or_leased(dsn: str) -> Non
 def test_variables_of_the_files_are_variables_of_the_product() -> None:
     known = (ROOT / "src/penstock/server/settings.py").read_text("utf-8")
     known += (ROOT / "src/penstock/settings.py").read_text("utf-8")
+    known += (ROOT / "src/penstock/secrets.py").read_text("utf-8")
     own = {"PENSTOCK_APP", "PENSTOCK_WORKER_OPTIONS", "PENSTOCK_IMAGE"}
     for file in DEPLOY.rglob("*"):
         if file.is_file():

@@ -79,6 +79,7 @@ def test_a_queue_is_made_fed_counted_and_removed(http: httpx.Client, db: Db) -> 
     )
     found = rows.fetchall()
     assert [row[0] for row in found] == done["result"]["message_ids"]
+    assert [str(row[0]) for row in found] == done["result"]["ids"]
     assert [row[1]["order_id"] for row in found] == [1001, 1002]
     assert [row[2] for row in found] == ["ready", "scheduled"]
     stats_path = f"{QUEUES}/order-events/stats"

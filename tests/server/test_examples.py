@@ -141,7 +141,8 @@ def test_the_control_plane_answers_as_printed(curl: Curl, shared: Any, web: Any,
     task = accepted["task_id"]
     done = until(lambda: curl(POLL_ENQUEUE, service, task), lambda status, _: status == 200)
     ids = done["result"]["message_ids"]
-    assert done == {"task_id": task, "status": "completed", "result": {"message_ids": ids}}
+    result = {"message_ids": ids, "ids": [str(id) for id in ids]}
+    assert done == {"task_id": task, "status": "completed", "result": result}
     assert len(ids) == 2
     status, accepted = curl(STATS, service)
     assert (status, list(accepted)) == (202, ["task_id"])

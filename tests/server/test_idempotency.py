@@ -151,3 +151,19 @@ def test_a_key_for_one_topic_learns_nothing_about_messages_of_others(
     body = {"messages": [{"id": path.rpartition("/")[2], **proof}]}
     [result] = other.post("/api/messages/settle", json=body).json()["results"]
     assert (result["settled"], result["reason"]) == (False, "not_found")
+
+
+def test_erased_messages_are_erased_from_stored_answers_too(http: httpx.Client, db: Db) -> None:
+    db.execute("select penstock.create_queue('orders', '{\"keep_history\": 60}')")
+    for key, text in (("k1", "secret"), ("k2", "other")):
+        [id] = http.post("/api/messages", json={"topic": "orders", "json": text}).json().values()
+        post(http, "/api/messages/dequeue", {"topic": "orders"}, key)
+        db.execute("select penstock.cancel(%s::bigint)", [id])
+    post(http, "/api/messages", {"topic": "orders", "json": 1}, "k3")
+    query = "select idempotency_key from penstock.idempotent_answer order by 1"
+    assert db.execute(query).fetchall() == [("k1",), ("k2",), ("k3",)]
+    db.execute(
+        "select penstock.erase_history(array_agg(id), array_agg(enqueued_at))"
+        " from penstock.history where payload = '\"secret\"'"
+    )
+    assert db.execute(query).fetchall() == [("k2",), ("k3",)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,6 +20,7 @@ from tests.server.test_control_plane import until
 from penstock.errors import InvalidValueError
 from penstock.push.http_sender import HttpSender, SendError, check_url
 from penstock.push.networks import AllowedNetworks
+from penstock.push.signing import new_signing_secret
 
 Db = psycopg.Connection[Any]
 Respond = Callable[[int], int | None]
@@ -148,6 +151,56 @@ def test_requests_carry_the_payload_and_a_signature(
     until(lambda: _enqueue_and_look(db, receiver, count, other), bool)
     row = db.execute("select s::text from penstock.subscription s").fetchone()
     assert secret not in str(row)
+
+
+def test_the_receiver_of_the_guide_handles_each_message_once(
+    pushing: httpx.Client, receiver: Receiver, db: Db
+) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "receive-push-deliveries.md"
+    [code] = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    handled: list[Any] = []
+    names["handle"] = handled.append
+    make_queue(db)
+    subscribe(pushing, receiver.url)
+    [secret] = pushing.get("/api/subscriptions/hook/secret").json()["secrets"]
+    receiver.respond = lambda number: 500 if number == 1 else 204
+    db.execute("select penstock.enqueue('orders', '{\"n\": 1}')")
+    until(lambda: left(db), lambda count: count == 0)
+    requests = receiver.requests
+    assert len(requests) >= 2
+    assert {headers["webhook-id"] for headers, _ in requests} == {requests[0][0]["webhook-id"]}
+    for headers, body in requests:
+        assert names["receive"](secret, headers, body) == 204
+        assert names["receive"](secret, headers, body + b" ") == 401
+        assert names["receive"](new_signing_secret(), headers, body) == 401
+    assert handled == [{"n": 1}]
+
+
+def test_a_quiet_of_an_operator_lasts_longer_than_an_outage(
+    start_server: Any, make_key: Any, receiver: Receiver, db: Db
+) -> None:
+    running = start_server(push_networks=LOOPBACK)
+    headers = {"Authorization": f"Bearer {make_key('boss', 'admin')}"}
+    make_queue(db)
+    receiver.respond = lambda _: 500
+    with httpx.Client(base_url=running.url, headers=headers, timeout=60) as http:
+        subscribe(http, receiver.url)
+        db.execute("select penstock.enqueue('orders', to_jsonb(n)) from generate_series(1, 9) n")
+        serving = until(lambda: running.server.context.pusher._serving, bool)
+        [runner] = until(lambda: serving._worker.runners, bool)
+        until(lambda: runner.resting, bool)
+        [worker] = until(lambda: http.get("/api/workers").json()["items"], bool)
+        command = {"worker": worker["worker"], "command": "quiet"}
+        http.post("/api/workers/command", json=command).raise_for_status()
+        until(lambda: runner.quiet, bool)
+        # The outage ends once more, and the endpoint is tried again only after the operator's word.
+        until(lambda: not runner.resting, bool)
+        assert (runner.quiet, runner.room) == (True, 0)
+        receiver.respond = lambda _: 204
+        http.post("/api/workers/command", json=command | {"command": "resume"}).raise_for_status()
+        until(lambda: left(db), lambda count: count == 0)
 
 
 def _enqueue_and_look(db: Db, receiver: Receiver, count: int, secret: str) -> bool:

@@ -52,6 +52,13 @@ export function unavailable(reason: string, cause: unknown): PenstockError {
   return new PenstockError(0, { code: "ServerUnavailableError", detail }, { cause });
 }
 
+/** The error of a handler whose lease has ended: another consumer may have the message. */
+export function leaseLost(id: string, reason: string): PenstockError {
+  const detail = `the lease on message ${id} is lost: ${reason}`;
+  const hint = "Let handlers end when their signal aborts, and choose longer leases";
+  return new PenstockError(409, { code: "LeaseLostError", detail, hint, fields: { id } });
+}
+
 /** Thrown by a handler: the message becomes a dead letter without further attempts. */
 export class Reject extends Error {
   override readonly name = "Reject";

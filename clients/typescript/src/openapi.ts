@@ -159,7 +159,7 @@ export interface paths {
         };
         /**
          * Claim messages as they come, as server-sent events of the type `message`
-         * @description The data of an event is a message, as in the response of a dequeue. Settle each message as usual: the stream has at most `credit` messages that are not settled. Its last event is `end`, when `duration_seconds` are over or the server stops, or `error`, with a problem.
+         * @description The data of an event is a message, as in the response of a dequeue. Settle each message as usual: the stream has at most `credit` messages that are not settled. Its last event is `end`, when `duration_seconds` are over or the server stops, or `error`, with a problem, such as that the key was revoked.
          */
         get: operations["stream_messages"];
         put?: never;
@@ -2264,9 +2264,13 @@ export interface components {
             error_message?: string;
             waiting_for?: string;
         };
-        /** EnqueueResult */
+        /**
+         * EnqueueResult
+         * @description The ids in the order of the messages: as numbers, and as strings as everywhere else.
+         */
         EnqueueResult: {
             message_ids: number[];
+            ids: string[];
         };
         /** TaskQuery */
         TaskQuery: {

@@ -93,8 +93,8 @@ export class Transport {
         const refused = error.status === 429 || error.status === 503;
         if (!error.retryable || !(repeatable || refused) || call.signal?.aborted) throw error;
         const random = Math.random() * FIRST_DELAY_SECONDS * 2 ** (attempt + 1);
-        const wanted = Math.max(error.retryAfterSeconds ?? 0, random);
-        await sleep(Math.min(wanted, LONGEST_DELAY_SECONDS), call.signal);
+        const own = Math.min(random, LONGEST_DELAY_SECONDS);
+        await sleep(Math.max(error.retryAfterSeconds ?? 0, own), call.signal);
       }
     }
   }

@@ -1,10 +1,10 @@
 import type { Message, Penstock, Settlement, SettleResult } from "./client.js";
-import { errorText, Reject, RetryAfter, Snooze } from "./errors.js";
+import { errorText, leaseLost, Reject, RetryAfter, Snooze } from "./errors.js";
 import { Settler } from "./settler.js";
 import { sleep } from "./transport.js";
 
 export interface Context {
-  /** Aborts when the lease is lost, or when the worker stops before the handler is done. */
+  /** Aborts when the lease is lost or ends without an extension, or when the worker stops before the handler is done. */
   signal: AbortSignal;
 }
 
@@ -22,8 +22,16 @@ export interface WorkerOptions {
   graceSeconds?: number;
   /** The name of the worker, for display. */
   worker?: string;
-  /** Called with errors of the connection. The worker goes on. Default: `console.error`. */
+  /** Called with errors of the connection, and with a `LeaseLostError` if a message could not be settled because its
+   * lease was lost. The worker goes on. Default: `console.error`. */
   onError?: (error: unknown) => void;
+}
+
+interface Running {
+  message: Message;
+  lost: AbortController;
+  /** Fires at the end of the lease. */
+  expiry?: ReturnType<typeof setTimeout>;
 }
 
 /** Claims the messages of a topic, runs a handler for each, and settles them together. */
@@ -33,7 +41,7 @@ export class Worker {
   readonly #handler: Handler;
   readonly #options: Required<Omit<WorkerOptions, "worker">> & Pick<WorkerOptions, "worker">;
   readonly #settler: Settler;
-  readonly #running = new Map<string, { message: Message; lost: AbortController }>();
+  readonly #running = new Map<string, Running>();
   readonly #stopping = new AbortController();
   #wake: () => void = () => undefined;
   #done: Promise<void> | undefined;
@@ -105,17 +113,36 @@ export class Worker {
 
   async #work(message: Message): Promise<void> {
     const lost = new AbortController();
-    this.#running.set(message.id, { message, lost });
+    const running: Running = { message, lost };
+    this.#running.set(message.id, running);
+    this.#expectEnd(running, Date.now());
     let settlement: Partial<Settlement> = { action: "ack" };
     try {
       await this.#handler(message, { signal: lost.signal });
     } catch (error) {
       settlement = afterError(error);
     }
-    const isHeld = this.#running.get(message.id)?.lost === lost;
-    if (isHeld && !lost.signal.aborted) await this.#settle(message, settlement);
-    if (isHeld) this.#running.delete(message.id);
+    if (this.#running.get(message.id) === running) {
+      await this.#end(running, settlement);
+      this.#running.delete(message.id);
+    }
+    clearTimeout(running.expiry);
     this.#wake();
+  }
+
+  /** Settle a message whose handler has ended, or report that its lease is lost. */
+  async #end({ message, lost }: Running, settlement: Partial<Settlement>): Promise<void> {
+    if (lost.signal.aborted) return this.#options.onError(lost.signal.reason);
+    const result = await this.#settle(message, settlement);
+    if (result?.settled === false) this.#options.onError(leaseLost(message.id, `reason ${result.reason}`));
+  }
+
+  /** Abort the handler at the end of a lease that began at a time, unless it is extended before. */
+  #expectEnd(running: Running, began: number): void {
+    const { message, lost } = running;
+    const left = began + this.#options.leaseSeconds * 1000 - Date.now();
+    clearTimeout(running.expiry);
+    running.expiry = setTimeout(() => lost.abort(leaseLost(message.id, "it was not extended in time")), left);
   }
 
   async #settle(message: Message, settlement: Partial<Settlement>): Promise<SettleResult | undefined> {
@@ -125,6 +152,7 @@ export class Worker {
 
   async #extend(): Promise<void> {
     const leases = [...this.#running.values()];
+    const began = Date.now();
     const results = await Promise.all(
       leases.map(({ message }) =>
         this.#settle(message, {
@@ -133,9 +161,13 @@ export class Worker {
         }),
       ),
     );
-    leases.forEach(({ lost }, index) => {
+    leases.forEach((running, index) => {
+      const { message, lost } = running;
       // A handler that has just finished has settled its message itself.
-      if (results[index]?.settled === false) lost.abort(new Error("the lease is lost"));
+      if (this.#running.get(message.id) !== running) return;
+      const result = results[index];
+      if (result?.settled) this.#expectEnd(running, began);
+      else if (result) lost.abort(leaseLost(message.id, `reason ${result.reason}`));
     });
   }
 

@@ -130,6 +130,42 @@ await strictly;
 const after = await client.stats("texts");
 assert.deepEqual([after.pending, after.processing, after.dead], [0, 0, 3]);
 
+// A message whose lease is lost when it is settled is reported, and so is one whose lease cannot be extended in time.
+const reported = async (options, handler) => {
+  await client.createTopic("leases", { keep_history: 7 }).catch(() => undefined);
+  await client.enqueue("leases", 1);
+  let report;
+  const found = new Promise((resolve) => (report = resolve));
+  const onError = (error) => error.code === "LeaseLostError" && report(error);
+  const leasing = new Worker(options.client ?? client, "leases", handler, { ...options, onError });
+  const works = leasing.run();
+  const error = await found;
+  await leasing.stop();
+  await works;
+  return error.detail;
+};
+assert.match(await reported({}, (each) => client.ack(each)), /lost: reason finished/);
+const mute = async (address, init) => {
+  if (String(address).endsWith("/settle")) throw new TypeError("refused");
+  return fetch(address, init);
+};
+const cut = new Penstock({ url, key, fetch: mute, retries: 0 });
+let aborted;
+const detail = await reported({ client: cut, leaseSeconds: 1 }, (_, { signal }) => {
+  return new Promise((resolve) => signal.addEventListener("abort", () => resolve((aborted = true))));
+});
+assert.deepEqual([aborted, detail.endsWith("it was not extended in time")], [true, true]);
+
+// The server's Retry-After is honoured, however long it is.
+const stop = AbortSignal.timeout(100);
+const delays = [];
+const plain = globalThis.setTimeout;
+globalThis.setTimeout = (run, delay, ...rest) => (delays.push(delay), plain(run, delay, ...rest));
+const busy = new Penstock({ url, key, fetch: async () => new Response("{}", { status: 503, headers: { "Retry-After": "60" } }) });
+await assert.rejects(busy.stats("work", { signal: stop }));
+globalThis.setTimeout = plain;
+assert.ok(delays.includes(60_000), String(delays));
+
 // A stopped worker gives back what its handlers did not finish.
 await client.enqueue("slow", 1);
 let started;

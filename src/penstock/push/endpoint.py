@@ -89,11 +89,11 @@ class Endpoint:
         """Claim nothing for a while, then one message at a time."""
         self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
         runner.concurrency = 1
-        runner.set_quiet(True)
+        runner.set_resting(True)
 
         def resume() -> None:
             self._resuming = None
-            runner.set_quiet(False)
+            runner.set_resting(False)
 
         self._resuming = asyncio.get_running_loop().call_later(self._pause, resume)
 

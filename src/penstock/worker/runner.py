@@ -65,6 +65,7 @@ class Runner:
         self.on_settled: Callable[[], None] = _nothing
         self.stopping = False
         self.quiet = False
+        self.resting = False
         self._reserved = 0
         self._pumps = 0
         self._settler = settler
@@ -82,7 +83,7 @@ class Runner:
     @property
     def room(self) -> int:
         """How many more messages the runner can use."""
-        if self.stopping or self.quiet or self._settler.is_behind:
+        if self._claims_nothing or self._settler.is_behind:
             return 0
         busy = len(self.running)
         if self.threads is not None:
@@ -118,7 +119,7 @@ class Runner:
             return
         now = monotonic()
         self.waiting.extend([Delivery(self, row, now) for row in rows])
-        if self.stopping or self.quiet:
+        if self._claims_nothing:
             self.give_back_waiting()
         else:
             self._begin()
@@ -285,12 +286,24 @@ class Runner:
         self.give_back_waiting()
         self.on_room()
 
+    @property
+    def _claims_nothing(self) -> bool:
+        return self.stopping or self.quiet or self.resting
+
     def set_quiet(self, quiet: bool) -> None:
-        """Stop claiming, or claim again. Running handlers continue."""
-        if quiet == self.quiet:
-            return
-        self.quiet = quiet
-        if quiet:
+        """Stop claiming, or claim again, as an operator says. Running handlers continue."""
+        if quiet != self.quiet:
+            self.quiet = quiet
+            self._claiming_changed()
+
+    def set_resting(self, resting: bool) -> None:
+        """The same as the handler says, such as during an outage of an endpoint."""
+        if resting != self.resting:
+            self.resting = resting
+            self._claiming_changed()
+
+    def _claiming_changed(self) -> None:
+        if self._claims_nothing:
             self.give_back_waiting()
         else:
             self.on_settled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias
 
@@ -184,7 +185,10 @@ class TaskQuery(Struct, forbid_unknown_fields=True):
 
 
 class EnqueueResult(Struct):
+    """The ids in the order of the messages: as numbers, and as strings as everywhere else."""
+
     message_ids: list[int]
+    ids: list[str]
 
 
 class StatsResult(Struct):
@@ -256,12 +260,20 @@ def service_status(service: model.Service) -> ServiceStatus:
     )
 
 
+def task_result(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The result with ids of messages as strings too."""
+    if result is None or "message_ids" not in result:
+        return None if result is None else dict(result)
+    return {**result, "ids": [str(id) for id in result["message_ids"]]}
+
+
 def task_document(task: model.ServiceTaskRow) -> ServiceTask:
     fields = {name: getattr(task, name) for name in model.ServiceTaskRow.__slots__}
     return ServiceTask(
         task_id=fields.pop("id"),
         queue_name=fields.pop("queue"),
         waiting_for=fields.pop("waits_for"),
+        result=task_result(fields.pop("result")),
         **fields,
     )
 

@@ -169,7 +169,7 @@ async def _request(call: Call, service: str, name: str, kind: TaskKind, request:
 
 
 def _polled(task: ServiceTask, kind: Any) -> Reply:
-    result = UNSET if task.result is None else task.result
+    result = UNSET if task.result is None else c.task_result(task.result)
     error = task.error_message if task.status in ("failed", "cancelled") else None
     document = kind(
         task_id=task.id,

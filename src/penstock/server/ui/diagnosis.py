@@ -79,7 +79,7 @@ class Finding:
 
     @property
     def identity(self) -> str:
-        """The same for the same trouble, whatever its numbers are at the moment."""
+        """The same for the same trouble, even if its numbers change."""
         return f"{self.kind}:{self.subject}"
 
     @property
@@ -173,7 +173,7 @@ def _queues(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _served(snapshot: Snapshot) -> set[str]:
-    """The queues on which a consumer works. A consumer with SQL shows only by what it has done."""
+    """The queues on which a consumer works. A consumer with SQL shows only in its results."""
     served = {lease.queue for lease in snapshot.leases}
     for beat in snapshot.heartbeats:
         if beat.alive and beat.state == "running":
