@@ -51,7 +51,7 @@ TASK_SETTINGS: Final = {"lease_seconds": 6, "max_attempts": 100, "keep_history":
 CLAIMED: Final = 32
 AT_ONCE: Final = 8
 OF_ONE_SERVICE: Final = 3
-# A service that has completed no task for this long gets one place: it may hang, and others with it.
+# A service that has completed no task for this long gets one place, because it may hang.
 TRUST_SECONDS: Final = 5.0
 # How long a claimed task waits for its turn. Then it goes back, so that the claimed tasks are not
 # all of one service. It may be claimed again after the same time.
