@@ -22,6 +22,7 @@ FORMS = [
     "/queues/invoices/drop",
     "/schedules/create",
     "/messages/999999999",
+    "/docs",
 ]
 
 
