@@ -129,7 +129,8 @@ async def check_change(
     run: Run, addresses: Addresses, service: Service, changed: ServiceAddress, otherwise: str
 ) -> CheckResult:
     """Test another address. ServiceUnreachableError, with the reason, if the test fails."""
-    began, started = await run(read.clock()), monotonic()
+    began: datetime = await run(read.clock())
+    started = monotonic()
 
     def now() -> datetime:
         return began + timedelta(seconds=monotonic() - started)
