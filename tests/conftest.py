@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -50,6 +51,19 @@ os.environ["PENSTOCK_SECRET_KEY"] = "zkGa6wXeyM5sLZp2lY4lq3oB1n2Yt1cV1Z5VqJ0t0xM
 # How long an example takes says something about the machine, not about what is tested.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("penstock")
+
+
+def pytest_configure() -> None:
+    """Stop ignoring signals, which processes started by the tests would inherit.
+
+    A shell starts background commands with SIGINT ignored, and nohup ignores SIGHUP.
+    """
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

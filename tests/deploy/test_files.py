@@ -156,6 +156,6 @@ def test_variables_of_the_files_are_variables_of_the_product() -> None:
     known += (ROOT / "src/penstock/secrets.py").read_text("utf-8")
     own = {"PENSTOCK_APP", "PENSTOCK_WORKER_OPTIONS", "PENSTOCK_IMAGE"}
     for file in DEPLOY.rglob("*"):
-        if file.is_file():
+        if file.is_file() and file.parent.name != "__pycache__":
             for name in set(re.findall(r"\bPENSTOCK_[A-Z_]+", file.read_text("utf-8"))) - own:
                 assert f"`{name}`" in known, f"{name} in {file.relative_to(ROOT)}"

@@ -30,13 +30,16 @@ REVIEWED = {
     "penstock._holds_rows": "the number of a segment",
     "penstock._register": "%I",
     "penstock._unlogged_register": "%I",
+    "penstock.analyze_history": "tables of our schema, from the catalog",
     "penstock.drop_queue": "sequences from one of our tables",
     "penstock.publish_gold": "one of four tables, and their columns from the catalog",
     "pgmq._make_views": "%I, and the number of a queue",
 }
 # Settings of PostgreSQL that no caller can forge: it checks the membership when `role` is set, and
 # the others say something about the transaction or the server only.
-TRUE_SETTINGS = {"role", "transaction_isolation", "lock_timeout", "block_size"}
+TRUE_SETTINGS = {
+    "role", "transaction_isolation", "lock_timeout", "block_size", "server_version_num",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,8 @@ class Scene:
 
     def _leased(self) -> tuple[int, int]:
         self._enqueue("leased")
+        # The queue is still paused if the server had to refuse the call that resumes it.
+        self._value("select penstock.resume(%s)::text", self.queue)
         return self._claim()
 
     @property

@@ -86,7 +86,7 @@ def test_a_server_that_stops_ends_its_streams(make_site: MakeSite) -> None:
         assert not thread.is_alive()
 
 
-def test_fifty_dashboards_cost_less_than_five_queries_a_second(
+def test_fifty_dashboards_share_their_queries(
     make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As fifty browsers do: each listens, and fetches its page again at every tick."""
@@ -109,7 +109,8 @@ def test_fifty_dashboards_cost_less_than_five_queries_a_second(
             seconds = time.monotonic() - begun
         print(f"{fetched} pages, {len(asked)} queries in {seconds:.0f} s")
         assert fetched >= 100
-        assert len(asked) / seconds < 5
+        # Alone, each page takes several queries.
+        assert len(asked) < fetched
 
 
 def _session(made: Site) -> str:
