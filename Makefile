@@ -10,13 +10,13 @@ key = $(shell (pwd; cat $(1) pyproject.toml) | cksum | cut -d ' ' -f 1)
 APP_STAMP = $(VENV)/app-$(call key,requirements/app.txt)
 SPARK_STAMP = $(VENV)/spark-$(call key,requirements/spark.txt)
 DEV_STAMP = $(VENV)/dev-$(call key,requirements/dev.txt)
-# The peers of the benchmark have an environment of their own: their versions are not ours to choose.
+# The peers of the benchmark have their own environment, because we do not choose their versions.
 PEERS       = $(VENV)/peers
 PEERS_STAMP = $(PEERS)/peers-$(call key,requirements/peers.txt benchmarks/penstock_benchmarks/peers/package-lock.json)
 # The documentation site has its own environment too: its tools never decide which versions Penstock is tested with.
 DOCS       = $(VENV)/docs
 DOCS_STAMP = $(DOCS)/docs-$(call key,requirements/docs.txt)
-# The tests on S3 start moto's server from an environment of its own, and give Spark the jars of the S3A connector.
+# The tests on S3 start moto's server from its own environment, and give Spark the jars of the S3A connector.
 S3       = $(VENV)/s3
 S3_STAMP = $(S3)/s3-$(call key,requirements/s3.txt)
 # Django 6 needs Python 3.12. The other tests run with Django 5.2.
@@ -30,7 +30,7 @@ READERS       = $(VENV)/readers
 READERS_STAMP = $(READERS)/readers-$(call key,requirements/readers.txt)
 READER_JARS       = $(VENV)/reader-jars
 READER_JARS_STAMP = $(READER_JARS)/jars-$(call key,tools/reader_jars.xml)
-# The example for Dagster runs in an environment of its own.
+# The example for Dagster runs in its own environment.
 DAGSTER       = $(VENV)/dagster
 DAGSTER_STAMP = $(DAGSTER)/dagster-$(call key,requirements/dagster.txt)
 # The programs that check deploy/ have their own environment too. Helm is built from its sources.
@@ -141,7 +141,7 @@ test-deploy: $(DEV_STAMP) $(DEPLOY_STAMP) ## check the files of deploy/ with the
 test-django-6: $(DJANGO6_STAMP) ## the tests of penstock.django with Django 6, on Python 3.12
 	$(DJANGO6)/bin/pytest tests/django -m "not slow" $(ARGS)
 
-# They come from the package index, and run on a PostgreSQL of their own.
+# They come from the package index, and start their own PostgreSQL.
 test-django-suites: $(DEV_STAMP) $(DJANGO6_STAMP) ## the test suites of other backends of Django's Tasks, as far as they apply
 	$(BIN)/python -m tests.django_suites rq
 	$(BIN)/python -m tests.django_suites db
@@ -167,7 +167,7 @@ bench-lake: $(SPARK_STAMP) $(READER_JARS_STAMP) ## compare Spark on Penstock wit
 bench-ui: $(DEV_STAMP) ## measure the pages of the UI on a million messages, for some minutes
 	$(BIN)/python tests/ui/measure.py --json bench-ui.json $(ARGS)
 
-bench-peers: $(PEERS_STAMP) ## measure Penstock beside its peers, for some 40 minutes
+bench-peers: $(PEERS_STAMP) ## compare Penstock with its peers, in about 40 minutes
 	$(PEERS)/bin/python -m penstock_benchmarks.peers run --json peers.json $(ARGS)
 
 bench-peers-short: $(PEERS_STAMP) ## the same in three minutes

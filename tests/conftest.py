@@ -88,7 +88,7 @@ def server(pg_bin: Path, testrun_uid: str) -> Iterator[EmbeddedPostgres]:
 
 
 def _clear(home: Path) -> None:
-    """Removes a home that nobody uses: this run's, or that of a run that was killed."""
+    """Removes a home that is not in use: this run's, or that of a run that was killed."""
     with contextlib.suppress(OSError):  # another worker may be at it, too
         if is_free(home / USE_LOCK) and is_free(home / TURN_LOCK):
             shutil.rmtree(home)
