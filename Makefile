@@ -98,8 +98,9 @@ pytest-plain: $(DEV_STAMP) ## some tests without the fast paths, in 40 seconds
 	PENSTOCK_TEST_ADAPTERS=async $(PLAIN) tests/contract/test_leases.py tests/client/test_batching.py tests/worker/test_runner.py \
 	  tests/server/test_messages.py
 
-test-plain: $(DEV_STAMP) ## the contract, client, worker and server suites without the fast paths
-	$(PLAIN) tests/contract tests/client tests/worker tests/server tests/integrations tests/forks tests/test_fast_execute.py $(ARGS)
+test-plain: $(DEV_STAMP) ## the suites that use psycopg or uvicorn, without the fast paths
+	$(PLAIN) tests/contract tests/client tests/worker tests/server tests/tasks tests/cli tests/testing tests/django tests/ui \
+	  tests/integrations tests/forks tests/test_fast_execute.py tests/test_fast_paths.py $(ARGS)
 
 test-versions: $(DEV_STAMP) ## some tests with the lowest and the highest supported psycopg and uvicorn
 	$(BIN)/python tools/test_versions.py $(ARGS)
