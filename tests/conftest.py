@@ -57,7 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         if marker := item.get_closest_marker("fast_paths"):
-            item.add_marker(pytest.mark.skip(reason=f"needs PENSTOCK_FAST_PATHS=on: {marker.args[0]}"))
+            item.add_marker(
+                pytest.mark.skip(reason=f"needs PENSTOCK_FAST_PATHS=on: {marker.args[0]}")
+            )
 
 
 @pytest.fixture(scope="session")
