@@ -16,7 +16,8 @@ from penstock.push.pusher import Pusher
 from penstock.server.api.call_batching import CallBatching
 from penstock.server.api.long_polls import LongPolls
 from penstock.server.api.settle_signal import SettleSignal
-from penstock.server.auth.authentication import Authenticator, Principal
+from penstock.server.auth.authentication import Authenticator
+from penstock.server.auth.principal import Principal
 from penstock.server.auth.sign_on import make_openid_connect
 from penstock.server.background import Background
 from penstock.server.cache import TimedCache

@@ -14,8 +14,8 @@ from markupsafe import Markup
 from penstock.server.ui import charts, formats
 from penstock.server.ui.activity_text import describe
 from penstock.server.ui.assets import asset_url
-from penstock.server.ui.diagnosis import messages_path, queue_path
 from penstock.server.ui.json_tree import json_tree
+from penstock.server.ui.paths import messages_path, queue_path
 
 # Filters that have the name of their function.
 FILTERS: Final[tuple[Callable[..., object], ...]] = (
