@@ -20,7 +20,7 @@ import pytest
 from tests.deploy.tools import DEPLOY, program, run
 
 from penstock.server.auth.api_keys import new_key
-from penstock.server.transport.proxies import parse_networks
+from penstock.server.proxies import parse_networks
 
 # What an installation of nginx has around our file.
 AROUND = """

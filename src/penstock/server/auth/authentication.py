@@ -28,7 +28,7 @@ from penstock.server.auth.key_uses import KeyUses
 from penstock.server.auth.principal import Principal
 from penstock.server.auth.users import Roles, User
 from penstock.server.database import Database
-from penstock.server.transport.problems import HttpError
+from penstock.server.http_error import HttpError
 
 RELOAD_SECONDS: Final = 5.0
 # Wrong credentials make the server read the keys again, at most at this interval.
