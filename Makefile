@@ -4,8 +4,8 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 ARGS   ?=
 
-# The stamps carry the content they were made from, not its age: a new checkout
-# of the same lock installs nothing, a changed lock always does.
+# The name of a stamp has the checksum of its lock file. A new checkout with the same lock
+# installs nothing, and a changed lock always installs.
 key = $(shell (pwd; cat $(1) pyproject.toml) | cksum | cut -d ' ' -f 1)
 APP_STAMP = $(VENV)/app-$(call key,requirements/app.txt)
 SPARK_STAMP = $(VENV)/spark-$(call key,requirements/spark.txt)
@@ -48,7 +48,7 @@ PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-typescript test-generated-clients test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy sizes mutants chaos bench bench-lake bench-ui lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(APP_STAMP) ## install what Penstock needs and start it: make up ARGS="..."
 	$(BIN)/penstock up $(ARGS)
@@ -86,7 +86,7 @@ chromium: ## install Chromium where the machine has none, for the tests of the U
 faults:
 	@$(call has,pgbouncer) && $(call has,faketime) && $(call has,nginx) || $(call apt_install,pgbouncer faketime nginx)
 
-# What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
+# The suites that depend on PostgreSQL alone, on its oldest version that comes as a wheel.
 pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
 	PENSTOCK_TEST_PG=16 PENSTOCK_TEST_ADAPTERS=async $(BIN)/pytest -n 2 -m "not slow" tests/contract tests/engine/test_leases.py tests/engine/test_held.py \
 	  tests/engine/test_ring.py tests/test_migrations.py tests/server/test_auth.py
@@ -149,13 +149,13 @@ test-django-suites: $(DEV_STAMP) $(DJANGO6_STAMP) ## the test suites of other ba
 	$(DJANGO6)/bin/python -m tests.django_suites db
 	$(DJANGO6)/bin/python -m tests.django_suites django
 
-chaos: $(DEV_STAMP) faults ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
+chaos: $(DEV_STAMP) faults ## cause faults under load, and check that no message is lost: make chaos ARGS="--short"
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 sizes: $(DEV_STAMP) ## count the lines of SQL and Python, and the statements that a first claim plans
 	$(BIN)/python tools/sizes.py $(ARGS)
 
-mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests notice
+mutants: $(DEV_STAMP) ## break the engine on purpose, and check that the tests notice
 	$(BIN)/python tests/mutants.py $(ARGS)
 
 bench: $(APP_STAMP) ## measure: make bench ARGS="..."
@@ -174,7 +174,7 @@ bench-peers: $(PEERS_STAMP) ## compare Penstock with its peers, in about 40 minu
 bench-peers-short: $(PEERS_STAMP) ## the same in three minutes
 	$(PEERS)/bin/python -m penstock_benchmarks.peers run --form short --json peers.json $(ARGS)
 
-bench-page: $(PEERS_STAMP) ## write docs/benchmarks.md from what bench-peers has measured
+bench-page: $(PEERS_STAMP) ## write docs/benchmarks.md from the results of bench-peers
 	$(PEERS)/bin/python -m penstock_benchmarks.peers page peers.json
 
 # A warning (a broken link, an unknown anchor, a page that the navigation lacks) fails the build.
@@ -202,7 +202,7 @@ lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(RESOLVE) --group deploy --output-file requirements/deploy.txt
 	$(RESOLVE) --group generated-clients --output-file requirements/generated-clients.txt
 
-clean: ## remove what make made
+clean: ## remove the files that make has created
 	rm -rf $(VENV) benchmarks/penstock_benchmarks/peers/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
