@@ -4,19 +4,19 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 ARGS   ?=
 
-# The stamps carry the content they were made from, not its age: a new checkout
-# of the same lock installs nothing, a changed lock always does.
+# The name of a stamp has the checksum of its lock file. A new checkout with the same lock
+# installs nothing, and a changed lock always installs.
 key = $(shell (pwd; cat $(1) pyproject.toml) | cksum | cut -d ' ' -f 1)
 APP_STAMP = $(VENV)/app-$(call key,requirements/app.txt)
 SPARK_STAMP = $(VENV)/spark-$(call key,requirements/spark.txt)
 DEV_STAMP = $(VENV)/dev-$(call key,requirements/dev.txt)
-# The peers of the benchmark have an environment of their own: their versions are not ours to choose.
+# The peers of the benchmark have their own environment, because we do not choose their versions.
 PEERS       = $(VENV)/peers
 PEERS_STAMP = $(PEERS)/peers-$(call key,requirements/peers.txt benchmarks/penstock_benchmarks/peers/package-lock.json)
 # The documentation site has its own environment too: its tools never decide which versions Penstock is tested with.
 DOCS       = $(VENV)/docs
 DOCS_STAMP = $(DOCS)/docs-$(call key,requirements/docs.txt)
-# The tests on S3 start moto's server from an environment of its own, and give Spark the jars of the S3A connector.
+# The tests on S3 start moto's server from its own environment, and give Spark the jars of the S3A connector.
 S3       = $(VENV)/s3
 S3_STAMP = $(S3)/s3-$(call key,requirements/s3.txt)
 # Django 6 needs Python 3.12. The other tests run with Django 5.2.
@@ -30,7 +30,7 @@ READERS       = $(VENV)/readers
 READERS_STAMP = $(READERS)/readers-$(call key,requirements/readers.txt)
 READER_JARS       = $(VENV)/reader-jars
 READER_JARS_STAMP = $(READER_JARS)/jars-$(call key,tools/reader_jars.xml)
-# The example for Dagster runs in an environment of its own.
+# The example for Dagster runs in its own environment.
 DAGSTER       = $(VENV)/dagster
 DAGSTER_STAMP = $(DAGSTER)/dagster-$(call key,requirements/dagster.txt)
 # The programs that check deploy/ have their own environment too. Helm is built from its sources.
@@ -48,7 +48,7 @@ PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-typescript test-generated-clients test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy sizes mutants chaos bench bench-lake bench-ui lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(APP_STAMP) ## install what Penstock needs and start it: make up ARGS="..."
 	$(BIN)/penstock up $(ARGS)
@@ -86,7 +86,7 @@ chromium: ## install Chromium where the machine has none, for the tests of the U
 faults:
 	@$(call has,pgbouncer) && $(call has,faketime) && $(call has,nginx) || $(call apt_install,pgbouncer faketime nginx)
 
-# What only SQL decides, on the oldest PostgreSQL that comes as a wheel.
+# The suites that depend on PostgreSQL alone, on its oldest version that comes as a wheel.
 pytest-16: $(DEV_STAMP) ## the SQL and contract suites on PostgreSQL 16
 	PENSTOCK_TEST_PG=16 PENSTOCK_TEST_ADAPTERS=async $(BIN)/pytest -n 2 -m "not slow" tests/contract tests/engine/test_leases.py tests/engine/test_held.py \
 	  tests/engine/test_ring.py tests/test_migrations.py tests/server/test_auth.py
@@ -98,8 +98,9 @@ pytest-plain: $(DEV_STAMP) ## some tests without the fast paths, in 40 seconds
 	PENSTOCK_TEST_ADAPTERS=async $(PLAIN) tests/contract/test_leases.py tests/client/test_batching.py tests/worker/test_runner.py \
 	  tests/server/test_messages.py
 
-test-plain: $(DEV_STAMP) ## the contract, client, worker and server suites without the fast paths
-	$(PLAIN) tests/contract tests/client tests/worker tests/server tests/integrations tests/forks tests/test_fast_execute.py $(ARGS)
+test-plain: $(DEV_STAMP) ## the suites that use psycopg or uvicorn, without the fast paths
+	$(PLAIN) tests/contract tests/client tests/worker tests/server tests/tasks tests/cli tests/testing tests/django tests/ui \
+	  tests/integrations tests/forks tests/test_fast_execute.py tests/test_fast_paths.py $(ARGS)
 
 test-versions: $(DEV_STAMP) ## some tests with the lowest and the highest supported psycopg and uvicorn
 	$(BIN)/python tools/test_versions.py $(ARGS)
@@ -141,20 +142,20 @@ test-deploy: $(DEV_STAMP) $(DEPLOY_STAMP) ## check the files of deploy/ with the
 test-django-6: $(DJANGO6_STAMP) ## the tests of penstock.django with Django 6, on Python 3.12
 	$(DJANGO6)/bin/pytest tests/django -m "not slow" $(ARGS)
 
-# They come from the package index, and run on a PostgreSQL of their own.
+# They come from the package index, and start their own PostgreSQL.
 test-django-suites: $(DEV_STAMP) $(DJANGO6_STAMP) ## the test suites of other backends of Django's Tasks, as far as they apply
 	$(BIN)/python -m tests.django_suites rq
 	$(BIN)/python -m tests.django_suites db
 	$(DJANGO6)/bin/python -m tests.django_suites db
 	$(DJANGO6)/bin/python -m tests.django_suites django
 
-chaos: $(DEV_STAMP) faults ## break things under load, and see that nothing is lost: make chaos ARGS="--short"
+chaos: $(DEV_STAMP) faults ## cause faults under load, and check that no message is lost: make chaos ARGS="--short"
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 sizes: $(DEV_STAMP) ## count the lines of SQL and Python, and the statements that a first claim plans
 	$(BIN)/python tools/sizes.py $(ARGS)
 
-mutants: $(DEV_STAMP) ## break the engine on purpose, and see that the tests notice
+mutants: $(DEV_STAMP) ## break the engine on purpose, and check that the tests notice
 	$(BIN)/python tests/mutants.py $(ARGS)
 
 bench: $(APP_STAMP) ## measure: make bench ARGS="..."
@@ -167,13 +168,13 @@ bench-lake: $(SPARK_STAMP) $(READER_JARS_STAMP) ## compare Spark on Penstock wit
 bench-ui: $(DEV_STAMP) ## measure the pages of the UI on a million messages, for some minutes
 	$(BIN)/python tests/ui/measure.py --json bench-ui.json $(ARGS)
 
-bench-peers: $(PEERS_STAMP) ## measure Penstock beside its peers, for some 40 minutes
+bench-peers: $(PEERS_STAMP) ## compare Penstock with its peers, in about 40 minutes
 	$(PEERS)/bin/python -m penstock_benchmarks.peers run --json peers.json $(ARGS)
 
 bench-peers-short: $(PEERS_STAMP) ## the same in three minutes
 	$(PEERS)/bin/python -m penstock_benchmarks.peers run --form short --json peers.json $(ARGS)
 
-bench-page: $(PEERS_STAMP) ## write docs/benchmarks.md from what bench-peers has measured
+bench-page: $(PEERS_STAMP) ## write docs/benchmarks.md from the results of bench-peers
 	$(PEERS)/bin/python -m penstock_benchmarks.peers page peers.json
 
 # A warning (a broken link, an unknown anchor, a page that the navigation lacks) fails the build.
@@ -201,7 +202,7 @@ lock: $(BIN)/python ## resolve all dependencies again and write the lock files
 	$(RESOLVE) --group deploy --output-file requirements/deploy.txt
 	$(RESOLVE) --group generated-clients --output-file requirements/generated-clients.txt
 
-clean: ## remove what make made
+clean: ## remove the files that make has created
 	rm -rf $(VENV) benchmarks/penstock_benchmarks/peers/node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -71,7 +71,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         if marker := item.get_closest_marker("fast_paths"):
-            item.add_marker(pytest.mark.skip(reason=f"needs the fast paths: {marker.args[0]}"))
+            item.add_marker(
+                pytest.mark.skip(reason=f"needs PENSTOCK_FAST_PATHS=on: {marker.args[0]}")
+            )
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +104,7 @@ def server(pg_bin: Path, testrun_uid: str) -> Iterator[EmbeddedPostgres]:
 
 
 def _clear(home: Path) -> None:
-    """Removes a home that nobody uses: this run's, or that of a run that was killed."""
+    """Removes a home that is not in use: this run's, or that of a run that was killed."""
     with contextlib.suppress(OSError):  # another worker may be at it, too
         if is_free(home / USE_LOCK) and is_free(home / TURN_LOCK):
             shutil.rmtree(home)

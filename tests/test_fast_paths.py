@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -33,6 +34,31 @@ def test_one_module_uses_internals_of_psycopg() -> None:
 def test_one_module_uses_internals_of_uvicorn() -> None:
     assert using(r"uvicorn\._|uvicorn\.protocols|penstock\.cycle") == {
         "server/transport/protocol.py"
+    }
+
+
+def foreign_privates(path: Path) -> set[str]:
+    """The attributes with an underscore of objects other than `self`, as `object.attribute`."""
+    return {
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+        and re.match(r"_[a-z]", node.attr)
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    }
+
+
+def test_modules_next_to_psycopg_and_uvicorn_use_no_private_attributes() -> None:
+    used = {
+        str(path.relative_to(SOURCES)): found
+        for folder in ("db", "server/transport", "client", "http_client")
+        for path in (SOURCES / folder).rglob("*.py")
+        if (found := foreign_privates(path))
+    }
+    assert used == {
+        # Our own interface, whose name keeps it out of the methods of public classes.
+        "db/forks.py": {"holder._after_fork"},
+        "server/transport/protocol.py": {"super()._start_asgi_task"},
     }
 
 

@@ -104,6 +104,32 @@ def test_text_and_labels_of_pages_are_read_and_their_markup_is_not():
     assert _places("page.html", page) == [(1, 31, "anew"), (2, 1, "anew")]
 
 
+@pytest.mark.parametrize(
+    ("path", "source", "places"),
+    [
+        ("app.js", "const s = 'read // anew'; // read anew\n", [(1, 35)]),
+        ("client.ts", "/** Read\n * it\n * anew. `anew` */\n", [(3, 4)]),
+        ("client.ts", "const s = `\n// anew\n`; // a table of its\n// own\n", [(3, 15)]),
+        ("site.css", "/* read anew */ .ticket { }\n", [(1, 9)]),
+        ("pyproject.toml", 'x = "# anew"  # read anew\n', [(1, 22)]),
+        ("Makefile", "anew: ## read\n# it anew\n\techo anew\n", [(2, 6)]),
+        ("deploy/worker.Dockerfile", "RUN anew\n# read anew\n", [(2, 8)]),
+    ],
+)
+def test_comments_of_other_languages_are_read_and_their_code_is_not(path, source, places):
+    assert [found[:2] for found in _places(path, source)] == places
+
+
+def test_comments_and_values_of_yaml_are_read():
+    source = "# read\n# it anew\nsummary: '{{ anew }} is gone'\n"
+    assert _places("rules.yml", source) == [(2, 6, "anew"), (3, 22, "is gone")]
+
+
+def test_one_word_is_data_in_tests_and_a_label_elsewhere():
+    assert _places("tests/test_it.py", 'key = "ticket"  # read anew\n') == [(1, 24, "anew")]
+    assert _places("src/penstock/it.py", 'label = "ticket"\n') == [(1, 10, "ticket")]
+
+
 def test_a_sentence_with_two_colons_is_found():
     assert _places("page.md", "One: two; three. Four: five.") == [(1, 9, ";")]
 

@@ -47,6 +47,12 @@ ALLOWED = [(each["files"], each["form"]) for each in _TABLE.get("allowed", ())]
 NOT_COVERED: dict[str, str] = _TABLE["not_covered"]
 
 _KINDS = (".md", ".py", ".sql", ".html")
+# Files of which only the comments are read.
+_SLASH_COMMENTS = (".js", ".mjs", ".ts", ".css")
+_HASH_COMMENTS = (".toml", ".conf", ".service", "Makefile", "Dockerfile", "Caddyfile")
+# Their values are prose too, such as the descriptions of alerts.
+_YAML = (".yml", ".yaml")
+_ENDINGS = (*_KINDS, *_SLASH_COMMENTS, *_HASH_COMMENTS, *_YAML)
 _ALLOW_HERE = re.compile(r"prose: allow ([^,]+), because \w+", re.IGNORECASE)
 _COMPILED = [(rule, re.compile(rule.pattern, re.IGNORECASE)) for rule in RULES]
 
@@ -81,7 +87,7 @@ def check_text(path: str, text: str) -> list[Finding]:
     """The findings in one file. The ending of `path` decides how the text is read."""
     lines = text.split("\n")
     found = []
-    for passage in passages(Path(path).suffix, text):
+    for passage in passages(path, text):
         joined = " ".join(piece.text for piece in passage)
         starts = _starts(passage)
         for rule, pattern in _COMPILED:
@@ -118,13 +124,19 @@ def _long_sentences(
         start = end
 
 
-def passages(suffix: str, text: str) -> Iterator[Passage]:
+def passages(path: str, text: str) -> Iterator[Passage]:
     """The prose of a file: whole paragraphs, comments and messages, without code."""
-    match suffix:
+    if path.endswith(_SLASH_COMMENTS):
+        yield from _comments(_SLASH_COMMENT, text)
+    elif path.endswith(_HASH_COMMENTS):
+        yield from _comments(_HASH_COMMENT, text)
+    elif path.endswith(_YAML):
+        yield from _yaml(text)
+    match Path(path).suffix:
         case ".md":
             yield from _markdown(text)
         case ".py":
-            yield from _python(text)
+            yield from _python(text, one_word_is_data=path.startswith("tests/"))
         case ".sql":
             yield from _sql(text)
         case ".html":
@@ -177,13 +189,14 @@ def _paragraphs(pieces: Iterable[Piece]) -> Iterator[Passage]:
         if passage and (apart or _NEW_BLOCK.match(piece.text)):
             yield passage
             passage = []
-        if piece.text.strip():
-            passage.append(piece)
+        if text := piece.text.strip():
+            indent = len(piece.text) - len(piece.text.lstrip())
+            passage.append(Piece(piece.line, piece.column + indent, text))
     if passage:
         yield passage
 
 
-def _python(text: str) -> Iterator[Passage]:
+def _python(text: str, *, one_word_is_data: bool) -> Iterator[Passage]:
     comments = []
     texts = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -194,6 +207,8 @@ def _python(text: str) -> Iterator[Passage]:
             # Without its quotes, so that a rule can find the end of the text.
             quoted = _PYTHON_QUOTES.fullmatch(token.string)
             opening, text_of = (quoted[1], quoted[3]) if quoted else ("", token.string)
+            if one_word_is_data and len(text_of.split()) < 2:
+                continue
             yield from _paragraphs(_lines(line, column + len(opening) + 1, text_of))
     yield from _paragraphs(comments)
 
@@ -248,6 +263,36 @@ def _blank_tag(match: re.Match[str]) -> str:
     return "".join(blank)
 
 
+# Quoted text comes first, because it can contain the characters that begin a comment.
+_QUOTED = r"""\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"""
+_SLASH_COMMENT = re.compile(
+    _QUOTED + r"|`(?:\\.|[^`\\])*`|//+(?P<line>.*)|/\*+(?P<block>(?:[^*]|\*(?!/))*)\*/"
+)
+_HASH_COMMENT = re.compile(_QUOTED + r"|(?:^|(?<=\s))#+(?P<line>.*)", re.MULTILINE)
+_STAR = re.compile(r"^(\s*)\*(?= |$)", re.MULTILINE)
+
+
+def _comments(comment: re.Pattern[str], text: str) -> Iterator[Passage]:
+    """The comments of a file. The passages of adjacent line comments are joined."""
+    pieces = []
+    for match in comment.finditer(text):
+        if match.lastgroup is not None:
+            before, begin = text[: match.start(match.lastgroup)], match.start(match.lastgroup)
+            column = begin - before.rfind("\n")
+            body = _INLINE_CODE.sub(_blank, match[match.lastgroup])
+            pieces += _lines(before.count("\n") + 1, column, _STAR.sub(r"\1 ", body))
+    yield from _paragraphs(pieces)
+
+
+_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_HASH = re.compile(r"(?:^|(?<=\s))#")
+
+
+def _yaml(text: str) -> Iterator[Passage]:
+    text = _INLINE_CODE.sub(_blank, _TEMPLATE.sub(_blank, text))
+    yield from _paragraphs(_lines(1, 1, _HASH.sub(" ", text)))
+
+
 def _lines(line: int, column: int, text: str) -> Iterator[Piece]:
     for number, part in enumerate(text.split("\n")):
         yield Piece(line + number, column if number == 0 else 1, part)
@@ -262,7 +307,9 @@ def files() -> list[str]:
     """The files of the repository that have prose in them, new ones included."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
-    return [name for name in listed.split("\0") if name.endswith(_KINDS) and (ROOT / name).exists()]
+    return [
+        name for name in listed.split("\0") if name.endswith(_ENDINGS) and (ROOT / name).exists()
+    ]
 
 
 def _not_covered(path: str) -> bool:
@@ -284,9 +331,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_rules()
         return 0
     paths = [Path(path) for path in options.paths] or [ROOT / path for path in covered_files()]
-    unreadable = [path for path in paths if path.suffix not in _KINDS or not path.is_file()]
+    unreadable = [path for path in paths if not path.name.endswith(_ENDINGS) or not path.is_file()]
     if unreadable:
-        parser.error(f"not a file that ends in {', '.join(_KINDS)}: {unreadable[0]}")
+        parser.error(f"not a file that ends in {', '.join(_ENDINGS)}: {unreadable[0]}")
     findings = [finding for path in paths for finding in _check_file(path.resolve())]
     for finding in findings:
         print(finding)

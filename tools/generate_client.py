@@ -28,6 +28,7 @@ PAIRS: Final = {
     "client/async_messages.py": "client/sync_messages.py",
     "client/async_queues.py": "client/sync_queues.py",
     "client/async_schedules.py": "client/sync_schedules.py",
+    "client/async_settling.py": "client/sync_settling.py",
     "client/async_client.py": "client/sync_client.py",
     "http_client/async_connection.py": "http_client/sync_connection.py",
     "http_client/async_client.py": "http_client/sync_client.py",
@@ -51,6 +52,7 @@ NAMES: Final = {
     "AsyncQueueVerbs": "QueueVerbs",
     "AsyncPlainExecutor": "PlainExecutor",
     "AsyncScheduleVerbs": "ScheduleVerbs",
+    "AsyncSettlingVerbs": "SettlingVerbs",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "aclose": "close",
@@ -70,6 +72,7 @@ NAMES: Final = {
     "async_queues": "sync_queues",
     "async_plain_execute": "sync_plain_execute",
     "async_schedules": "sync_schedules",
+    "async_settling": "sync_settling",
     "async_sqlalchemy": "sync_sqlalchemy",
     "enter_async_context": "enter_context",
 }

@@ -1,7 +1,8 @@
 """Count the lines of the SQL and Python sources, and the statements that a first claim plans.
 
-    python tools/sizes.py            starts a temporary PostgreSQL for the statements
-    python tools/sizes.py --lines    counts the lines only
+    python tools/sizes.py                  starts a temporary PostgreSQL for the statements
+    python tools/sizes.py --lines          counts the lines only
+    python tools/sizes.py --against REV    counts the lines of a commit and of the working tree
 
 Blank lines and comments count. Generated files are counted separately.
 """
@@ -9,9 +10,14 @@ Blank lines and comments count. Generated files are counted separately.
 from __future__ import annotations
 
 import argparse
+import io
+import subprocess
 import sys
+import tarfile
+import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -20,31 +26,54 @@ import psycopg
 from psycopg.errors import Diagnostic
 
 ROOT = Path(__file__).resolve().parent.parent
-SQL = ROOT / "src" / "penstock" / "sql"
 PACKAGE = ROOT / "src" / "penstock"
+# These lines are not written by hand, or are never edited again.
+NOT_SOURCES = ("generated", "migrations")
 CLAIM = "select id from penstock.claim('work')"
 ENQUEUE = "select count(*) from penstock.enqueue_many('work', array_fill('1'::jsonb, array[500]))"
 SESSIONS = 11
 _GENERATED = "# Generated from "
 
 
-def lines_of_sql() -> Counter[str]:
-    """By folder of src/penstock/sql. The areas of functions/ are folders too."""
+def lines_of_sql(package: Path = PACKAGE) -> Counter[str]:
+    """By folder of sql. The areas of functions/ are folders too."""
     counts: Counter[str] = Counter()
-    for file in sorted(SQL.rglob("*.sql")):
-        folders = file.relative_to(SQL).parent.parts
-        counts["/".join(folders[:2])] += _lines(file)
+    for file in sorted(package.rglob("*.sql")):
+        folders = file.relative_to(package).parent.parts
+        counts["/".join(folders[1:3]) or "."] += _lines(file)
     return counts
 
 
-def lines_of_python() -> Counter[str]:
+def lines_of_python(package: Path = PACKAGE) -> Counter[str]:
     """By package of src/penstock. Modules that a tool generates count as `generated`."""
     counts: Counter[str] = Counter()
-    for file in sorted(PACKAGE.rglob("*.py")):
-        folders = file.relative_to(PACKAGE).parts[:-1]
+    for file in sorted(package.rglob("*.py")):
+        folders = file.relative_to(package).parts[:-1]
         generated = file.read_text("utf-8").startswith(_GENERATED)
         counts["generated" if generated else folders[0] if folders else "."] += _lines(file)
     return counts
+
+
+@contextmanager
+def package_at(revision: str, repository: Path = ROOT) -> Iterator[Path]:
+    """The package as it was at a commit, in a temporary directory."""
+    command = ["git", "archive", revision, "src/penstock"]
+    packed = subprocess.run(command, cwd=repository, capture_output=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as directory:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as files:
+            files.extractall(directory, filter="data")
+        yield Path(directory) / "src" / "penstock"
+
+
+def compared(before: Counter[str], after: Counter[str]) -> Iterator[tuple[str, int, int]]:
+    """Each package with both numbers of lines, then the total of the sources."""
+    for name in sorted(before | after):
+        yield name, before[name], after[name]
+    yield "total without generated and migrations", _sources(before), _sources(after)
+
+
+def _sources(counts: Counter[str]) -> int:
+    return sum(count for name, count in counts.items() if name not in NOT_SOURCES)
 
 
 def planned(connection: psycopg.Connection[Any], statement: str) -> int:
@@ -97,25 +126,36 @@ def _lines(file: Path) -> int:
     return len(file.read_text("utf-8").splitlines())
 
 
-def _table(title: str, rows: Iterable[tuple[str, int]]) -> None:
-    listed = list(rows)
-    print(f"| {title} | |\n|---|---|")
-    for name, count in listed:
-        print(f"| {name} | {count:,} |")
+def _table(titles: Iterable[str], rows: Iterable[tuple[str | int, ...]]) -> None:
+    listed = [*titles]
+    print(f"| {' | '.join(listed)} |\n|{'---|' * len(listed)}")
+    for row in rows:
+        cells = [cell if isinstance(cell, str) else f"{cell:,}" for cell in row]
+        print(f"| {' | '.join(cells)} |")
     print()
+
+
+def _compare(revision: str) -> None:
+    with package_at(revision) as package:
+        for language, count in (("SQL", lines_of_sql), ("Python", lines_of_python)):
+            titles = (f"lines of {language}", revision, "now")
+            _table(titles, compared(count(package), count()))
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lines", action="store_true", help="count the lines only")
-    options = parser.parse_args(arguments)
-    sql, python = lines_of_sql(), lines_of_python()
-    source = sum(
-        count for folder, count in sql.items() if folder not in ("generated", "migrations")
+    parser.add_argument(
+        "--against", metavar="REV", help="count the lines only, next to those of this commit"
     )
-    sources = sum(count for package, count in python.items() if package != "generated")
-    _table("lines of SQL", [*sql.items(), ("total without generated and migrations", source)])
-    _table("lines of Python", [*python.items(), ("total without generated", sources)])
+    options = parser.parse_args(arguments)
+    if options.against:
+        _compare(options.against)
+        return 0
+    sql, python = lines_of_sql(), lines_of_python()
+    total = "total without generated and migrations"
+    _table(("lines of SQL", ""), [*sql.items(), (total, _sources(sql))])
+    _table(("lines of Python", ""), [*python.items(), (total, _sources(python))])
     if not options.lines:
         from penstock.db.migrations import Migrator
         from penstock_benchmarks.tcp_server import tcp_server
@@ -123,7 +163,8 @@ def main(arguments: list[str] | None = None) -> int:
         with tcp_server() as dsn:
             with psycopg.connect(dsn, autocommit=True) as connection:
                 Migrator(connection).up()
-            _table("statements and expressions that a first claim plans", first_claims(dsn).items())
+            title = "statements and expressions that a first claim plans"
+            _table((title, ""), first_claims(dsn).items())
     return 0
 
 

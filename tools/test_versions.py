@@ -1,7 +1,7 @@
-"""Runs some tests with the lowest and the highest supported psycopg and uvicorn.
+"""Run some tests with the lowest and the highest supported psycopg and uvicorn.
 
-    python tools/test_versions.py                  # both ends
-    python tools/test_versions.py lowest -- tests/server
+    python tools/test_versions.py                                # both ends
+    python tools/test_versions.py lowest --tests tests/server    # one end, and other tests
 
 Penstock uses internals of both, so pyproject.toml has lower and upper bounds for them. Each end
 gets a small environment with these packages alone. Everything else comes from the environment that
@@ -17,13 +17,14 @@ import sys
 import sysconfig
 import tomllib
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from packaging.requirements import Requirement
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+ENDS: Final = ("lowest", "highest")
 PACKAGES: Final = ("psycopg", "psycopg-pool", "uvicorn")
 TESTS: Final = (
     "tests/test_fast_execute.py",
@@ -36,16 +37,21 @@ TESTS: Final = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("ends", nargs="*", metavar="lowest|highest", help="both, if none is named")
-    parser.add_argument("--tests", nargs="+", default=list(TESTS), help="what pytest gets")
+    parser.add_argument(
+        "end", nargs="?", choices=ENDS, help="test these versions only (default: both)"
+    )
+    parser.add_argument(
+        "--tests", nargs="+", default=TESTS, help="the files that pytest runs (default: a few)"
+    )
     chosen = parser.parse_args()
-    failed = [end for end in chosen.ends or ["lowest", "highest"] if not passes(end, chosen.tests)]
+    ends = ENDS if chosen.end is None else (chosen.end,)
+    failed = [end for end in ends if not passes(end, chosen.tests)]
     if failed:
         print(f"failed with the {' and the '.join(failed)} supported versions")
     return 1 if failed else 0
 
 
-def passes(end: str, tests: list[str]) -> bool:
+def passes(end: str, tests: Sequence[str]) -> bool:
     python = make_environment(end)
     shown = "import psycopg, uvicorn; print('psycopg', psycopg.__version__, end=', '); "
     shown += "print('uvicorn', uvicorn.__version__)"

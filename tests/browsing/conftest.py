@@ -55,7 +55,7 @@ def zoo(client: Client, db: psycopg.Connection[Any]) -> None:
         client.enqueue(queue, {"group": "later"}, group="c", delay=3600)
         client.cancel(client.enqueue(queue, {"unwanted": True}))
         client.claim(f"{queue}.dlq", 1, worker="digger", lease_seconds=3000)
-    # Time passes for one lease and one delay of each queue, and nobody claims.
+    # Time passes for one lease and one delay of each queue, without a claim.
     for table in [f"leased_{n}" for n in range(9)]:
         db.execute(
             f"update penstock.{table} set lease_until = now() - interval '1 s' "

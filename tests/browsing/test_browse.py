@@ -153,5 +153,5 @@ def test_storage_horizon_and_heartbeats_can_be_read(run: Any) -> None:
     assert "dead" in {table["name"] for table in storage["tables"]}
     assert run(read.heartbeats()) == []
     # Autovacuum looks in now and then.
-    wait_for(lambda: run(read.horizon()) == [], "nobody holds the horizon back")
+    wait_for(lambda: run(read.horizon()) == [], "no session holds the horizon back")
     assert run(read.server())["version_number"] >= 150000

@@ -155,7 +155,7 @@ class Checker:
             if nonce in self.rolled_back:
                 found.ghosts.append(f"message {id} ({nonce}) was delivered, though rolled back")
             elif nonce is not None and nonce not in self.tried:
-                found.ghosts.append(f"message {id} ({nonce}) was delivered, and nobody enqueued it")
+                found.ghosts.append(f"message {id} ({nonce}) was delivered, but never enqueued")
 
     def _find_stale(self, found: Verdict, id: int, story: Story) -> None:
         done = {token: s for token, s in story.settles.items() if s.answer == "<"}

@@ -14,7 +14,7 @@ answer. So of two lines the earlier one was true before the later one.
     < verb id token          it was done
     ! verb id token          the lease had been lost
 
-A T with neither E nor R, or a > with no answer, is one whose fate nobody knows: a line broke.
+A T with neither E nor R, or a > with no answer, has an unknown result: its connection broke.
 """
 
 from __future__ import annotations

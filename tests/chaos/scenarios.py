@@ -226,7 +226,7 @@ def nothing(run: Run) -> Iterator[None]:
 def schema_upgraded(run: Run) -> Pair:
     """`migrate up` replaces every function, again and again, while the previous version runs.
 
-    Nobody may notice: an error that a worker logs or a producer gets counts as a fault.
+    It must cause no error: one that a worker logs or a producer gets counts as a fault.
     """
     before = run.window()
     upgrades = 0

@@ -53,9 +53,9 @@ def faults(verdict: Verdict) -> dict[str, int]:
     [
         GOOD,
         PAIR,
-        # Nobody knows whether it was committed; it was not.
+        # The client does not know that it was not committed.
         "T 1 0 0 10",
-        # Nobody knows whether it was committed; it was.
+        # The client does not know that it was committed.
         GOOD.replace("E 1 7 12", ""),
         # Rolled back, and not seen again.
         "T 1 0 0 10\nR 1 12",

@@ -121,7 +121,7 @@ def test_the_demo_is_alive_stops_starts_again_and_is_removed_without_a_trace(
         client.queue("demo-exports")
     assert stopped(second) == (0, "", "")
 
-    assert penstock("demo", "remove").code == 2, "there is nobody to ask"
+    assert penstock("demo", "remove").code == 2, "there is no terminal to ask on"
     removed = penstock("demo", "remove", "--yes", "--json")
     assert (removed.code, removed.err) == (0, "")
     assert removed.document["queues"] == list(QUEUES)

@@ -84,7 +84,7 @@ def test_a_second_one_says_that_it_joins_the_server(start: Start, home: Path) ->
 
 def test_home_decides_where_the_data_are(start: Start, home: Path) -> None:
     home.chmod(0o711)  # for the user that runs the server, if root runs the tests
-    # Before anything is started: root's usual home may hold a database that somebody uses.
+    # Before anything is started: root's usual home may hold a database that is in use.
     assert Settings.from_environment(environment={"HOME": str(home)}).home.is_relative_to(home)
     process = start("--json", "--no-server", PENSTOCK_HOME="", XDG_DATA_HOME="", HOME=str(home))
     data = home / ".local" / "share" / "penstock" / "server" / "postgres"
@@ -163,7 +163,7 @@ def test_a_database_that_is_named_is_migrated_and_left_running(
     refused = start("--json", PENSTOCK_DSN=empty_dsn)
     out, err = refused.communicate()
     assert refused.returncode == 2
-    assert "no API key" in out + err, "none is made unasked in somebody's own database"
+    assert "no API key" in out + err, "none is made unasked in the user's database"
     create_key = [*COMMAND, "key", "create", "admin", "--scope", "admin", "--dsn", empty_dsn]
     subprocess.run(create_key, check=True, capture_output=True)
     process = start("--json", PENSTOCK_DSN=empty_dsn)

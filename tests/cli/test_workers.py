@@ -110,8 +110,8 @@ def test_a_worker_of_an_earlier_version_works_on_and_takes_no_commands(
 def test_a_worker_that_does_not_exist_is_an_error(
     cli: Callable[..., Any], db: psycopg.Connection[Any]
 ) -> None:
-    refused = cli("workers", "quiet", "nobody")
-    assert (refused.code, "worker 'nobody' does not exist" in refused.err) == (3, True)
+    refused = cli("workers", "quiet", "unknown")
+    assert (refused.code, "worker 'unknown' does not exist" in refused.err) == (3, True)
 
 
 def test_a_report_with_values_of_wrong_types_breaks_no_list(

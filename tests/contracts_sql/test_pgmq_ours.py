@@ -153,7 +153,7 @@ def test_with_max_attempts_they_die(mq: Connection) -> None:
     assert rows(mq, "select * from pgmq.read('work', 30, 1)") == []
     assert value(mq, "select id from penstock.dead_letters") == number
     assert value(mq, "select msg_id from pgmq.read('work.dlq', 30, 1)") == number
-    assert value(mq, "select penstock.redrive('work')") == 0, "somebody is reading it"
+    assert value(mq, "select penstock.redrive('work')") == 0, "a consumer is reading it"
 
 
 def test_a_dropped_queue_takes_everything_along(mq: Connection) -> None:

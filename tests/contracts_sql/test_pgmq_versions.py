@@ -71,7 +71,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         command = [*pip, "install", "--no-deps", "--target", str(place), requirement]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            pytest.skip(f"no package index: {done.stderr.strip().splitlines()[-1]}")
+            pytest.skip(
+                f"cannot install {requirement}: {done.stderr.strip().splitlines()[-1]} "
+                "Choose a package index: pip config set global.index-url URL"
+            )
         return place
 
     return install

@@ -20,7 +20,7 @@ import pytest
 from tests.deploy.tools import DEPLOY, program, run
 
 from penstock.server.auth.api_keys import new_key
-from penstock.server.transport.proxies import parse_networks
+from penstock.server.proxies import parse_networks
 
 # What an installation of nginx has around our file.
 AROUND = """
@@ -95,7 +95,10 @@ def test_caddy_accepts_the_example() -> None:
     assert "Valid configuration" in run(caddy, "validate", *arguments)
 
 
-@pytest.mark.skipif(shutil.which("nginx", path="/usr/sbin:/usr/bin") is None, reason="needs nginx")
+@pytest.mark.skipif(
+    shutil.which("nginx", path="/usr/sbin:/usr/bin") is None,
+    reason="nginx is not installed. As root: apt-get install nginx",
+)
 def test_messages_long_polls_and_pages_pass_through_nginx(
     dsn: str, serve: Callable[..., Any], tmp_path: Path
 ) -> None:

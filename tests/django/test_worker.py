@@ -27,7 +27,7 @@ from orders.tasks import pack, send_receipt
 from penstock import Client, Worker
 from penstock.django import App
 from penstock.worker import Delivery
-from penstock.worker.app import Call
+from penstock.worker.handlers import Call
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 TOP = {path.name for path in ROOT.iterdir()}
+SUFFIXES = {".py", ".sql", ".html", ".js"}
 
 
 def named_paths(text: str) -> set[str]:
@@ -26,13 +27,16 @@ def test_every_path_on_the_architecture_page_exists() -> None:
     assert sorted(path for path in paths if not (ROOT / path).exists()) == []
 
 
-def test_no_walk_visits_a_file_twice() -> None:
-    walks = re.findall(r"^## The walk of .*?(?=^## )", PAGE.read_text("utf-8"), re.M | re.S)
-    assert len(walks) == 3
-    for walk in walks:
-        steps = re.findall(r"^\d+\. `([^`]+)`", walk, re.M)
-        assert len(steps) > 10
-        assert len(steps) == len(set(steps))
+@pytest.mark.parametrize("of", ["a message", "an HTTP request", "a page"])
+def test_a_walk_names_files_only_and_none_twice(of: str) -> None:
+    [walk] = re.findall(rf"^## The walk of {of}\n.*?(?=^## )", PAGE.read_text("utf-8"), re.M | re.S)
+    steps = re.findall(r"^\d+\. `([^`]+)`", walk, re.M)
+    assert len(steps) > 10
+    # In all of its text, also where a file is named without its folder.
+    words = re.findall(r"`([\w./-]+)`", walk)
+    named = [word for word in words if word.split("/")[0] in TOP or Path(word).suffix in SUFFIXES]
+    assert [word for word in named if not (ROOT / word).is_file()] == []
+    assert sorted(named) == sorted(set(steps))
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

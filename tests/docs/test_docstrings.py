@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,14 @@ def test_the_docstring_describes_every_parameter_and_the_result(name: str, value
     assert parameters - described - {"self"} == set()
     if inspect.isfunction(value) and inspect.signature(value).return_annotation not in NO_RESULT:
         assert re.search(r"^(?:Returns|Yields):|\bReturns? ", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_module_has_a_page_in_the_reference(module: str) -> None:
+    pages = Path(__file__).parents[2] / "docs" / "reference" / "api"
+    page = pages / f"{module.removeprefix('penstock.')}.md"
+    assert page.read_text("utf-8").startswith(f"# `{module}`\n")
+    assert re.search(rf"^::: {re.escape(module)}(?:\.|$)", page.read_text("utf-8"), re.MULTILINE)
 
 
 def _owner(name: str) -> Any:

@@ -68,7 +68,8 @@ def test_five_minutes_end_with_one_message_handled_and_one_dead(
         process.terminate()
         process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "'nobody' is not an e-mail address" in run(*listing, "--json")
+    address = "nobody"
+    assert f"'{address}' is not an e-mail address" in run(*listing, "--json")
 
 
 def test_the_command_for_your_own_database_installs_the_schema(

@@ -114,7 +114,7 @@ def system_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def closed(place: Path) -> Iterator[Path]:
-    """A directory like root's home: nobody else may enter."""
+    """A directory like root's home: other users may not enter."""
     directory = place / "closed"
     directory.mkdir(mode=0o700)
     yield directory

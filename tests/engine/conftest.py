@@ -202,7 +202,7 @@ PINS = {
 
 @pytest.fixture(params=PINS)
 def pinned(request: pytest.FixtureRequest, connect: Connect) -> str:
-    """Who keeps the horizon from moving on: nobody, a long reader, or a holder of an xid."""
+    """What holds the horizon back: nothing, a long reader, or a holder of an xid."""
     statement = PINS[request.param]
     if statement is not None:
         pin = connect(autocommit=False)

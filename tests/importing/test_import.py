@@ -96,7 +96,7 @@ def test_from_the_same_database(
 
 
 class StopError(Exception):
-    """Somebody pulled the plug."""
+    """The machine lost power."""
 
 
 @pytest.mark.parametrize("at", ["remove", "commit", "clear"])

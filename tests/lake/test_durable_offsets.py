@@ -13,7 +13,7 @@ from tests.lake.following import Stream
 from penstock.db.embedded import EmbeddedPostgres
 from penstock.db.migrations import Migrator
 
-# Commits that nobody waits for stay in memory until somebody flushes.
+# Asynchronous commits stay in memory until a session flushes.
 SETTINGS = {"synchronous_commit": "off", "wal_writer_delay": "10s", "autovacuum": "off"}
 WAL_WRITER = "select pid from pg_stat_activity where backend_type = 'walwriter'"
 

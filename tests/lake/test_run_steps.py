@@ -27,7 +27,7 @@ def some_steps(steps: RunSteps) -> None:
     with steps.step("publish", is_lazy=True):
         pass  # it found nothing to do
     with pytest.raises(LakeError), steps.step("refresh"):
-        raise LakeError("the disk is gone", hint="Buy another one.")
+        raise LakeError("the disk is missing", hint="Buy another one.")
 
 
 def test_every_step_is_counted_in_the_metrics() -> None:
@@ -54,7 +54,7 @@ def test_steps_that_did_something_are_logged_as_json(caplog: Any) -> None:
     assert (landed["step"], landed["rows"], landed["tables"]) == ("land", 5, {"bronze/history": 5})
     assert landed["seconds"] >= 0
     assert (failed["level"], failed["step"]) == ("error", "refresh")
-    assert failed["message"].startswith("refresh failed: the disk is gone")
+    assert failed["message"].startswith("refresh failed: the disk is missing")
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_steps_become_lineage_events(server: LineageServer) -> None:
     )
     assert (target["namespace"], target["name"]) == ("file:///lake", "bronze/history")
     assert target["outputFacets"]["outputStatistics"]["rowCount"] == 5
-    assert "the disk is gone" in failed["run"]["facets"]["errorMessage"]["message"]
+    assert "the disk is missing" in failed["run"]["facets"]["errorMessage"]["message"]
 
 
 def told(server: LineageServer) -> list[tuple[str, str]]:

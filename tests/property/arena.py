@@ -61,7 +61,7 @@ def require(truth: bool, *facts: object) -> None:
 
 
 class RefusedError(Exception):
-    """The database said no: a rule of the queue (PSxxx), or somebody else's lock."""
+    """The database said no: a rule of the queue (PSxxx), or another session's lock."""
 
     def __init__(self, sqlstate: str) -> None:
         super().__init__(sqlstate)
@@ -258,7 +258,7 @@ class Arena:
                 "select setval('penstock.lease_floor', 0), setval('penstock.due_floor', 0)"
             )
         self.drain_time()
-        # A group that somebody was about to join is looked at again 20 ms later.
+        # A group that a message was about to join is looked at again 20 ms later.
         self.admin.execute(
             "update penstock.scheduled set due_at = clock_timestamp() - interval '1 ms'"
             " where ctid = any (array(select ctid from penstock.scheduled where group_key is"
@@ -278,7 +278,7 @@ class Arena:
         )
 
     def pass_time(self, message: Message, column: str, tables: Iterable[str]) -> bool:
-        """Moves one time of a message into the past; false if somebody holds the message."""
+        """Moves one time of a message into the past; false if a session holds the message."""
         for table in tables:
             moved = self.admin.execute(
                 f"update penstock.{table} set {column} = clock_timestamp() - interval '1 ms'"
@@ -326,7 +326,7 @@ class Arena:
             problem = self.mismatch(message, found)
             if problem and not self.resolved(layer, message, found):
                 raise AssertionError(f"{problem}\nmodel: {message}\nfound: {found}")
-        assert not places, f"messages nobody enqueued: {places}"
+        assert not places, f"messages that were not enqueued: {places}"
         if layer.own and not any(s.layer is layer for s in self.sessions):
             self.committed.update(layer.own)
 

@@ -73,9 +73,9 @@ class Claiming(Arena):
     def _take(self, session: Session, row: dict[str, Any]) -> Message:
         """One message was handed out: it must have been free to be, and be whole."""
         known = {m.id: m for m in session.layer}
-        assert row["id"] in known, f"a message nobody enqueued, or not committed: {row}"
+        assert row["id"] in known, f"a message not enqueued, or not committed: {row}"
         message = known[row["id"]]
-        assert not self.locked_elsewhere(session, message.id), f"somebody else holds {message}"
+        assert not self.locked_elsewhere(session, message.id), f"another session holds {message}"
         if message.over and message.claimable:  # back for a moment, and claimed again
             message = session.layer.change(
                 message,
@@ -163,7 +163,7 @@ class Claiming(Arena):
         if self.locked_elsewhere(session, message.id):
             return True
         if any(s.tended_at >= message.moved_at and message.moved_at for s in others):
-            return True  # somebody may be moving it, in a transaction that is still open
+            return True  # a session may be moving it, in a transaction that is still open
         if message.key is not None:
             rivals = [
                 m

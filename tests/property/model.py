@@ -67,7 +67,7 @@ class Message:
 
     @property
     def claimable(self) -> bool:
-        """By itself, leaving its group and everybody's locks aside."""
+        """By itself, leaving its group and all locks aside."""
         if self.finished or self.dead_letter or self.outlived:
             return False
         if self.state == "waiting":

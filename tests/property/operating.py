@@ -164,7 +164,7 @@ class Operating(Claiming):
                 self._now_due(message)
             return
         if any(message.queue in s.touched or s.tended_at >= 0 for s in self.sessions):
-            return  # somebody may be writing the group's group token, whose time we could not reach
+            return  # a session may be writing the group token, whose time we could not reach
         for member in Layer(self.committed).group(message.queue, message.group):
             if (
                 member.state == "waiting"

@@ -45,11 +45,11 @@ HOSTILE: dict[str, list[str]] = {
     "mdb_queue.held": ["{internal_token} {native_token}"],
     "mdb_queue.given": ["10000"],
     "mdb_queue.taken": ["0"],
-    "mdb_queue.terms": ["4102444800 somebody"],
+    "mdb_queue.terms": ["4102444800 other"],
     "mdb_queue.count": ["0"],
     "mdb_queue.lease": ["0"],
     "mdb_queue.step": ["1000000"],
-    "mdb_queue.worker": ["somebody"],
+    "mdb_queue.worker": ["other"],
 }
 QUEUES = ["orders", "limited"]
 LIMIT = 5
@@ -222,7 +222,7 @@ def withstands(
             consume(world, consumer, setting, value)
             for login in (producer, consumer):
                 login.rows(f"reset {setting}")
-            # A group that somebody else uses, after the hostile ones have.
+            # A group that another user uses, after the hostile ones have.
             another = "select penstock.enqueue('orders', '9', group_key => 'g')"
             world.enqueued.add(world.value(another))
         limited = db.execute("select id from penstock.messages where queue = 'limited'").fetchall()

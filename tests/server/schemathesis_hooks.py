@@ -37,7 +37,7 @@ def _refuse_unknown_fields(part: Any) -> None:
 
 @schemathesis.hook
 def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
-    """Nobody has the time for long polls that find nothing: they wait a second, not 20."""
+    """Long polls that find nothing would take too long, so they wait a second, not 20."""
     if case.operation.path == "/api/messages/dequeue" and isinstance(case.body, dict):
         seconds = case.body.get("wait_seconds")
         if isinstance(seconds, int | float) and 1 < seconds <= 20 and seconds == int(seconds):

@@ -130,7 +130,7 @@ def is_behind(db: Db) -> bool:
 
 def test_a_gap_is_filled_from_history_in_pieces_by_the_minute(db: Db, dsn: str) -> None:
     finish(db, 1)
-    # Transactions of 40,000 messages each, from the hours in which nobody recorded.
+    # Transactions of 40,000 messages each, from the hours without a recorder.
     for hours in (50, 5, 3):
         db.execute(
             "insert into penstock.history_log (slot, id, queue, state, enqueued_at, "

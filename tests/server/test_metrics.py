@@ -84,7 +84,7 @@ def test_queues_rates_and_answers_are_counted(http: httpx.Client) -> None:
 def test_a_queue_without_history_has_no_counters(
     http: httpx.Client, db: psycopg.Connection[Any]
 ) -> None:
-    """A constant 0 would look like a queue on which nobody works."""
+    """A constant 0 would look like a queue without workers."""
     db.execute("""select penstock.create_queue('fast', '{"keep_history": 0}')""")
     db.execute("select penstock.create_queue('slow')")
     page = http.get("/metrics").text

@@ -28,7 +28,7 @@ from penstock.server.notifications.changes import Changes, compare
 from penstock.server.notifications.delivery import SIGNATURE, DeliveryError, Destination, sign
 from penstock.server.notifications.notifier import Notifier
 from penstock.server.notifications.settings import NotificationSettings
-from penstock.server.ui.diagnosis import Finding
+from penstock.server.ui.findings import Finding
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -11,8 +11,8 @@ import pytest
 from penstock.errors import ConfigurationError
 from penstock.server.auth import tokens
 from penstock.server.auth.tokens import sign_in_path
+from penstock.server.proxies import caller_address, parse_networks
 from penstock.server.settings import ServerSettings
-from penstock.server.transport.proxies import caller_address, parse_networks
 
 Open = Callable[..., httpx.Client]
 MakeKey = Callable[..., str]

@@ -23,8 +23,8 @@ from tests.nginx import free_port
 
 from penstock.errors import ConfigurationError
 from penstock.model.access import parse_roles
+from penstock.server.proxies import parse_networks
 from penstock.server.settings import ServerSettings
-from penstock.server.transport.proxies import parse_networks
 
 # The provider uses parts of Authlib that are deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:get_jwt_config:DeprecationWarning")

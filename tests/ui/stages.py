@@ -30,7 +30,7 @@ def healthy(client: Client, db: psycopg.Connection[Any]) -> None:
 
 
 def sick(client: Client, db: psycopg.Connection[Any]) -> None:
-    """A queue that nobody works on, dead letters of two kinds, a paused queue, a full one, a
+    """A queue without a worker, dead letters of two kinds, a paused queue, a full one, a
     silent worker, a schedule that cannot fire; and a good queue among them."""
     healthy(client, db)
     client.create_queue("invoices", max_attempts=2, backoff={"kind": "constant", "base_seconds": 0})

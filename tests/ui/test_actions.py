@@ -112,7 +112,7 @@ def test_errors_of_one_cause_are_one_kind_and_redriven_together(
 ) -> None:
     frames = 'Traceback (most recent call last):\n  File "/app/a.py", line {n}, in pay\n    pay()\n'
     causes = (
-        frames + "S3Error: object {id} of 'user {n}' at 10.0.0.{n}:5432 is gone",
+        frames + "S3Error: object {id} of 'user {n}' at 10.0.0.{n}:5432 is missing",
         frames + "KeyError: 'a'\n\nDuring handling of the above exception, another one:\n\n"
         + frames + "shop.CardError: card {id} of u{n}@example.com can't be charged {n}.50 EUR",
     )  # fmt: skip
@@ -121,7 +121,7 @@ def test_errors_of_one_cause_are_one_kind_and_redriven_together(
         sick.client.reject(lease, error)
     page = visit(sick, f"/dead-letters?queue={queue}", "operator")
     masks = (
-        "S3Error: object <id> of <value> at <address> is gone",
+        "S3Error: object <id> of <value> at <address> is missing",
         "shop.CardError: card <id> of <address> can't be charged <n> EUR",
     )
     expect(page.locator("tbody tr")).to_have_count(2)

@@ -149,7 +149,7 @@ async def test_who_waits_asks_again_while_a_claim_may_be_spending_the_token(
     assert later is not None
     assert 0 < later < 1
     assert await waits_after("q.now_us") == 0.02, "there is a token now: soon it may be spent"
-    assert await waits_after("q.now_us - 5000000") is None, "nobody spends tokens"
+    assert await waits_after("q.now_us - 5000000") is None, "no claim spends tokens"
     ahead = await waits_after("q.now_us + 3600000000")
     assert ahead == 1, "the clock was put back"
 

@@ -14,7 +14,7 @@ from penstock import AsyncClient
 from penstock.errors import LeaseLostError
 from penstock.model.queue import Backoff
 from penstock.worker import App, Delivery, RetryPolicy, Worker
-from penstock.worker.app import Call
+from penstock.worker.handlers import Call
 
 from .conftest import until
 

@@ -1,4 +1,4 @@
-// host.py in JavaScript: runs one adapter of adapters/*.mjs in a process of its own.
+// host.py in JavaScript: runs one adapter of adapters/*.mjs in its own process.
 //
 //     node host.mjs ADAPTER ROLE DSN
 
@@ -60,7 +60,7 @@ class Host {
     return loaded
   }
 
-  /** One by one, at a fixed rate. `unsure`: those of which nobody knows if they got in. */
+  /** One by one, at a fixed rate. `unsure`: those that may or may not have been stored. */
   async pace({ first, rate, seconds }) {
     const start = monotonic() + 0.05
     const count = Math.round(rate * seconds)
@@ -181,5 +181,5 @@ const host = new Host(new Adapter(dsn), role)
 const lines = createInterface({ input: process.stdin })
 lines.on('line', (line) => answer(host, JSON.parse(line)))
 lines.on('close', () => process.exit(0))
-// A peer that lets an error escape (a connection that was cut) goes on, as under a supervisor.
+// A peer with an uncaught error (a broken connection) keeps running, as under a supervisor.
 process.on('uncaughtException', (error) => console.error(error))

@@ -19,7 +19,7 @@ export class Settler {
     this.#onError = onError;
   }
 
-  /** The result; undefined if the server could not be reached, however often it was tried. */
+  /** The result; undefined if no attempt reached the server. */
   add(settlement: Settlement): Promise<SettleResult | undefined> {
     return new Promise((resolve) => {
       this.#waiting.push({ settlement, resolve });

@@ -25,7 +25,7 @@ export interface CallOptions {
   /** Aborts the call. */
   signal?: AbortSignal | undefined;
   /**
-   * The `Idempotency-Key` of a POST: the server does the call once, however often it is sent. The
+   * The `Idempotency-Key` of a POST: the server does the call once, even if it is sent again. The
    * default is a new key, so that a call can be repeated after a broken connection. `null`: none.
    */
   idempotencyKey?: string | null | undefined;

@@ -23,7 +23,7 @@ export interface WorkerOptions {
   /** The name of the worker, for display. */
   worker?: string;
   /** Called with errors of the connection, and with a `LeaseLostError` if a message could not be settled because its
-   * lease was lost. The worker goes on. Default: `console.error`. */
+   * lease was lost. The worker continues. Default: `console.error`. */
   onError?: (error: unknown) => void;
 }
 

@@ -156,7 +156,7 @@ const detail = await reported({ client: cut, leaseSeconds: 1 }, (_, { signal }) 
 });
 assert.deepEqual([aborted, detail.endsWith("it was not extended in time")], [true, true]);
 
-// The server's Retry-After is honoured, however long it is.
+// The client waits as long as the server's Retry-After says.
 const stop = AbortSignal.timeout(100);
 const delays = [];
 const plain = globalThis.setTimeout;

@@ -26,12 +26,12 @@ from penstock.cli.lake_screen import (
     show_verification,
 )
 from penstock.cli.lake_setup import (
-    Place,
+    LakeLocation,
     keep_options,
     keeping,
+    location_options,
     opened,
     opened_to_read,
-    place_options,
     reported,
     step_observers,
 )
@@ -45,7 +45,7 @@ def lake() -> None:
 
 
 @lake.command()
-@place_options
+@location_options
 @click.option("--once", is_flag=True, help="Land and refresh once, then stop.")
 @click.option(
     "--every", type=duration, default="10s", show_default=True, help="Look for new rows this often."
@@ -95,7 +95,7 @@ def lake() -> None:
 def run(
     session: Session,
     /,
-    place: Place,
+    location: LakeLocation,
     once: bool,
     every: timedelta,
     refresh_every: timedelta,
@@ -115,7 +115,7 @@ def run(
     """
     if log_format is not None:
         logs.set_up("info", as_json=log_format == "json")
-    with opened(session, place, create=True, format=format, catalog=catalog, name=name) as found:
+    with opened(session, location, create=True, format=format, catalog=catalog, name=name) as found:
         from penstock.lake.run import Run
         from penstock.lake.run_steps import RunSteps
 
@@ -132,15 +132,15 @@ def run(
         with closing(work), watching as watch:
             work.begin(anew=begin_anew)
             totals = work.once() if once else work.forever(every.total_seconds(), watch.stopped)
-    session.show({"lake": place.path, **asdict(totals)}, lambda s: show_summary(s, totals))
+    session.show({"lake": location.path, **asdict(totals)}, lambda s: show_summary(s, totals))
 
 
 @lake.command()
-@place_options
+@location_options
 @pass_session
-def status(session: Session, /, place: Place) -> None:
+def status(session: Session, /, location: LakeLocation) -> None:
     """Show the tables of the lake, and how far behind it is."""
-    with opened(session, place, spark=False) as found:
+    with opened(session, location, spark=False) as found:
         from penstock.lake.status import status as status_of
 
         document = status_of(found.lake, found.registry)
@@ -148,16 +148,16 @@ def status(session: Session, /, place: Place) -> None:
 
 
 @lake.command()
-@place_options
+@location_options
 @pass_session
-def verify(session: Session, /, place: Place) -> int:
+def verify(session: Session, /, location: LakeLocation) -> int:
     """Check every layer: files, days and queues, rows.
 
     Compares each file with its checksum, bronze with PostgreSQL, silver with
     bronze, and gold with silver. The exit code is 0 if all of them agree.
     Otherwise the files, the days and the rows that differ are listed.
     """
-    with opened(session, place) as found:
+    with opened(session, location) as found:
         from penstock.lake.maintenance.verify import verify as check
 
         with reported(found, "verify") as step, in_parts(session, "comparing") as begun:
@@ -173,7 +173,7 @@ def verify(session: Session, /, place: Place) -> int:
 
 
 @lake.command()
-@place_options
+@location_options
 @click.option(
     "--table",
     "tables",
@@ -187,7 +187,7 @@ def verify(session: Session, /, place: Place) -> int:
 def rebuild(
     session: Session,
     /,
-    place: Place,
+    location: LakeLocation,
     tables: tuple[str, ...],
     since: datetime | None,
     until: datetime | None,
@@ -197,7 +197,7 @@ def rebuild(
     If silver is recomputed, so is the gold that is computed from it. Silver of
     days that bronze no longer keeps does not change.
     """
-    with opened(session, place) as found:
+    with opened(session, location) as found:
         from penstock.lake.maintenance.rebuild import chosen_tables, days_between
         from penstock.lake.maintenance.rebuild import rebuild as recompute
         from penstock.lake.publish import publish
@@ -221,16 +221,16 @@ def rebuild(
 
 
 @lake.command()
-@place_options
+@location_options
 @pass_session
-def repair(session: Session, /, place: Place) -> int:
+def repair(session: Session, /, location: LakeLocation) -> int:
     """Move damaged files aside, and restore what can be restored.
 
     Bronze comes from PostgreSQL as far as it still has the rows, and from
     silver otherwise. Silver and gold are recomputed. Lists the messages that
     are lost, and ends with 9 if there are any.
     """
-    with opened(session, place) as found:
+    with opened(session, location) as found:
         from penstock.lake.maintenance.repair import repair as restore
         from penstock.lake.publish import publish
 
@@ -247,7 +247,7 @@ _DIFFERENT = 9
 
 
 @lake.command()
-@place_options
+@location_options
 @click.option(
     "--min-files",
     type=click.IntRange(2),
@@ -265,10 +265,10 @@ _DIFFERENT = 9
 )
 @pass_session
 def compact(
-    session: Session, /, place: Place, min_files: int, clear_after: timedelta, **keep: Any
+    session: Session, /, location: LakeLocation, min_files: int, clear_after: timedelta, **keep: Any
 ) -> None:
     """Join small files, and remove days that are too old."""
-    with opened(session, place) as found:
+    with opened(session, location) as found:
         from penstock.lake.maintenance import compact as work
 
         with reported(found, "compact") as step:
@@ -285,19 +285,21 @@ def compact(
 
 
 @lake.command("drop-landed")
-@place_options
+@location_options
 @click.option("--keep", type=duration, default="0s", help="Drop only what is older than this.")
 @click.option("--all", "turn", is_flag=True, help="Drop the part that is in use as well.")
 @yes_option
 @pass_session
-def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, yes: bool) -> None:
+def drop_landed(
+    session: Session, /, location: LakeLocation, keep: timedelta, turn: bool, yes: bool
+) -> None:
     """Drop history from PostgreSQL that the lake verifiably has.
 
     History is dropped in parts of about a day. A part stays if a registered
     lake lacks it, or if the lake and PostgreSQL do not agree.
     """
     session.confirm("Drop landed history from PostgreSQL?", yes)
-    with opened(session, place) as found:
+    with opened(session, location) as found:
         from penstock.lake.maintenance.drop import drop_landed as drop
 
         with reported(found, "drop_landed"):
@@ -306,7 +308,7 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
 
 
 @lake.command()
-@place_options
+@location_options
 @click.option(
     "--where",
     required=True,
@@ -316,14 +318,16 @@ def drop_landed(session: Session, /, place: Place, keep: timedelta, turn: bool, 
 @click.option("--dry-run", is_flag=True, help="Count the messages, and erase nothing.")
 @yes_option
 @pass_session
-def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bool) -> None:
+def forget(
+    session: Session, /, location: LakeLocation, where: str, dry_run: bool, yes: bool
+) -> None:
     """Erase messages from the lake and from PostgreSQL's history.
 
     Bronze, silver and gold lose them, with their failed attempts; older
     versions of a Delta table and quarantined files are deleted. This cannot
     be undone: use --dry-run first.
     """
-    with opened(session, place) as found:
+    with opened(session, location) as found:
         from penstock.lake.maintenance.forget import forget as erase
         from penstock.lake.maintenance.forget import matches
         from penstock.lake.run import Run
@@ -354,7 +358,7 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
 
 
 @lake.command()
-@place_options
+@location_options
 @click.argument("sql")
 @click.option(
     "--limit",
@@ -364,7 +368,7 @@ def forget(session: Session, /, place: Place, where: str, dry_run: bool, yes: bo
     help="Show this many.",
 )
 @pass_session
-def query(session: Session, /, place: Place, sql: str, limit: int) -> None:
+def query(session: Session, /, location: LakeLocation, sql: str, limit: int) -> None:
     """Run a SELECT over the lake.
 
     Its tables are bronze_history, bronze_attempts, silver_messages,
@@ -372,7 +376,7 @@ def query(session: Session, /, place: Place, sql: str, limit: int) -> None:
     gold_error_day and gold_worker_minute, and those of its project, such as
     silver_orders.
     """
-    with opened_to_read(session, place) as found:
+    with opened_to_read(session, location) as found:
         from penstock.lake.query import rows_of
 
         columns, rows = rows_of(found, sql, limit)

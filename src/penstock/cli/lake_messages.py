@@ -8,14 +8,14 @@ import click
 
 from penstock.cli.command_classes import Verb
 from penstock.cli.lake_screen import counting
-from penstock.cli.lake_setup import Place, opened, place_options, registered, reported
+from penstock.cli.lake_setup import LakeLocation, location_options, opened, registered, reported
 from penstock.cli.parameters import time
 from penstock.cli.session import Session, pass_session, yes_option
 from penstock.model.message import FinalState
 
 
 @click.command(cls=Verb)
-@place_options
+@location_options
 @click.option("--job", required=True, help="Name the job, which copies each message once.")
 @click.option("--queue", help="Copy only messages of this queue.")
 @click.option("--state", type=click.Choice(get_args(FinalState)), help="Match this state.")
@@ -40,7 +40,7 @@ from penstock.model.message import FinalState
 def replay(
     session: Session,
     /,
-    place: Place,
+    location: LakeLocation,
     job: str,
     into: str | None,
     per_second: float | None,
@@ -53,7 +53,7 @@ def replay(
     A message must match all given options. A second run with the same --job
     continues the first one, and copies no message twice.
     """
-    with opened(session, place) as found:
+    with opened(session, location) as found:
         from penstock.lake.replay import Choice, chosen
         from penstock.lake.replay import replay as copy
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.command_classes import Verb
-from penstock.cli.lake_setup import Place, opened, place_options, require_spark
+from penstock.cli.lake_setup import LakeLocation, location_options, opened, require_spark
 from penstock.cli.session import Session, pass_session, yes_option
 
 
@@ -24,25 +24,25 @@ def init(session: Session, /, directory: Path) -> None:
 
     created = create_project(directory)
     session.show(
-        {"directory": str(directory), "files": [place.name for place in created]},
-        f"created {', '.join(place.name for place in created)} in {directory}\n"
+        {"directory": str(directory), "files": [file.name for file in created]},
+        f"created {', '.join(file.name for file in created)} in {directory}\n"
         f"Run it: penstock lake run --once --project {directory}",
     )
 
 
 @click.command("drop-table", cls=Verb)
-@place_options
+@location_options
 @click.argument("table")
 @yes_option
 @pass_session
-def drop_table(session: Session, /, place: Place, table: str, yes: bool) -> None:
+def drop_table(session: Session, /, location: LakeLocation, table: str, yes: bool) -> None:
     """Remove a table of a project from the lake.
 
     Take it out of the project first: the next run would compute it again. A
     table that it was published to in PostgreSQL stays as it is.
     """
     session.confirm(f"Remove {table} from the lake?", yes)
-    with opened(session, place) as found:
+    with opened(session, location) as found:
         from penstock.lake.declarations import drop_table as drop
 
         removed = drop(found.lake, table)

@@ -33,7 +33,7 @@ LAYERS = ("bronze", "silver", "gold")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LakeLocation:
     """The paths of the lake and its project, and Spark's settings."""
 
     path: str
@@ -52,15 +52,15 @@ class Opened:
 Command = Callable[..., Any]
 
 
-def place_options(command: Command) -> Command:
+def location_options(command: Command) -> Command:
     """`--path`, `--project` and `--conf`, as one argument."""
 
     @functools.wraps(command)
-    def with_place(
+    def with_location(
         *args: Any, path: str | None, project: str | None, conf: tuple[str, ...], **others: Any
     ) -> Any:
-        place = Place(lake_path(path), dict(map(_setting, conf)), lake_project(project))
-        return command(*args, place=place, **others)
+        location = LakeLocation(lake_path(path), dict(map(_setting, conf)), lake_project(project))
+        return command(*args, location=location, **others)
 
     path_option = click.option(
         "--path",
@@ -76,7 +76,7 @@ def place_options(command: Command) -> Command:
         metavar="PATH",
         help="Use the project in this directory or file. Default: PENSTOCK_LAKE_PROJECT.",
     )
-    return path_option(project_option(conf_option(with_place)))
+    return path_option(project_option(conf_option(with_location)))
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -103,7 +103,7 @@ def keeping(options: Mapping[str, timedelta | None]) -> dict[str, timedelta]:
 @contextmanager
 def opened(
     session: Session,
-    place: Place,
+    location: LakeLocation,
     *,
     create: bool = False,
     spark: bool = True,
@@ -116,28 +116,28 @@ def opened(
         # A standby, a missing or newer schema, or a wrong password.
         Server(registry.service).close()
         dsn = registry.service.address()
-        with _opening(session, place, spark=spark, create=create, about=about, dsn=dsn) as make:
+        with _opening(session, location, spark=spark, create=create, about=about, dsn=dsn) as make:
             lake = make(registry.writing)
-            if place.project is not None and spark:
+            if location.project is not None and spark:
                 from penstock.lake.project.loading import load_project
 
-                lake.project = load_project(place.project)
+                lake.project = load_project(location.project)
             registry.name = lake.about.name
             yield Opened(lake, registry, registry.service, dsn)
 
 
 @contextmanager
-def opened_to_read(session: Session, place: Place) -> Iterator[Lake]:
+def opened_to_read(session: Session, location: LakeLocation) -> Iterator[Lake]:
     """The lake alone. Reading it needs no database."""
     require_spark()
-    with _opening(session, place) as make:
+    with _opening(session, location) as make:
         yield make(None)
 
 
 @contextmanager
 def _opening(
     session: Session,
-    place: Place,
+    location: LakeLocation,
     *,
     spark: bool = True,
     create: bool = False,
@@ -151,17 +151,19 @@ def _opening(
 
     def make(guard: Any, started: Any = None) -> Lake:
         if create:
-            return Lake.open_or_create(place.path, started, guard=guard, dsn=dsn, **(about or {}))
-        return Lake.open(place.path, started, guard, dsn)
+            return Lake.open_or_create(
+                location.path, started, guard=guard, dsn=dsn, **(about or {})
+            )
+        return Lake.open(location.path, started, guard, dsn)
 
-    with explained(place.path):
+    with explained(location.path):
         if about and (format := about.get("format")):
-            check_format(format, place.path, about.get("catalog"))
-        is_local = local_path(place.path) is not None
+            check_format(format, location.path, about.get("catalog"))
+        is_local = local_path(location.path) is not None
         if is_local:
             # Checked or created at once, so that a wrong path is an error before Spark starts.
             make(None)
-        started = start_spark(session, place) if spark or not is_local else None
+        started = start_spark(session, location) if spark or not is_local else None
         yield lambda guard: make(guard, started)
 
 
@@ -212,12 +214,12 @@ def require_spark() -> None:
         )
 
 
-def start_spark(session: Session, place: Place) -> Any:
+def start_spark(session: Session, location: LakeLocation) -> Any:
     """Without output: the JVM writes to a file, unless --debug is given."""
     from penstock.spark.session import spark_session
 
     def start() -> Any:
-        return spark_session("penstock lake", place.conf)
+        return spark_session("penstock lake", location.conf)
 
     if session.debug:
         return start()

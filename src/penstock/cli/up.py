@@ -153,7 +153,7 @@ def _run(
     key = admin_key(run, server, home)
     serve = serve_one if server.processes == 1 else serve_many
     serve(dsn, server, answers)
-    _go_deaf()
+    _ignore_signals()
     raise Stopped
 
 
@@ -168,7 +168,7 @@ def _raising_on_signals() -> Iterator[None]:
     """Both signals end the body. A second one must not interrupt the stop."""
 
     def handle(number: int, frame: FrameType | None) -> None:
-        _pass_signals_by()
+        _do_nothing_on_signals()
         raise Stopped
 
     # A signal that is ignored stays ignored, as with nohup and in background jobs of a shell.
@@ -181,16 +181,18 @@ def _raising_on_signals() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _pass_signals_by() -> None:
-    """Make them do nothing. Python prints a traceback for a signal that arrived before it was
-    ignored."""
+def _do_nothing_on_signals() -> None:
+    """Replace the handlers by one that does nothing, which a signal that has already arrived gets.
+
+    Python would print a traceback for a signal that arrived before it was ignored.
+    """
     for each in SIGNALS:
         signal.signal(each, lambda number, frame: None)
 
 
-def _go_deaf() -> None:
+def _ignore_signals() -> None:
     """Ignore them in this process and in the processes that stop the database."""
-    _pass_signals_by()
+    _do_nothing_on_signals()
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
 
@@ -206,7 +208,7 @@ def _database(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             yield server.dsn, found
         finally:
-            _go_deaf()
+            _ignore_signals()
 
 
 def without_password(dsn: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import PoolClosed, PoolTimeout
 
 from penstock.commands import read
 from penstock.commands.arguments import UNSET
@@ -20,6 +20,7 @@ from penstock.db.async_plain_execute import execute
 from penstock.db.async_sqlalchemy import driver_connection, is_sqlalchemy
 from penstock.db.execute import async_check, async_executor
 from penstock.db.locate import locate
+from penstock.db.pools import AsyncConnectionPool
 from penstock.errors import (
     ConnectionLimitError,
     InvalidValueError,
@@ -74,8 +75,6 @@ class AsyncConnections:
     def _after_fork(self) -> None:
         """In a child process: forget the parent's connections, and open new ones."""
         forks.abandon(self._pool, self._alone, self._lent)
-        if self._pool is not None:
-            self._pool._closed = True  # its finalizer would wait for the parent's threads
         self._own_is_parents = self._own is not None
         self._start()
 
@@ -173,7 +172,7 @@ class AsyncConnections:
         async with probe:
             await _check_schema(probe)
         min_size, max_size = self._sizes
-        pool = AsyncConnectionPool(
+        pool: Pool = AsyncConnectionPool(
             dsn,
             kwargs=self._options,
             min_size=min_size,

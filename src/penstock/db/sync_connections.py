@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import PoolClosed, PoolTimeout
 
 from penstock.commands import read
 from penstock.commands.arguments import UNSET
@@ -19,6 +19,7 @@ from penstock.commands.command import Command
 from penstock.db import forks
 from penstock.db.execute import check, executor
 from penstock.db.locate import locate
+from penstock.db.pools import ConnectionPool
 from penstock.db.sync_plain_execute import execute
 from penstock.db.sync_sqlalchemy import driver_connection, is_sqlalchemy
 from penstock.errors import (
@@ -74,8 +75,6 @@ class Connections:
     def _after_fork(self) -> None:
         """In a child process: forget the parent's connections, and open new ones."""
         forks.abandon(self._pool, self._alone, self._lent)
-        if self._pool is not None:
-            self._pool._closed = True  # its finalizer would wait for the parent's threads
         self._own_is_parents = self._own is not None
         self._start()
 
@@ -164,7 +163,7 @@ class Connections:
         with probe:
             _check_schema(probe)
         min_size, max_size = self._sizes
-        pool = ConnectionPool(
+        pool: Pool = ConnectionPool(
             dsn,
             kwargs=self._options,
             min_size=min_size,

@@ -9,8 +9,8 @@ from penstock.django.clients import DjangoClients
 from penstock.django.task_queues import backend_queues
 from penstock.tasks.clients import AppClients
 from penstock.worker import app as base
-from penstock.worker.app import Call, Function, QueueHandlers
 from penstock.worker.delivery import Delivery
+from penstock.worker.handlers import Call, Function, QueueHandlers
 
 
 class App(base.App):

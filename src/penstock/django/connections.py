@@ -20,8 +20,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from penstock.db.execute import check
-from penstock.worker.app import Call
 from penstock.worker.delivery import Delivery
+from penstock.worker.handlers import Call
 
 
 def close_stale_connections() -> None:

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from penstock.model.message import Message
 from penstock.tasks.task import TASK_HEADER
-from penstock.worker.app import Function, Handler, QueueHandlers
 from penstock.worker.delivery import Delivery
+from penstock.worker.handlers import Function, Handler, QueueHandlers
 from penstock.worker.outcomes import Complete, Outcome, Reject, Retry
 from penstock.worker.retry import RetryPolicy
 

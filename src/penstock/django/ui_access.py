@@ -14,7 +14,8 @@ from penstock.django.conf import penstock_settings
 from penstock.errors import PermissionDeniedError
 from penstock.model.access import Grant, Scope
 from penstock.server.auth import tokens
-from penstock.server.auth.authentication import Authenticator, Principal
+from penstock.server.auth.authentication import Authenticator
+from penstock.server.auth.principal import Principal
 from penstock.server.auth.users import User
 
 # The permissions of the app, the strongest first.

@@ -101,5 +101,5 @@ def _seen(state: State, table: str) -> str | None:
     offset = state.offsets.get(table)
     if not offset:
         return None
-    places = LogOffset.from_json(offset, offset["table"]).places
-    return next((str(place.seen) for place in places.values()), None)
+    positions = LogOffset.from_json(offset, offset["table"]).positions
+    return next((str(position.seen) for position in positions.values()), None)

@@ -269,11 +269,11 @@ class Run:
         for table, source in SOURCES.items():
             if not (offset := state.offsets.get(table.path)):
                 continue
-            place = LogOffset.from_json(offset, source.name).place(self.registry.service.name)
-            if place.database not in (None, now):
+            last = LogOffset.from_json(offset, source.name).position(self.registry.service.name)
+            if last.database not in (None, now):
                 raise LakeMismatchError(
                     f"the lake at {self.lake.storage.root} was filled from another database "
-                    f"({place.database}, and this is {now}): it was moved, upgraded or restored",
+                    f"({last.database}, and this is {now}): it was moved, upgraded or restored",
                     hint="Give another --path, or add --begin-anew to land all of this database "
                     "in addition to the rows that are there. Silver keeps each message once.",
                 )

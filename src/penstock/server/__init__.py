@@ -26,5 +26,7 @@ same transaction. On pages it is a `ui.actions.Act`, which asks for confirmation
 
 **Errors.** Raise PenstockErrors or `transport.problems.HttpError`: they become problem+json.
 
+**Layers.** `pyproject.toml` has the layers of this package, from `app` to `database`.
+
 Nothing here is imported by `penstock` itself: the web framework comes with `penstock[server]`.
 """

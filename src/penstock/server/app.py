@@ -28,7 +28,7 @@ from penstock.server.api import (
     message_sets,
     messages,
     schedules,
-    settle,
+    settlements,
     streams,
     subscriptions,
     task_results,
@@ -56,7 +56,7 @@ def endpoints() -> list[Endpoint]:
     return [
         *enqueue.endpoint.all,
         *leases.endpoint.all,
-        *settle.endpoint.all,
+        *settlements.endpoint.all,
         *streams.endpoint.all,
         *verbs.endpoint.all,
         *messages.endpoint.all,

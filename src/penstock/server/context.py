@@ -13,10 +13,11 @@ from penstock.commands.command import Command
 from penstock.commands.write.keys import record_activity
 from penstock.db.listener import Listener
 from penstock.push.pusher import Pusher
-from penstock.server.api.batches import Batches
+from penstock.server.api.call_batching import CallBatching
 from penstock.server.api.long_polls import LongPolls
-from penstock.server.api.settles import Settles
-from penstock.server.auth.authentication import Authenticator, Principal
+from penstock.server.api.settle_signal import SettleSignal
+from penstock.server.auth.authentication import Authenticator
+from penstock.server.auth.principal import Principal
 from penstock.server.auth.sign_on import make_openid_connect
 from penstock.server.background import Background
 from penstock.server.cache import TimedCache
@@ -48,9 +49,9 @@ class Context:
         self.snapshots = SnapshotCache(self.database)
         self.cache = TimedCache()
         self.listener = Listener(dsn, self.database.run)
-        self.batches = Batches(self.database, settings.answer_bytes)
+        self.call_batching = CallBatching(self.database, settings.answer_bytes)
         self.long_polls = LongPolls(self.database, self.listener, settings.answer_bytes)
-        self.settles = Settles()
+        self.settle_signal = SettleSignal()
         self.background = Background(self.database)
         self.name = f"{gethostname()}:{getpid()}"
         self.targets = Targets(self.database, settings.addresses)
@@ -82,12 +83,12 @@ class Context:
 
     def count_settled(self, count: int) -> None:
         self.metrics.moved("settled", count)
-        self.settles.wake()
+        self.settle_signal.wake()
 
     def drain(self) -> None:
         """Begin to stop: answer waiting consumers, and report not ready."""
         self.draining.set()
-        self.settles.wake()
+        self.settle_signal.wake()
         self.long_polls.drain()
 
     async def close(self) -> None:
@@ -102,7 +103,7 @@ class Context:
         await self.bulk_runner.stop()
         await self.monitor.stop()
         await self.targets.close()
-        await self.batches.close()
+        await self.call_batching.close()
         await self.listener.stop()
         await self.database.close()
 

@@ -23,7 +23,6 @@ from penstock.db.async_connections import AnyConnection, AsyncConnections, Pool
 from penstock.db.execute import sever
 from penstock.db.reconnecting import ReconnectingConnection
 from penstock.errors import ConnectionLimitError, DatabaseUnavailableError, PenstockError
-from penstock.server.transport.problems import SILENT
 
 T = TypeVar("T")
 log: Final = logging.getLogger("penstock.server")
@@ -37,6 +36,7 @@ READY_SECONDS: Final = 1.5
 # How long a call waits for a connection of the pool, and for any connection, also of a new pool.
 POOL_SECONDS: Final = 3.0
 ACQUIRE_SECONDS: Final = 4.0
+SILENT: Final = "the database does not answer"
 _AGAIN: Final = "Try again in a second."
 
 

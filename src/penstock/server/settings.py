@@ -56,7 +56,7 @@ from penstock.model.access import Grant, parse_roles
 from penstock.push.networks import AllowedNetworks
 from penstock.server.control.addresses import Addresses
 from penstock.server.notifications.settings import NotificationSettings
-from penstock.server.transport.proxies import Network, parse_networks
+from penstock.server.proxies import Network, parse_networks
 
 _PREFIX: Final = "PENSTOCK_HTTP_"
 _PROXIES: Final = "PENSTOCK_TRUSTED_PROXIES"

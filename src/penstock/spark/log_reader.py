@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from penstock.spark.arrow import arrow_session
 from penstock.spark.filters import PushesFilters
 from penstock.spark.log_pages import Pages
-from penstock.spark.offsets import LogOffset, Place, check_same_database
+from penstock.spark.offsets import LogOffset, ServicePosition, check_same_database
 from penstock.spark.options import Service, SourceOptions
 from penstock.spark.partitions import ALL, LogPartition, Planner, Stretch, packed
 from penstock.spark.service_connection import Server, row_filter
@@ -58,7 +58,7 @@ class LogBatchReader(_LogReader, DataSourceReader):
         partitions: list[InputPartition] = []
         for service in self.options.services:
             with Server(service) as server:
-                start = Place(server.database, NOTHING)
+                start = ServicePosition(server.database, NOTHING)
                 _, stretches = self._planner(server).onward(start, server.snapshot(), ALL)
                 partitions += self._packed(service, stretches)
         return partitions
@@ -96,13 +96,13 @@ class LogStreamReader(_LogReader, DataSourceStreamReader, SupportsTriggerAvailab
         begin = self._offset(start)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else ALL
         share = max(rows // len(self.options.services), 1)
-        places, found = dict(begin.places), {}
+        positions, found = dict(begin.positions), {}
         for service in self.options.services:
-            start_place = begin.place(service.name)
-            place, found[service.name] = self._advance(service, start_place, share)
-            if place != start_place:
-                places[service.name] = place
-        end = LogOffset(begin.table, places)
+            before = begin.position(service.name)
+            position, found[service.name] = self._advance(service, before, share)
+            if position != before:
+                positions[service.name] = position
+        end = LogOffset(begin.table, positions)
         self._found = (begin, end, found)
         return end.as_json()
 
@@ -124,13 +124,15 @@ class LogStreamReader(_LogReader, DataSourceStreamReader, SupportsTriggerAvailab
         while self._servers:
             self._servers.popitem()[1].close()
 
-    def _advance(self, service: Service, start: Place, limit: int) -> tuple[Place, list[Stretch]]:
+    def _advance(
+        self, service: Service, start: ServicePosition, limit: int
+    ) -> tuple[ServicePosition, list[Stretch]]:
         """The offset moves only if there are rows, so an idle stream has no batches."""
         server = self._server(service)
         now = server.snapshot()
         check_same_database(service.name, start, server.database, now)
         target = self._targets.get(service.name, now)
-        begin = Place(server.database, NOTHING) if start.database is None else start
+        begin = ServicePosition(server.database, NOTHING) if start.database is None else start
         if start.database is None and self.options.initial == "latest":
             server.flush()
             return begin.reached(target), []
@@ -146,7 +148,7 @@ class LogStreamReader(_LogReader, DataSourceStreamReader, SupportsTriggerAvailab
     def _find(self, begin: LogOffset, end: LogOffset) -> dict[str, list[Stretch]]:
         found = {}
         for service in self.options.services:
-            start, until = begin.place(service.name), end.place(service.name)
+            start, until = begin.position(service.name), end.position(service.name)
             if start == until or (start.database is None and self.options.initial == "latest"):
                 continue
             server = self._server(service)

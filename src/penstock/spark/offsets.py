@@ -15,7 +15,7 @@ START_ANEW: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServicePosition:
     """The rows that `seen` sees were delivered, and those up to `until` that only `window` sees.
 
     `database` is None before the first batch. Then `seen` is still as `initial` says.
@@ -26,20 +26,20 @@ class Place:
     window: Snapshot | None = None
     until: Position = BEGINNING
 
-    def reached(self, window: Snapshot) -> Place:
-        return Place(self.database, window)
+    def reached(self, window: Snapshot) -> ServicePosition:
+        return ServicePosition(self.database, window)
 
-    def partway(self, window: Snapshot, until: Position) -> Place:
+    def partway(self, window: Snapshot, until: Position) -> ServicePosition:
         return replace(self, window=window, until=until)
 
     def as_json(self) -> dict[str, Any]:
-        place: dict[str, Any] = {"database": self.database, "seen": str(self.seen)}
+        position: dict[str, Any] = {"database": self.database, "seen": str(self.seen)}
         if self.window is not None:
-            place |= {"window": str(self.window), "xid": self.until.xid, "id": self.until.id}
-        return place
+            position |= {"window": str(self.window), "xid": self.until.xid, "id": self.until.id}
+        return position
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Place:
+    def from_json(cls, found: dict[str, Any]) -> ServicePosition:
         window = found.get("window")
         return cls(
             found["database"],
@@ -49,7 +49,7 @@ class Place:
         )
 
 
-UNTOUCHED: Final = Place(None, NOTHING)
+UNTOUCHED: Final = ServicePosition(None, NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class LogOffset:
     """A position for each service. A service that is missing has not been read yet."""
 
     table: str
-    places: dict[str, Place]
+    positions: dict[str, ServicePosition]
 
-    def place(self, service: str) -> Place:
-        return self.places.get(service, UNTOUCHED)
+    def position(self, service: str) -> ServicePosition:
+        return self.positions.get(service, UNTOUCHED)
 
     def as_json(self) -> dict[str, Any]:
-        services = {name: place.as_json() for name, place in sorted(self.places.items())}
+        services = {name: position.as_json() for name, position in sorted(self.positions.items())}
         return {"format": FORMAT, "table": self.table, "services": services}
 
     @classmethod
@@ -79,19 +79,24 @@ class LogOffset:
                 f"the checkpoint is of table {found['table']}, and the source reads {table}",
                 hint=START_ANEW,
             )
-        places = {name: Place.from_json(place) for name, place in found["services"].items()}
-        return cls(table, places)
+        positions = {
+            name: ServicePosition.from_json(position)
+            for name, position in found["services"].items()
+        }
+        return cls(table, positions)
 
 
-def check_same_database(service: str, place: Place, database: str, now: Snapshot) -> None:
+def check_same_database(
+    service: str, position: ServicePosition, database: str, now: Snapshot
+) -> None:
     """Transaction ids have a meaning on one server only, and only while they grow."""
-    if place.database not in (None, database):
+    if position.database not in (None, database):
         raise ConfigurationError(
-            f"the checkpoint belongs to database {place.database}, and service {service!r} is now "
-            f"database {database}: it was moved, upgraded or restored from a dump",
+            f"the checkpoint belongs to database {position.database}, and service {service!r} is "
+            f"now database {database}: it was moved, upgraded or restored from a dump",
             hint=START_ANEW,
         )
-    if now.xmax < (place.window or place.seen).xmax:
+    if now.xmax < (position.window or position.seen).xmax:
         raise ConfigurationError(
             f"the database of service {service!r} is older than the checkpoint: "
             "it was restored from a backup, or a failover lost transactions",

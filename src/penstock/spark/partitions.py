@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.spark.offsets import Place
+from penstock.spark.offsets import ServicePosition
 from penstock.spark.options import Service
 from penstock.spark.service_connection import Server
 from penstock.spark.snapshot_diff import END, Position, Snapshot, Span, between
@@ -44,14 +44,16 @@ class Planner:
         self._filter = row_filter
         self._step = step
 
-    def onward(self, start: Place, window: Snapshot, limit: int) -> tuple[Place, list[Stretch]]:
+    def onward(
+        self, start: ServicePosition, window: Snapshot, limit: int
+    ) -> tuple[ServicePosition, list[Stretch]]:
         """The position after at most `limit` rows from `start`, within `window`."""
         stretches, more = self._cut(start.seen, window, start.until, END, limit)
         if more:
             return start.partway(window, stretches[-1].until), stretches
         return start.reached(window), stretches
 
-    def within(self, start: Place, end: Place) -> list[Stretch]:
+    def within(self, start: ServicePosition, end: ServicePosition) -> list[Stretch]:
         """The parts that `onward` found from `start` to `end`, found again after a restart."""
         stretches: list[Stretch] = []
         if start.window is not None and start.window not in (end.window, end.seen):

@@ -14,8 +14,9 @@ from penstock.commands.lease_row import REMAINING
 from penstock.commands.write import maintain, workers
 from penstock.db.reconnecting import ReconnectingConnection
 from penstock.model.message import Lease
-from penstock.worker.app import App, Call
+from penstock.worker.app import App
 from penstock.worker.delivery import Delivery
+from penstock.worker.handlers import Call
 from penstock.worker.outcomes import Outcome
 from penstock.worker.runner import Runner
 from penstock.worker.settler import COMMANDS, Settler, Verdict

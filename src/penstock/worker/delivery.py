@@ -22,7 +22,7 @@ from penstock.tasks.chain import BATCH_HEADER, CHAIN_HEADER
 
 if TYPE_CHECKING:
     from penstock.tasks.task import Task
-    from penstock.worker.app import Handler
+    from penstock.worker.handlers import Handler
     from penstock.worker.runner import Runner
 
 # The header names as they are before decoding, which takes longer than most messages need.

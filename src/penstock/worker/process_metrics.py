@@ -7,8 +7,8 @@ from time import perf_counter
 from typing import Any
 
 from penstock.commands import semantic_conventions as names
-from penstock.worker.app import Call
 from penstock.worker.delivery import Delivery
+from penstock.worker.handlers import Call
 from penstock.worker.outcomes import Complete, Snooze, cause_of
 
 

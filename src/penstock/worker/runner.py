@@ -14,9 +14,9 @@ from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
 from penstock.commands.write.workers import Want
 from penstock.tasks.waiting import ResultWaiter
-from penstock.worker.app import Call, Handler, QueueHandlers
 from penstock.worker.counters import HandlerCounters
 from penstock.worker.delivery import Delivery
+from penstock.worker.handlers import Call, Handler, QueueHandlers
 from penstock.worker.outcomes import Complete, Outcome, Reject, Retry, Snooze, keep_traceback
 from penstock.worker.own_context import run_in_own_context
 from penstock.worker.process_metrics import measured

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from penstock.commands import semantic_conventions as names
-from penstock.worker.app import Call
 from penstock.worker.delivery import Delivery
+from penstock.worker.handlers import Call
 from penstock.worker.outcomes import Complete, Outcome, Snooze, cause_of
 
 

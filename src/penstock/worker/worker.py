@@ -26,10 +26,11 @@ from penstock.db.reconnecting import ReconnectingConnection, ReconnectingConnect
 from penstock.errors import ConfigurationError, PermissionDeniedError, QueueNotFoundError
 from penstock.model.message import Duration
 from penstock.tasks.waiting import ResultWaiter
-from penstock.worker.app import App, QueueHandlers
+from penstock.worker.app import App
 from penstock.worker.app_arguments import concurrency_of
 from penstock.worker.batch_finisher import BatchFinisher
 from penstock.worker.claimer import Claimer, Poller
+from penstock.worker.handlers import QueueHandlers
 from penstock.worker.heartbeat import Heartbeat
 from penstock.worker.lease_keeper import LeaseKeeper
 from penstock.worker.progress import ProgressReporter

@@ -14,7 +14,7 @@ function leaseOf(message: components["schemas"]["Message"]): Lease {
   };
 }
 
-/** The body of a response that is no problem. */
+/** The body of a response, if it is not a problem document. */
 async function ok<T>(call: Promise<{ data?: T; error?: unknown }>): Promise<T> {
   const { data, error } = await call;
   if (data === undefined) throw new Error(JSON.stringify(error));

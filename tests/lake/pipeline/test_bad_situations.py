@@ -67,9 +67,9 @@ def test_a_schema_that_is_newer(cli: Cli, sql: Any, root: str) -> None:
 
 
 def test_wrong_credentials(cli: Cli, dsn: str, monkeypatch: Any, root: str) -> None:
-    monkeypatch.setenv("PENSTOCK_DSN", make_conninfo(dsn, user="nobody", password="guess"))
+    monkeypatch.setenv("PENSTOCK_DSN", make_conninfo(dsn, user="unknown", password="guess"))
     answer = cli("lake", "run", "--once")
-    refused(answer, 8, 'role "nobody" does not exist')
+    refused(answer, 8, 'role "unknown" does not exist')
     assert "guess" not in answer[2]
     monkeypatch.setenv("PENSTOCK_DSN", "postgresql://127.0.0.1:1/x?connect_timeout=2")
     refused(cli("lake", "run", "--once"), 6, "the database is not available")

@@ -110,8 +110,8 @@ def test_errors_that_differ_in_their_values_are_of_one_kind(frame: Any) -> None:
         ("timeout after 30.5 s", "timeout after 7 s"),
         ("no user 'ada'", "no user 'grace'"),
         (
-            "order 3fa85f64-5717-4562-b3fc-2c963f66afa6 is gone",
-            "order 00000000-0000-0000-0000-000000000000 is gone",
+            "order 3fa85f64-5717-4562-b3fc-2c963f66afa6 is missing",
+            "order 00000000-0000-0000-0000-000000000000 is missing",
         ),
         ("KeyError: 1\n  at line 5", "KeyError: 2\n  at line 99"),
     ]

@@ -95,5 +95,5 @@ class Adapter:
         await self._client.close()
 
     def settings(self) -> str:
-        how = f"COPY for many; no deadline for attempts, {CLAIMERS} claimers"
-        return f"{how}; counted to its last handler"
+        how = f"COPY for many, no deadline for attempts, {CLAIMERS} claimers"
+        return f"{how}, counted to its last handler"

@@ -71,7 +71,7 @@ export class Adapter {
         }
       }
     })
-    // It ends when the database goes away, and leaves it to a supervisor to start it anew.
+    // It ends when it loses the database, and expects a supervisor to restart it.
     const again = () => this.stopping || this.supervise(concurrency, handle)
     this.runner.promise.then(again, again)
   }

@@ -1,4 +1,4 @@
-// pg-boss, woken by NOTIFY, in batches, in a partition of its own.
+// pg-boss, woken by NOTIFY, in batches, in its own partition.
 
 import { createRequire } from 'node:module'
 import { PgBoss } from 'pg-boss'
@@ -13,8 +13,8 @@ export class Adapter {
   version = version
   relations = ['pgboss.%']
   settings =
-    'partition, notify, burstWhenBatchFull; 4 local workers with batches of a quarter of the ' +
-    'concurrency, one with a batch of 4; insert for many'
+    'partition, notify, burstWhenBatchFull, 4 local workers with batches of a quarter of the ' +
+    'concurrency, one with a batch of 4, insert for many'
 
   constructor(dsn) {
     this.dsn = dsn
@@ -68,7 +68,7 @@ export class Adapter {
     this.worker = await this.boss({ max: 10, supervise: true, useListenNotify: true, ...rescue })
     // It allows no heartbeat shorter than 10 seconds.
     if (rescueSeconds) await this.worker.updateQueue(QUEUE, { heartbeatSeconds: 10 })
-    // A batch of one is never full: it would poll twice a second instead of going on.
+    // A batch of one is never full, so it would poll twice a second instead of fetching the next message.
     const loops = concurrency < 4 * LOOPS ? 1 : LOOPS
     const batchSize = Math.max(1, Math.floor(concurrency / loops))
     const options = {

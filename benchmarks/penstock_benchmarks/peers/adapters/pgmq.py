@@ -76,4 +76,4 @@ class Adapter(Loop):
         await self._pool.close()
 
     def settings(self) -> str:
-        return f"read and delete in batches; {LOOPS} loops"
+        return f"read and delete in batches, {LOOPS} loops"

@@ -93,4 +93,4 @@ class Adapter:
         await self._pool.close()
 
     def settings(self) -> str:
-        return "batch_size half the concurrency; asyncpg pool; uvloop; many rows in one enqueue"
+        return "batch_size half the concurrency, asyncpg pool, uvloop, many rows in one enqueue"

@@ -85,7 +85,7 @@ class Adapter(Loop):
         await self._pool.close()
 
     def settings(self) -> str:
-        return f"plans pinned by the session; {LOOPS} loops"
+        return f"plans pinned by the session, {LOOPS} loops"
 
 
 async def _keep(connection: asyncpg.Connection) -> None:

@@ -96,4 +96,4 @@ class Adapter:
         await self._app.close_async()
 
     def settings(self) -> str:
-        return "delete_jobs successful; LISTEN on; batch_defer for many; pool of 20"
+        return "delete_jobs successful, LISTEN on, batch_defer for many, pool of 20"

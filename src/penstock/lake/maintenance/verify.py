@@ -37,7 +37,7 @@ from penstock.lake.refresh import STAGES
 from penstock.lake.registry import Registry
 from penstock.lake.step import Step
 from penstock.lake.storage.ledger import DataFile, State
-from penstock.spark.offsets import LogOffset, Place
+from penstock.spark.offsets import LogOffset, ServicePosition
 from penstock.spark.options import Service
 from penstock.spark.partitions import Planner, Stretch
 from penstock.spark.service_connection import Server, connect
@@ -313,9 +313,9 @@ def _in_postgres(
     offset = state.offsets.get(table.path)
     if not offset:
         return {}
-    end = LogOffset.from_json(offset, source.name).place(service.name)
+    end = LogOffset.from_json(offset, source.name).position(service.name)
     with Server(service) as server:
-        start = Place(server.database, NOTHING)
+        start = ServicePosition(server.database, NOTHING)
         stretches = Planner(server, source, "true", ROWS_AT_ONCE).within(start, end)
     rows: Counter[Key] = Counter()
     sums: Counter[Key] = Counter()

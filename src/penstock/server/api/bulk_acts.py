@@ -108,24 +108,10 @@ async def stop_act(call: Call) -> BulkActDocument:
 
 
 def _document(act: BulkAct) -> BulkActDocument:
+    fields = {name: getattr(act, name) for name in BulkAct.__slots__}
+    queues = fields.pop("queues")
     return BulkActDocument(
-        id=act.id,
-        act=act.act,
-        topics=None if act.queues is None else list(act.queues),
-        state=act.state,
-        to_topic=act.to_queue,
-        priority=act.priority,
-        per_second=act.per_second,
-        max_count=act.max_count,
-        dry_run=act.dry_run,
-        status=act.status,
-        looked=act.looked,
-        matched=act.matched,
-        changed=act.changed,
-        error_message=act.error_message,
-        created_by=act.created_by,
-        created_at=act.created_at,
-        finished_at=act.finished_at,
+        topics=None if queues is None else list(queues), to_topic=fields.pop("to_queue"), **fields
     )
 
 

@@ -14,7 +14,7 @@ from penstock.db.async_connections import AnyConnection
 from penstock.errors import InvalidValueError, QueueNotFoundError
 from penstock.model.message import NewMessage
 from penstock.server.api import documents as d
-from penstock.server.api.batches import Kind
+from penstock.server.api.call_batching import Kind
 from penstock.server.api.enqueue_schema import SCHEMA, is_silent
 from penstock.server.api.header_rules import check_headers
 from penstock.server.api.topic_creation import check_new_topic, is_strict
@@ -50,7 +50,7 @@ def enqueue_messages(call: Call) -> Awaitable[Any] | Pending:
 def _enqueue_one(call: Call, body: d.Enqueue) -> Pending:
     """One message, in a statement that it may share with messages of other callers."""
     kind, message = _single(call, body)
-    enqueues = call.context.batches.enqueues
+    enqueues = call.context.call_batching.enqueues
 
     async def without_queue(call: Call, error: QueueNotFoundError) -> d.Enqueued:
         if is_strict(call):

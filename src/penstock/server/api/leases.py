@@ -12,7 +12,7 @@ from penstock.db.async_connections import AnyConnection
 from penstock.errors import InvalidValueError, LeaseLostError, QueueNotFoundError
 from penstock.model.message import SettledState
 from penstock.server.api import documents as d
-from penstock.server.api.batches import Claim, Want
+from penstock.server.api.call_batching import Claim, Want
 from penstock.server.api.long_polls import PollKey
 from penstock.server.api.rendering import STATUS, claim_documents, content_bytes, status_of
 from penstock.server.api.topic_creation import is_strict
@@ -46,7 +46,7 @@ def dequeue_messages(call: Call) -> Awaitable[d.DequeuedMessages] | Pending:
     if body.wait_seconds:
         return _wait(call, body, worker)
     want = Want(body.topic, body.visibility_timeout_seconds, worker)
-    claims = call.context.batches.claims
+    claims = call.context.call_batching.claims
     return Pending(
         claims.put(want, Claim(body.count, call), call.caller), _delivered, _without_topic
     )
@@ -54,7 +54,7 @@ def dequeue_messages(call: Call) -> Awaitable[d.DequeuedMessages] | Pending:
 
 def _delivered(call: Call, found: list[d.Message]) -> d.DequeuedMessages:
     if call.is_gone:
-        call.context.batches.give_back(found)
+        call.context.call_batching.give_back(found)
         return d.DequeuedMessages([])
     check_unsent(call, found)
     call.context.metrics.moved("delivered", len(found))
@@ -70,7 +70,7 @@ def check_unsent(call: Call, found: list[d.Message]) -> None:
     try:
         call.context.answers.check(size)
     except HttpError:
-        call.context.batches.give_back(found)
+        call.context.call_batching.give_back(found)
         raise
 
 
@@ -114,7 +114,7 @@ async def _dequeue_once(call: Call, body: d.Dequeue, worker: str) -> Any:
 
     reply: Reply = await once(call, 200, keep)
     if reply.headers:  # it is the answer to another call
-        call.context.batches.give_back(waited.messages)
+        call.context.call_batching.give_back(waited.messages)
     return reply
 
 
@@ -164,12 +164,12 @@ def ack_message(call: Call) -> Awaitable[d.Settled] | Pending:
     if not call.principal.unlimited("consume"):
         return _ack_checked(call)
     lease = message_id(call), int(call.body.lease_token)
-    return Pending(call.context.batches.acks.put(None, lease, call.caller), _acked)
+    return Pending(call.context.call_batching.acks.put(None, lease, call.caller), _acked)
 
 
 async def _ack_checked(call: Call) -> d.Settled:
     lease = await _held(call, call.body)
-    await call.context.batches.acks.submit(None, lease, call.caller)
+    await call.context.call_batching.acks.submit(None, lease, call.caller)
     return _acked(call)
 
 

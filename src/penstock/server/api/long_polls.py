@@ -22,7 +22,7 @@ from penstock.db.listener import Listener
 from penstock.db.subscriptions import Subscription
 from penstock.errors import DatabaseUnavailableError, PenstockError, QueueNotFoundError
 from penstock.server.api import documents as d
-from penstock.server.api.batches import give_back
+from penstock.server.api.call_batching import give_back
 from penstock.server.api.rendering import claimed
 from penstock.server.database import Database
 

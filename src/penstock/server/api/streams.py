@@ -24,7 +24,7 @@ from penstock.commands import read
 from penstock.errors import PenstockError, QueueNotFoundError
 from penstock.server import fields as f
 from penstock.server.api import documents as d
-from penstock.server.api.batches import Claim, Want
+from penstock.server.api.call_batching import Claim, Want
 from penstock.server.api.leases import check_unsent, disconnected
 from penstock.server.api.long_polls import PollKey
 from penstock.server.api.rendering import content_bytes
@@ -83,7 +83,7 @@ async def _first(call: Call, query: StreamOf) -> list[d.Message]:
     stream has not started."""
     want = Want(query.topic, query.visibility_timeout_seconds, _worker(call, query))
     try:
-        found = await call.context.batches.claims.submit(
+        found = await call.context.call_batching.claims.submit(
             want, Claim(query.credit, call), call.caller
         )
     except QueueNotFoundError:
@@ -114,7 +114,7 @@ async def _events(call: Call, query: StreamOf, found: list[d.Message]) -> AsyncG
                         sent += count
             finally:
                 if sent < len(found):
-                    call.context.batches.give_back(found[sent:])
+                    call.context.call_batching.give_back(found[sent:])
             held |= {int(message.id): int(str(message.lease_token)) for message in found}
             call.context.metrics.moved("delivered", len(found))
             if call.context.draining.is_set() or clock() >= end:
@@ -135,7 +135,7 @@ async def _next(
     """Wait for messages; not for long while others are unsettled, because credit may return."""
     await _return_credit(call, held)
     if len(held) >= query.credit or call.context.answers.is_full:
-        await call.context.settles.wait(min(LOOK_SECONDS, left), gone)
+        await call.context.settle_signal.wait(min(LOOK_SECONDS, left), gone)
         return []
     key = PollKey(query.topic, query.visibility_timeout_seconds, _worker(call, query))
     seconds = min(left, LOOK_SECONDS if held else call.context.auth.fresh_seconds)

@@ -9,8 +9,8 @@ from uuid import UUID
 from penstock.commands.command import Command
 from penstock.commands.read.bulk_queries import bulk_acts
 from penstock.model.bulk_act import BulkAct
-from penstock.server.auth.authentication import Principal
-from penstock.server.transport.problems import HttpError
+from penstock.server.auth.principal import Principal
+from penstock.server.http_error import HttpError
 
 Run = Callable[[Command[Any]], Awaitable[Any]]
 

@@ -9,7 +9,7 @@ from penstock.commands import read
 from penstock.errors import ApiKeyNotFoundError, InvalidValueError
 from penstock.model.access import ApiKey, parse_grants
 from penstock.server.auth.api_keys import NewKey, new_key
-from penstock.server.auth.authentication import Principal
+from penstock.server.auth.principal import Principal
 from penstock.server.database import Database
 
 

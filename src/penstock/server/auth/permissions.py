@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock.model.access import Scope
-from penstock.server.auth.authentication import Principal
+from penstock.server.auth.principal import Principal
 
 Target = Literal[
     "path",

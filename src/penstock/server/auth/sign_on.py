@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import ConfigurationError
 from penstock.server.auth.users import UnknownUserError, User, make_user
+from penstock.server.proxies import is_trusted_peer
 from penstock.server.settings import ServerSettings
-from penstock.server.transport.proxies import is_trusted_peer
 
 if TYPE_CHECKING:
     from penstock.server.auth.openid_connect import OpenIdConnect

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from penstock.model.access import Activity
-from penstock.server.auth.authentication import Principal
+from penstock.server.auth.principal import Principal
 
 # Actions whose target is a queue, by their names on pages and in the API, and as verbs.
 _ON_QUEUES: Final = frozenset(

@@ -9,7 +9,7 @@ from penstock.commands import read
 from penstock.commands.command import Command
 from penstock.errors import WorkerNotFoundError
 from penstock.model.monitoring import Heartbeat
-from penstock.server.auth.authentication import Principal
+from penstock.server.auth.principal import Principal
 
 Run = Callable[[Command[Any]], Awaitable[Any]]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.model.monitoring import Announcement
 from penstock.server.notifications.changes import Changes
-from penstock.server.ui.diagnosis import Finding, grouped
+from penstock.server.ui.findings import Finding, grouped
 from penstock.server.ui.formats import duration
 
 LINES: Final = 15

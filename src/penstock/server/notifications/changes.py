@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.model.monitoring import Announcement
 from penstock.server.notifications.settings import SEVERITIES
-from penstock.server.ui.diagnosis import Finding
+from penstock.server.ui.findings import Finding
 
 # A finding that disappears and returns within this time counts as uninterrupted.
 RECOVERY: Final = timedelta(minutes=2)

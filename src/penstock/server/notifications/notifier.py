@@ -31,7 +31,8 @@ from penstock.server.notifications.bodies import Bodies
 from penstock.server.notifications.changes import Changes, compare
 from penstock.server.notifications.delivery import Channel, Destination
 from penstock.server.notifications.settings import NotificationSettings
-from penstock.server.ui.diagnosis import Finding, diagnose
+from penstock.server.ui.diagnosis import diagnose
+from penstock.server.ui.findings import Finding
 
 log: Final = logging.getLogger("penstock.server")
 LOOK_SECONDS: Final = 15.0

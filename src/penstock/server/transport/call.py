@@ -15,7 +15,7 @@ from penstock.commands.write import Command
 from penstock.db.async_connections import AnyConnection
 from penstock.errors import QueueNotFoundError
 from penstock.model.access import Scope
-from penstock.server.auth.authentication import Principal
+from penstock.server.auth.principal import Principal
 from penstock.server.context import Context
 from penstock.server.transport.exchange import Exchange
 from penstock.server.transport.protocol import is_gone

@@ -12,7 +12,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from penstock.server.transport.proxies import Network, caller_address
+from penstock.server.proxies import Network, caller_address
 
 log: Final = logging.getLogger("penstock.server")
 # Request ids only have to be distinct, so a fast random source is enough.

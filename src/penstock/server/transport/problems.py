@@ -15,12 +15,13 @@ from penstock.errors import (
     PermissionDeniedError,
     from_database_error,
 )
+from penstock.server.database import SILENT
+from penstock.server.http_error import HttpError as HttpError
 
 # Classes of SQLSTATEs that can be retried: deadlocks and serialization failures, insufficient
 # resources, lock and statement timeouts, operator intervention, I/O errors, read-only sessions.
 _PASSING: Final = frozenset({"25", "40", "53", "55", "57", "58"})
 MEDIA_TYPE: Final = "application/problem+json"
-SILENT: Final = "the database does not answer"
 
 
 class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -37,28 +38,6 @@ class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
     fields: dict[str, Any] = {}
     retryable: bool = False
     request_id: str | None = None
-
-
-class HttpError(Exception):
-    """An error that the server itself raises, not the queue."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        *,
-        hint: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        **fields: Any,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.detail = detail
-        self.hint = hint
-        self.headers = dict(headers or {})
-        self.fields = fields
 
 
 def describe(error: BaseException) -> tuple[Problem, dict[str, str]]:
@@ -141,9 +120,7 @@ _WORD_END: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def _dashed(code: str) -> str:
-    return re.sub(
-        r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", code.removesuffix("Error")
-    ).lower()
+    return _WORD_END.sub("-", code.removesuffix("Error")).lower()
 
 
 def _text(value: Any) -> str | None:

@@ -27,8 +27,8 @@ from starlette.types import Scope as AsgiScope
 
 from penstock.db.async_connections import AnyConnection
 from penstock.errors import DatabaseUnavailableError, LeaseLostError, QueueNotFoundError
-from penstock.server.auth.authentication import Principal
 from penstock.server.auth.permissions import need_of
+from penstock.server.auth.principal import Principal
 from penstock.server.context import Context
 from penstock.server.transport.body_limits import BodyLimits
 from penstock.server.transport.call import Call, Pending, Reply, header

@@ -1,21 +1,20 @@
-"""Findings: the problems of the queues, the most severe first. No I/O."""
+"""Finds the problems of the queues in a snapshot, the most severe first. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Final, Literal
-from urllib.parse import quote, urlencode
+from typing import Final
+from urllib.parse import urlencode
 
-from penstock.model.monitoring import FindingNote, HorizonHolder, RecentOutcomes
+from penstock.model.monitoring import HorizonHolder, RecentOutcomes
 from penstock.model.queue import Queue, QueueStats
 from penstock.server.monitoring.snapshots import Snapshot
+from penstock.server.ui.findings import SEVERITIES, Finding, rank
 from penstock.server.ui.formats import ago, count, duration
-from penstock.server.ui.runbooks import RUNBOOKS
+from penstock.server.ui.paths import queue_path
 
-Severity = Literal["critical", "warning", "note"]
-_ORDER: Final = {"critical": 0, "warning": 1, "note": 2}
 # A message that waits longer than this has no consumer.
 LATE_SECONDS: Final = 60
 VERY_LATE_SECONDS: Final = 600
@@ -28,63 +27,10 @@ PINNED_SECONDS: Final = 60
 LONG_PINNED_SECONDS: Final = 600
 # A slot has no clock, only a distance.
 PINNED_XIDS: Final = 1_000_000
-ENOUGH_TO_GROUP: Final = 3
-NAMED: Final = 5
-# The page that lists the findings of a kind.
-LISTS: Final = {
-    "dead-letters": "/dead-letters",
-    "silent-worker": "/workers",
-    "schedule": "/schedules",
-    "horizon": "/system#horizon",
-    "lake": "/analytics",
-    "paused": "/queues?only=paused",
-    "ring": "/system",
-    "rescan": "/system",
-}
-# Findings whose subject is a queue.
-QUEUE_KINDS: Final = frozenset(
-    {"no-worker", "full", "behind", "failing", "paused", "dead-letters", "leases"}
-)
 # The lag of a lake that is a finding.
 LAKE_SECONDS: Final = 3600
 # The number of leases that expired in 15 minutes that is still normal: a worker was killed.
 EXPIRED_LEASES: Final = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One problem, with a link and the next step.
-
-    `kind` names its runbook, and `subject` the queue, worker, schedule or lake. `impact` is how
-    many messages it concerns, and `count` how many findings of its kind are in it. `note` is there
-    if an operator acknowledged or muted it.
-    """
-
-    kind: str
-    subject: str
-    severity: Severity
-    title: str
-    text: str
-    href: str
-    queue: str | None = None
-    act: str | None = None
-    act_href: str | None = None
-    impact: int = 0
-    count: int = 1
-    note: FindingNote | None = None
-
-    @property
-    def is_muted(self) -> bool:
-        return self.note is not None and self.note.state == "muted"
-
-    @property
-    def identity(self) -> str:
-        """The same for the same trouble, even if its numbers change."""
-        return f"{self.kind}:{self.subject}"
-
-    @property
-    def advice(self) -> str:
-        return RUNBOOKS[self.kind].advice
 
 
 def diagnose(snapshot: Snapshot) -> list[Finding]:
@@ -99,7 +45,7 @@ def diagnose(snapshot: Snapshot) -> list[Finding]:
         *_engine(snapshot),
         *_lakes(snapshot),
     ]
-    return sorted(_noted(found, snapshot), key=_rank)
+    return sorted(_noted(found, snapshot), key=rank)
 
 
 def _noted(findings: list[Finding], snapshot: Snapshot) -> Iterator[Finding]:
@@ -110,55 +56,9 @@ def _noted(findings: list[Finding], snapshot: Snapshot) -> Iterator[Finding]:
         counts = (
             note is not None
             and note.until_at > snapshot.at
-            and _ORDER[finding.severity] >= _ORDER.get(note.severity, 0)
+            and SEVERITIES[finding.severity] >= SEVERITIES.get(note.severity, 0)
         )
         yield replace(finding, note=note) if counts else finding
-
-
-def grouped(findings: list[Finding]) -> list[Finding]:
-    """One finding for three or more of a kind, so that no kind hides another.
-
-    New findings are not grouped with those that were acknowledged or muted.
-    """
-    kinds: dict[tuple[str, str, bool, bool], list[Finding]] = {}
-    for finding in findings:
-        group = (finding.kind, finding.severity, finding.note is not None, finding.is_muted)
-        kinds.setdefault(group, []).append(finding)
-    found: list[Finding] = []
-    for members in kinds.values():
-        found += members if len(members) < ENOUGH_TO_GROUP else [_group(members)]
-    return sorted(found, key=_rank)
-
-
-def _group(members: list[Finding]) -> Finding:
-    first, impact = members[0], sum(member.impact for member in members)
-    names = [member.queue or member.title for member in members]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    messages = f", with {count(impact)} message{'' if impact == 1 else 's'}" if impact else ""
-    return Finding(
-        kind=first.kind,
-        subject="",
-        severity=first.severity,
-        title=RUNBOOKS[first.kind].many.format(count(len(members))),
-        text=f"{', '.join(names[:NAMED])}{more}{messages}.",
-        href=LISTS.get(first.kind, "/queues?only=trouble"),
-        impact=impact,
-        count=len(members),
-        note=first.note,
-    )
-
-
-def _rank(finding: Finding) -> tuple[bool, int, int]:
-    """New findings first, then by severity and impact."""
-    return (finding.note is not None, _ORDER[finding.severity], -finding.impact)
-
-
-def queue_path(name: str, rest: str = "") -> str:
-    return f"/queues/{quote(name, safe='')}/{rest}"
-
-
-def messages_path(**query: str) -> str:
-    return f"/messages?{urlencode(query)}"
 
 
 def _queues(snapshot: Snapshot) -> Iterator[Finding]:

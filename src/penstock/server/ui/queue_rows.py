@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.server.monitoring.snapshots import Snapshot
-from penstock.server.ui.diagnosis import Finding
+from penstock.server.ui.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from penstock.server.auth.authentication import Principal
+from penstock.server.auth.principal import Principal
 from penstock.server.auth.sign_on import proxied_user
 from penstock.server.auth.tokens import SESSION_SECONDS
 from penstock.server.auth.users import User

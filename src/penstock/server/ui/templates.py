@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,8 +14,24 @@ from markupsafe import Markup
 from penstock.server.ui import charts, formats
 from penstock.server.ui.activity_text import describe
 from penstock.server.ui.assets import asset_url
-from penstock.server.ui.diagnosis import messages_path, queue_path
 from penstock.server.ui.json_tree import json_tree
+from penstock.server.ui.paths import messages_path, queue_path
+
+# Filters that have the name of their function.
+FILTERS: Final[tuple[Callable[..., object], ...]] = (
+    formats.count,
+    formats.short,
+    formats.size,
+    formats.setting,
+    formats.duration,
+    formats.moment,
+    formats.ago,
+    formats.pretty,
+    formats.zoned,
+    formats.instant,
+    charts.spark,
+    charts.hover,
+)
 
 
 @cache
@@ -26,23 +43,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        count=formats.count,
-        short=formats.short,
-        size=formats.size,
-        setting=formats.setting,
-        duration=formats.duration,
-        moment=formats.moment,
-        ago=formats.ago,
-        pretty=formats.pretty,
-        spark=charts.spark,
-        hover=charts.hover,
-        zoned=formats.zoned,
-        instant=formats.instant,
-        tree=json_tree,
-        sentence=describe,
-        code=_code,
-    )
+    made.filters.update({each.__name__: each for each in FILTERS})
+    made.filters.update(tree=json_tree, sentence=describe, code=_code)
     made.globals.update(
         asset=asset_url,
         chart=charts.chart,

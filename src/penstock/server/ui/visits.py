@@ -27,8 +27,8 @@ from penstock.commands.command import Command
 from penstock.commands.read import activity
 from penstock.errors import AuthenticationError
 from penstock.model.access import Activity, Scope
-from penstock.server.auth.authentication import Principal
 from penstock.server.auth.permissions import json_path, need_of
+from penstock.server.auth.principal import Principal
 from penstock.server.context import Context
 from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.transport.exchange import Exchange

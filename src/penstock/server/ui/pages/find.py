@@ -9,9 +9,9 @@ from starlette.responses import RedirectResponse, Response
 from penstock.commands import read
 from penstock.errors import MessageNotFoundError
 from penstock.model.message_page import MessageFilter, MessageRow, SearchPart
-from penstock.server.ui.diagnosis import queue_path
 from penstock.server.ui.pages.messages import readable
 from penstock.server.ui.pages.queues import shown
+from penstock.server.ui.paths import queue_path
 from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()

@@ -9,7 +9,8 @@ from penstock.commands.write.findings import clear_findings, note_findings
 from penstock.model.monitoring import NoteState
 from penstock.server.transport.problems import HttpError
 from penstock.server.ui.actions import Act, Deed, Field, Question
-from penstock.server.ui.diagnosis import QUEUE_KINDS, Severity, diagnose
+from penstock.server.ui.diagnosis import diagnose
+from penstock.server.ui.findings import QUEUE_KINDS, Severity
 from penstock.server.ui.runbooks import RUNBOOKS
 from penstock.server.ui.visits import Visit, refused
 

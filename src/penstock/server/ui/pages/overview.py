@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.server.monitoring.snapshots import Snapshot
-from penstock.server.ui.diagnosis import diagnose, grouped
+from penstock.server.ui.diagnosis import diagnose
+from penstock.server.ui.findings import grouped
 from penstock.server.ui.queue_charts import read_charts
 from penstock.server.ui.queue_rows import QueueRow, queue_rows
 from penstock.server.ui.visits import Pages, View, Visit

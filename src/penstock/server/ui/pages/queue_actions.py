@@ -9,9 +9,9 @@ from penstock.commands.read.bulk_queries import last_purge
 from penstock.errors import QueueNotFoundError
 from penstock.model.queue import QueueStats
 from penstock.server.ui.actions import Act, Deed, Field, Question
-from penstock.server.ui.diagnosis import queue_path
 from penstock.server.ui.formats import count, duration, moment
 from penstock.server.ui.forms import decimal_of, limit_field, limit_of, whole_of
+from penstock.server.ui.paths import queue_path
 from penstock.server.ui.visits import Visit, refused
 
 COUNTED: Final = 10_000

@@ -7,9 +7,9 @@ from typing import Any, Final
 from penstock.commands import read, write
 from penstock.model.queue import Backoff, QueueSettings
 from penstock.server.ui.actions import Act, Deed, Field, Question
-from penstock.server.ui.diagnosis import queue_path
 from penstock.server.ui.forms import decimal_of, name_field, require_changes, typed, whole_of
 from penstock.server.ui.pages.queue_actions import QueueAct
+from penstock.server.ui.paths import queue_path
 from penstock.server.ui.visits import Visit
 
 # Label and allowed values. The database checks them.

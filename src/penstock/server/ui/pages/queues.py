@@ -14,8 +14,9 @@ from starlette.routing import Route
 from penstock.commands import read
 from penstock.commands.read.bulk_queries import last_purge
 from penstock.errors import QueueNotFoundError
-from penstock.server.ui.diagnosis import diagnose, queue_path
+from penstock.server.ui.diagnosis import diagnose
 from penstock.server.ui.errors import kinds_of
+from penstock.server.ui.paths import queue_path
 from penstock.server.ui.queue_charts import read_charts
 from penstock.server.ui.queue_rows import QueueRow, queue_rows
 from penstock.server.ui.visits import Pages, View, Visit, refused

@@ -70,7 +70,7 @@ if (live.address && live.follows && live.button) {
 }
 if ($("nav.main")) {
   live.start();
-  // A page that nobody looks at costs nothing.
+  // A hidden page sends no requests.
   document.addEventListener("visibilitychange", () => (document.hidden ? live.stop() : live.start()));
 }
 
@@ -89,7 +89,7 @@ dialog?.addEventListener("click", (event) => {
   }
 });
 
-// Menus close like those of the system: by a click beside them, or Escape.
+// Menus close like those of the system: by a click outside of them, or Escape.
 const closeMenus = (except) => {
   for (const menu of document.querySelectorAll("details.menu[open]")) if (menu !== except) menu.open = false;
 };

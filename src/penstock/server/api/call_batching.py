@@ -1,4 +1,4 @@
-"""Batches single enqueues, claims and acks of many callers."""
+"""Runs single enqueues, claims and acks of many callers in one statement each."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Claim(NamedTuple):
     caller: Caller
 
 
-class Batches:
-    """The batches of one server process."""
+class CallBatching:
+    """Runs the calls of many callers together, for one server process."""
 
     def __init__(self, database: Database, answer_bytes: int) -> None:
         self._database = database

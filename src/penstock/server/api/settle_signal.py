@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 
-class Settles:
+class SettleSignal:
     """A condition without a lock: all waiters of one process are in one event loop."""
 
     def __init__(self) -> None:
