@@ -6523,15 +6523,16 @@ end $$;
 -- Locks: none. Indexes: none.
 -- from functions/common/check_name.sql:3
 create or replace function penstock._check_name(queue text) returns void language plpgsql as $$
+declare
+  is_reserved constant boolean := queue ~ '\.dlq$';
 begin
-  if queue ~ '\.dlq$' then
-    perform penstock._fail('PS003',
-      format('queue name %L is reserved: names that end in .dlq are for dead letters', queue),
-      jsonb_build_object('queue', queue),
-      'Use a name that does not end in .dlq. Each queue has its dead letters in <queue>.dlq.');
-  elsif queue !~ '^[a-z0-9._-]{1,128}$' or queue is null then
-    perform penstock._fail('PS003', format('%L is not a valid queue name', left(queue, 200)),
-      jsonb_build_object('queue', left(queue, 200)), 'Use 1 to 128 lowercase letters, digits, -, _ and .');
+  if is_reserved or queue !~ '^[a-z0-9._-]{1,128}$' or queue is null then
+    perform penstock._fail('PS003', case when is_reserved
+      then format('queue name %L is reserved: names that end in .dlq are for dead letters', left(queue, 200))
+      else format('%L is not a valid queue name', left(queue, 200)) end,
+      jsonb_build_object('queue', left(queue, 200)), case when is_reserved
+      then 'Use a name that does not end in .dlq. Each queue has its dead letters in <queue>.dlq.'
+      else 'Use 1 to 128 lowercase letters, digits, -, _ and .' end);
   end if;
 end $$;
 
@@ -6579,10 +6580,13 @@ begin
   perform penstock._fail_value(field, value #>> '{}', format('a number from %s to %s', low, high));
 end $$;
 
--- Raise the errors of the engine: a SQLSTATE of Penstock, the facts as JSON in DETAIL, and what to do in HINT. DETAIL
+-- Raise the errors of the engine. A SQLSTATE has one meaning, so one call of _fail raises it. Errors that several
+-- functions raise have their own function here.
+--
+-- _fail takes a SQLSTATE of Penstock, the facts as JSON for DETAIL, and what to do for HINT. DETAIL
 -- is the source of the fields of the Python errors, so a new fact goes there and not only into the message.
 -- Locks: none. Indexes: none.
--- from functions/common/errors.sql:4
+-- from functions/common/errors.sql:7
 create or replace function penstock._fail(code text, message text, fields jsonb, hint text) returns void
 language plpgsql as $$
 begin
@@ -6590,18 +6594,34 @@ begin
 end $$;
 
 -- PS001: the queue does not exist.
--- from functions/common/errors.sql:11
+-- from functions/common/errors.sql:14
 create or replace function penstock._fail_unknown_queue(queue text) returns void language plpgsql as $$
 begin
   if queue is null then
     perform penstock._fail_value('queue', null, 'the name of a queue');
   end if;
-  perform penstock._fail('PS001', format('queue %L does not exist', queue), jsonb_build_object('queue', queue),
+  perform penstock._fail_no_queue(queue, '', jsonb_build_object('queue', queue),
     format('Create it with: select penstock.create_queue(%L)', queue));
 end $$;
 
+-- PS001, with the facts and the hint of the caller. place: for example ' on service ''a''', or nothing.
+-- from functions/common/errors.sql:24
+create or replace function penstock._fail_no_queue(queue text, place text, fields jsonb, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS001', format('queue %L does not exist', queue) || place, fields, hint);
+end $$;
+
+-- PS002: the queue exists. place: as in _fail_no_queue.
+-- from functions/common/errors.sql:31
+create or replace function penstock._fail_queue_exists(queue text, place text, fields jsonb, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS002', format('queue %L already exists', queue) || place, fields, hint);
+end $$;
+
 -- PS004: a value is not allowed.
--- from functions/common/errors.sql:21
+-- from functions/common/errors.sql:38
 create or replace function penstock._fail_value(field text, value text, allowed text) returns void
 language plpgsql as $$
 begin
@@ -6612,7 +6632,7 @@ begin
 end $$;
 
 -- PS007: the lease is lost.
--- from functions/common/errors.sql:31
+-- from functions/common/errors.sql:48
 create or replace function penstock._fail_lost(id bigint) returns void language plpgsql as $$
 begin
   perform penstock._fail('PS007',
@@ -6622,23 +6642,65 @@ begin
 end $$;
 
 -- PS008: the queue has reached max_depth.
--- from functions/common/errors.sql:40
+-- from functions/common/errors.sql:57
 create or replace function penstock._fail_full(queue text, max_depth bigint) returns void language plpgsql as $$
 begin
-  perform penstock._fail('PS008',
-    format('queue %L is full: it has reached its max_depth of %s messages', queue, max_depth),
-    jsonb_build_object('queue', queue, 'max_depth', max_depth),
+  perform penstock._fail_no_room(queue, max_depth, 'is full: it has reached its max_depth of %s messages',
     'Nothing was enqueued. Try again later, claim faster, or raise max_depth.');
 end $$;
 
+-- PS008, in the words of the caller: problem has a %s for max_depth.
+-- from functions/common/errors.sql:64
+create or replace function penstock._fail_no_room(queue text, max_depth bigint, problem text, hint text)
+returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS008', format('queue %L ' || problem, queue, max_depth),
+    jsonb_build_object('queue', queue, 'max_depth', max_depth), hint);
+end $$;
+
 -- PS010: the message does not exist.
--- from functions/common/errors.sql:49
+-- from functions/common/errors.sql:72
 create or replace function penstock._fail_unknown_message(id bigint,
   hint text default 'It may have finished: see penstock.history.')
 returns void language plpgsql as $$
 begin
   perform penstock._fail('PS010', format('message %s does not exist', coalesce(id::text, 'null')),
     jsonb_build_object('id', id), hint);
+end $$;
+
+-- PS024: the queue of a service is not Active.
+-- from functions/common/errors.sql:81
+create or replace function penstock._fail_not_active(queue text, status text, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS024', format('queue %L is %s, not Active', queue, status),
+    jsonb_build_object('queue', queue, 'status', status), hint);
+end $$;
+
+-- PS040: the status of a task of a service does not allow the call.
+-- from functions/common/errors.sql:89
+create or replace function penstock._fail_task_status(task uuid, status text, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS040', format('task %s is %s', task, status),
+    jsonb_build_object('task', task, 'status', status), hint);
+end $$;
+
+-- PS051: a job of Spark was written before, with other rows.
+-- from functions/common/errors.sql:97
+create or replace function penstock._fail_job_written(message text, job text, fields jsonb, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS051', message, jsonb_build_object('job', job) || fields, hint);
+end $$;
+
+-- PS053: the messages of a batch of a stream cannot be read again.
+-- from functions/common/errors.sql:104
+create or replace function penstock._fail_batch_gone(problem text, consumer text, tick bigint, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS053', format('batch %s of consumer %L ', tick, consumer) || problem,
+    jsonb_build_object('consumer', consumer, 'tick', tick), hint);
 end $$;
 
 -- Privileges. penstock_producer enqueues, penstock_consumer claims and settles, penstock_operator does everything
@@ -10490,8 +10552,7 @@ begin
     if exist_ok then
       return false;
     end if;
-    perform penstock._fail('PS002', format('queue %L already exists', create_queue.name),
-      jsonb_build_object('queue', create_queue.name),
+    perform penstock._fail_queue_exists(create_queue.name, '', jsonb_build_object('queue', create_queue.name),
       'Change it with penstock.set_queue, or create it with exist_ok => true.');
   end if;
   new_id := nextval(pg_get_serial_sequence('penstock.queue', 'id'));
@@ -10759,9 +10820,9 @@ begin
       jsonb_build_object('queue', q.name, 'count', n), 'Purge it first, or drop it with force => true.');
   end if;
   if exists (select from penstock.schedule s where s.queue_id = q.id) and not force then
-    perform penstock._fail('PS011', format('queue %L has schedules: %s', q.name,
-        (select string_agg(s.name, ', ' order by s.name) from penstock.schedule s where s.queue_id = q.id)),
-          jsonb_build_object('queue', q.name, 'count', n),
+    perform penstock._fail('PS017', format('queue %L has schedules: %s', q.name,
+      (select string_agg(s.name, ', ' order by s.name) from penstock.schedule s where s.queue_id = q.id)),
+      jsonb_build_object('queue', q.name),
       'Drop them first, or drop the queue with force => true.');
   end if;
   if q.has_members then
@@ -11678,8 +11739,8 @@ begin
   if q.max_depth is not null then
     room := q.max_depth - penstock._depth(q.id, q.max_depth);
     if room <= 0 and exists (select from penstock.dead t where t.queue_id = q.id) then
-      perform penstock._fail('PS008', format('queue %L has no room for dead letters: it holds its max_depth of %s '
-        'messages', q.name, q.max_depth), jsonb_build_object('queue', q.name, 'max_depth', q.max_depth),
+      perform penstock._fail_no_room(q.name, q.max_depth,
+        'has no room for dead letters: it holds its max_depth of %s messages',
         'Nothing was redriven. Redrive again when messages were claimed, or raise max_depth.');
     end if;
     max_count := least(max_count, room);
@@ -14927,8 +14988,7 @@ declare
   t penstock.service_task := penstock._service_task(service, task);
 begin
   if t.status <> 'pending' then
-    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
-      'status', t.status), 'Only a pending task can be cancelled.');
+    perform penstock._fail_task_status(t.id, t.status, 'Only a pending task can be cancelled.');
   end if;
   perform penstock._end_task(t.id, 'cancelled', null, format('cancelled by %s', cancelled_by));
 end $$;
@@ -15310,7 +15370,7 @@ begin
           request_queue.max_attempts, request_queue.dlq_enabled, 'Pending')
   on conflict (service_id, name) where deleted_at is null do nothing returning q.id into made;
   if made is null then
-    perform penstock._fail('PS002', format('queue %L already exists on service %L', request_queue.name, s.name),
+    perform penstock._fail_queue_exists(request_queue.name, format(' on service %L', s.name),
       jsonb_build_object('queue', request_queue.name, 'service', s.name), 'Use it, or delete it first.');
   end if;
   perform penstock._request_task(made, 'create', null, created_by);
@@ -15344,8 +15404,7 @@ declare
   q penstock.service_queue := penstock._service_queue(service, name);
 begin
   if q.status <> 'Active' then
-    perform penstock._fail('PS024', format('queue %L is %s, not Active', q.name, q.status),
-      jsonb_build_object('queue', q.name, 'status', q.status), case q.status when 'Failed' then 'See its error_message.'
+    perform penstock._fail_not_active(q.name, q.status, case q.status when 'Failed' then 'See its error_message.'
       else 'Wait until it is Active.' end);
   end if;
   -- A payload that PostgreSQL does not accept as JSON is refused now, not when the task is executed.
@@ -15357,7 +15416,7 @@ end $$;
 -- service that cannot be reached has no message: it waits until the service is reached again. Locks: the new row, and
 -- the row of the service for share, so that no task begins to wait while a check ends the wait of the others. Uses
 -- service_queue_pkey.
--- from functions/server/request_task.sql:23
+-- from functions/server/request_task.sql:22
 create or replace function penstock._request_task(queue_id uuid, kind text, request jsonb, created_by text) returns uuid
 language plpgsql as $$
 #variable_conflict use_column
@@ -15387,7 +15446,7 @@ declare
   again text;
 begin
   if q.status <> 'Failed' then
-    perform penstock._fail('PS024', format('queue %L is %s, not Failed', q.name, q.status),
+    perform penstock._fail('PS029', format('queue %L is %s, not Failed', q.name, q.status),
       jsonb_build_object('queue', q.name, 'status', q.status), 'Only a Failed queue can be retried.');
   end if;
   select t.kind into again from penstock.service_task t where t.queue_id = q.id and t.kind in ('create', 'delete')
@@ -15412,17 +15471,16 @@ declare
 begin
   select * into q from penstock.service_queue r where r.id = t.queue_id for update;
   if t.status not in ('failed', 'cancelled') then
-    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
-      'status', t.status), 'Only a failed or cancelled task can be retried.');
+    perform penstock._fail_task_status(t.id, t.status, 'Only a failed or cancelled task can be retried.');
   end if;
   if q.deleted_at is not null or t.kind in ('enqueue', 'stats') and q.status <> 'Active' then
-    perform penstock._fail('PS024', format('queue %L is %s', q.name, case when q.deleted_at is null then q.status
-      else 'removed' end), jsonb_build_object('queue', q.name, 'status', q.status), 'Retry the queue first.');
+    perform penstock._fail_not_active(q.name, case when q.deleted_at is null then q.status else 'removed' end,
+      'Retry the queue first.');
   end if;
   if t.kind in ('create', 'delete') then
     if exists (select from penstock.service_task o where o.queue_id = q.id and o.kind in ('create', 'delete')
       and o.status in ('pending', 'running')) then
-      perform penstock._fail('PS024', format('queue %L has a task in progress', q.name), jsonb_build_object('queue',
+      perform penstock._fail('PS030', format('queue %L has a task in progress', q.name), jsonb_build_object('queue',
         q.name, 'status', q.status), 'Wait for that task.');
     end if;
     update penstock.service_queue r set status = case t.kind when 'create' then 'Pending' else 'Deprovisioning' end,
@@ -15548,8 +15606,8 @@ begin
   select * into q from penstock.service_queue t where t.service_id = s.id and t.name = _service_queue.name
     and t.deleted_at is null for update;
   if not found then
-    perform penstock._fail('PS001', format('queue %L does not exist on service %L', left(_service_queue.name, 200),
-      s.name), jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
+    perform penstock._fail_no_queue(left(_service_queue.name, 200), format(' on service %L', s.name),
+      jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
   end if;
   return q;
 end $$;
@@ -17566,7 +17624,7 @@ create or replace function penstock._spark_check(consumer text, generation bigin
 begin
   perform from penstock.spark_consumer c where c.name = consumer and c.generation = _spark_check.generation for share;
   if not found then
-    perform penstock._fail('PS007', format('consumer %L was taken over by another run of the stream, or released',
+    perform penstock._fail('PS050', format('consumer %L was taken over by another run of the stream, or released',
       consumer), jsonb_build_object('consumer', consumer, 'generation', generation),
       'Nothing was changed. Run each stream only once at a time. '
       'Give each stream its own checkpoint and its own name in the option consumer.');
@@ -17603,9 +17661,7 @@ begin
   where t.consumer = spark_claim.consumer and t.tick = spark_claim.tick and t.slice = spark_claim.slice for update;
   perform penstock._check_internal(s.queue);
   if s.consumer is null then
-    perform penstock._fail('PS010',
-      format('batch %s of consumer %L is no longer known: the checkpoint is older than the last ack', tick,
-      consumer), jsonb_build_object('consumer', consumer, 'tick', tick),
+    perform penstock._fail_batch_gone('is no longer known: the checkpoint is older than the last ack', consumer, tick,
       'Use a new checkpoint and another name in the option consumer.');
   elsif s.settled_xid is not null then
     -- Spark has lost its record of the batch and requests it again.
@@ -17614,9 +17670,8 @@ begin
       h.max_attempts, h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
     from penstock.history_feed h where h.xid = s.settled_xid and h.queue = s.queue order by h.id;
     if not found and s.taken > 0 then
-      perform penstock._fail('PS010',
-        format('batch %s of consumer %L was acked, and queue %L keeps no history to read it again', tick, consumer,
-        s.queue), jsonb_build_object('consumer', consumer, 'tick', tick),
+      perform penstock._fail_batch_gone(
+        format('was acked, and queue %L keeps no history to read it again', s.queue), consumer, tick,
         'The batch is in the sink. Use a new checkpoint and another name in the option consumer.');
     end if;
     return;
@@ -17634,7 +17689,7 @@ end $$;
 
 -- Claims up to wanted messages, or fewer if their payloads are large, because a task holds them in memory. Returns the
 -- tokens of their leases. Like penstock._claim_special, but does not return the messages.
--- from functions/spark/claim.sql:48
+-- from functions/spark/claim.sql:45
 create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[],
   out taken integer) language plpgsql as $$
 declare
@@ -17682,7 +17737,7 @@ end $$;
 
 -- Returns the total size of the large payloads under a token. Small ones do not count. Uses leased_N_token. Locks:
 -- ACCESS SHARE.
--- from functions/spark/claim.sql:94
+-- from functions/spark/claim.sql:91
 create or replace function penstock._spark_bytes(slot integer, token bigint) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -17690,21 +17745,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:99, segment 0
+-- from functions/spark/claim.sql:96, segment 0
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_0 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 1
+-- from functions/spark/claim.sql:96, segment 1
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_1 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:99, segment 2
+-- from functions/spark/claim.sql:96, segment 2
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_2 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 3
+-- from functions/spark/claim.sql:96, segment 3
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_3 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
@@ -17712,38 +17767,38 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:99, segment 4
+-- from functions/spark/claim.sql:96, segment 4
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_4 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 5
+-- from functions/spark/claim.sql:96, segment 5
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_5 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:99, segment 6
+-- from functions/spark/claim.sql:96, segment 6
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_6 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:99, segment 7
+-- from functions/spark/claim.sql:96, segment 7
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_7 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 8
+-- from functions/spark/claim.sql:96, segment 8
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_8 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:102
+-- from functions/spark/claim.sql:99
 end $$;
 
 -- Keeps the segments of these tokens from being truncated until commit, so that a snapshot that is taken afterwards
 -- finds every message and payload in them. Indexes: none. Locks: ACCESS SHARE.
--- from functions/spark/claim.sql:106
+-- from functions/spark/claim.sql:103
 create or replace function penstock._spark_lock_segments(tokens bigint[]) returns void language plpgsql as $$
 declare
   slot integer;
@@ -17752,53 +17807,53 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:112, segment 0
+-- from functions/spark/claim.sql:109, segment 0
     lock table penstock.leased_0, penstock.body_0 in access share mode;
 else
--- from functions/spark/claim.sql:112, segment 1
+-- from functions/spark/claim.sql:109, segment 1
     lock table penstock.leased_1, penstock.body_1 in access share mode;
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:112, segment 2
+-- from functions/spark/claim.sql:109, segment 2
     lock table penstock.leased_2, penstock.body_2 in access share mode;
 else
--- from functions/spark/claim.sql:112, segment 3
+-- from functions/spark/claim.sql:109, segment 3
     lock table penstock.leased_3, penstock.body_3 in access share mode;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:112, segment 4
+-- from functions/spark/claim.sql:109, segment 4
     lock table penstock.leased_4, penstock.body_4 in access share mode;
 else
--- from functions/spark/claim.sql:112, segment 5
+-- from functions/spark/claim.sql:109, segment 5
     lock table penstock.leased_5, penstock.body_5 in access share mode;
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:112, segment 6
+-- from functions/spark/claim.sql:109, segment 6
     lock table penstock.leased_6, penstock.body_6 in access share mode;
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:112, segment 7
+-- from functions/spark/claim.sql:109, segment 7
     lock table penstock.leased_7, penstock.body_7 in access share mode;
 else
--- from functions/spark/claim.sql:112, segment 8
+-- from functions/spark/claim.sql:109, segment 8
     lock table penstock.leased_8, penstock.body_8 in access share mode;
 end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:114
+-- from functions/spark/claim.sql:111
   end loop;
 end $$;
 
 -- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. The ring
 -- may move messages there meanwhile. The function is STABLE, so that one snapshot shows each message once, and the
 -- segments must be locked before that snapshot is taken. Uses leased_N_token. Locks: ACCESS SHARE.
--- from functions/spark/claim.sql:120
+-- from functions/spark/claim.sql:117
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -17811,7 +17866,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:130, segment 0
+-- from functions/spark/claim.sql:127, segment 0
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17820,7 +17875,7 @@ if slot <= 0 then
         l.expires_at, l.last_error
     from penstock.leased_0 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:130, segment 1
+-- from functions/spark/claim.sql:127, segment 1
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17831,7 +17886,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:130, segment 2
+-- from functions/spark/claim.sql:127, segment 2
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17840,7 +17895,7 @@ if slot <= 2 then
         l.expires_at, l.last_error
     from penstock.leased_2 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:130, segment 3
+-- from functions/spark/claim.sql:127, segment 3
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17853,7 +17908,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:130, segment 4
+-- from functions/spark/claim.sql:127, segment 4
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17862,7 +17917,7 @@ if slot <= 4 then
         l.expires_at, l.last_error
     from penstock.leased_4 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:130, segment 5
+-- from functions/spark/claim.sql:127, segment 5
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17873,7 +17928,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:130, segment 6
+-- from functions/spark/claim.sql:127, segment 6
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17883,7 +17938,7 @@ if slot <= 6 then
     from penstock.leased_6 l where l.token = any (tokens);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:130, segment 7
+-- from functions/spark/claim.sql:127, segment 7
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17892,7 +17947,7 @@ if slot <= 7 then
         l.expires_at, l.last_error
     from penstock.leased_7 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:130, segment 8
+-- from functions/spark/claim.sql:127, segment 8
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17904,7 +17959,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:138
+-- from functions/spark/claim.sql:135
   end loop;
 end $$;
 
@@ -18036,10 +18091,10 @@ begin
   select * into before from penstock.spark_written w where w.job = spark_begin.job and w.epoch = spark_begin.epoch
     and w.part = spark_begin.part;
   if (before.count, before.checksum) is distinct from (spark_begin.count, spark_begin.checksum) then
-    perform penstock._fail('PS004',
+    perform penstock._fail_job_written(
       format('partition %s of write %L (epoch %s) was already enqueued with other rows: %s then, %s now', part, job,
         epoch, before.count, spark_begin.count),
-      jsonb_build_object('field', 'job', 'value', job, 'part', part),
+      job, jsonb_build_object('part', part),
       'Nothing was enqueued now. A repeated write must have the same rows in the same partitions. '
       'Sort or save the rows first, or use another job.');
   end if;
@@ -18264,9 +18319,9 @@ begin
     update penstock.spark_write w set repeats = w.repeats + 1, repeated_at = clock_timestamp()
     where w.job = spark_publish.job and w.epoch = spark_publish.epoch returning w.* into before;
     if (before.count, before.checksum) is distinct from (rows, spark_publish.checksum) and not same_batch then
-      perform penstock._fail('PS004', format('job %L was written before with other rows: %s at %s, and %s now', job,
-        before.count, date_trunc('second', before.published_at), rows),
-        jsonb_build_object('field', 'job', 'value', job, 'count', before.count),
+      perform penstock._fail_job_written(
+        format('job %L was written before with other rows: %s at %s, and %s now', job, before.count,
+          date_trunc('second', before.published_at), rows), job, jsonb_build_object('count', before.count),
         'Nothing was enqueued. Write the same rows to repeat the job, or give other rows another job name.');
     end if;
   else
@@ -18291,13 +18346,13 @@ declare
     where w.job = _spark_check_order.job and w.epoch = _spark_check_order.epoch);
 begin
   if latest > epoch then
-    perform penstock._fail('PS004', format('batch %s of job %L comes after batch %s was written', epoch, job, latest),
-      jsonb_build_object('field', 'job', 'value', job, 'epoch', epoch),
+    perform penstock._fail('PS052', format('batch %s of job %L comes after batch %s was written', epoch, job, latest),
+      jsonb_build_object('job', job, 'epoch', epoch),
       'Nothing was enqueued. A new checkpoint needs another job name, or none.');
   elsif earlier is not null then
-    perform penstock._fail('PS004',
+    perform penstock._fail_job_written(
       format('job %L (batch %s) was written by an earlier version of Penstock, with %s rows; %s now', job, epoch,
-      earlier, rows), jsonb_build_object('field', 'job', 'value', job, 'count', earlier),
+      earlier, rows), job, jsonb_build_object('count', earlier),
       'Nothing was enqueued. If rows are missing, write those under another job name.');
   end if;
 end $$;

@@ -9,8 +9,8 @@ begin
   -- Internal queues are not available through PGMQ.
   select * into q from penstock.queue t where t.name = lower(queue_name) and not t.name ^@ 'penstock.';
   if not found then
-    perform penstock._fail('PS001', format('queue %L does not exist', queue_name),
-      jsonb_build_object('queue', queue_name), format('Create it with: select pgmq.create(%L)', queue_name));
+    perform penstock._fail_no_queue(queue_name, '', jsonb_build_object('queue', queue_name),
+      format('Create it with: select pgmq.create(%L)', queue_name));
   end if;
   return q;
 end $$;

@@ -123,10 +123,10 @@ begin
   select * into before from penstock.spark_written w where w.job = spark_begin.job and w.epoch = spark_begin.epoch
     and w.part = spark_begin.part;
   if (before.count, before.checksum) is distinct from (spark_begin.count, spark_begin.checksum) then
-    perform penstock._fail('PS004',
+    perform penstock._fail_job_written(
       format('partition %s of write %L (epoch %s) was already enqueued with other rows: %s then, %s now', part, job,
         epoch, before.count, spark_begin.count),
-      jsonb_build_object('field', 'job', 'value', job, 'part', part),
+      job, jsonb_build_object('part', part),
       'Nothing was enqueued now. A repeated write must have the same rows in the same partitions. '
       'Sort or save the rows first, or use another job.');
   end if;
