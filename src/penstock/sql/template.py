@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-# The number of the last segment, which the layout of the ring defines.
+# The numbers of the last segment and of the last time slot of history, which the layout defines.
 _LAST_SEGMENT: Final = "ring.last_segment"
-_HISTORY_SLOTS: Final = range(16)
+_LAST_HISTORY_SLOT: Final = "history.last_slot"
 _DIRECTIVE: Final = re.compile(r"\s*--: ?(.*?)\s*")
 _DEFINE: Final = re.compile(r"define ([a-z0-9_.]+)(?:\(([a-z_, ]+)\))? as(?: (.+))?")
 _PLACEHOLDER: Final = re.compile(r"\{([a-z]\w*(?:\.[a-z]\w*)*)(?:\(([^{}]*)\))?\}")
@@ -152,24 +152,24 @@ def _block(line: Line, rest: list[Line]) -> tuple[list[Line], list[Line]]:
 def _repeat(line: Line, block: list[Line], macros: Mapping[str, Macro]) -> Iterator[str]:
     match line.directive:
         case "branch on slot":
-            yield from _branch(block, macros, _segments(line, macros))
+            yield from _branch(block, macros, _numbers(line, macros))
             return
         case "for each segment":
-            slots = _segments(line, macros)
+            slots = _numbers(line, macros)
         case "for each ring segment":
-            slots = _segments(line, macros)[1:]
+            slots = _numbers(line, macros)[1:]
         case "for each history slot":
-            slots = _HISTORY_SLOTS
+            slots = _numbers(line, macros, _LAST_HISTORY_SLOT)
         case directive:
             raise line.error(f"there is no directive {directive!r}")
     for slot in slots:
         yield from _copy(block, slot, macros)
 
 
-def _segments(line: Line, macros: Mapping[str, Macro]) -> range:
-    if _LAST_SEGMENT not in macros:
-        raise line.error(f"{{{_LAST_SEGMENT}}} is not defined")
-    return range(int(macros[_LAST_SEGMENT].body) + 1)
+def _numbers(line: Line, macros: Mapping[str, Macro], last: str = _LAST_SEGMENT) -> range:
+    if last not in macros:
+        raise line.error(f"{{{last}}} is not defined")
+    return range(int(macros[last].body) + 1)
 
 
 def _branch(block: list[Line], macros: Mapping[str, Macro], slots: range) -> Iterator[str]:

@@ -1309,7 +1309,8 @@ begin
     q := penstock._make_wake_registers(q.id);
   end if;
   -- Never earlier than another consumer has said, unless the clock was set back since.
-  if until_us - pg_sequence_last_value(q.waiting_register) not between -3600000000 and 100000 then
+  if until_us - pg_sequence_last_value(q.waiting_register)
+    not between -3600000000 and 100000 then
     perform setval(q.waiting_register, until_us);
   end if;
   -- No consumer waited until now, or the clock was set back.
@@ -1325,7 +1326,7 @@ end $$;
 -- In how many seconds throughput_limit has tokens for a twentieth of a second again; null if it holds no message back.
 -- A claim under way may spend tokens that have just come, and the next ones are not known then: the caller asks again
 -- soon. Not for long, because then something else holds the messages back.
--- from functions/claim/attend.sql:54
+-- from functions/claim/attend.sql:55
 create or replace function penstock._throttled_for(q penstock.queue, now_us bigint) returns double precision
 language plpgsql as $$
 declare
@@ -1339,7 +1340,7 @@ begin
 end $$;
 
 -- Does a queue have a message that could be claimed now? Uses lane_N_order and grouped_order. Locks: ACCESS SHARE.
--- from functions/claim/attend.sql:67
+-- from functions/claim/attend.sql:68
 create or replace function penstock._any_waiting(queue_id integer, now_at timestamptz) returns boolean language plpgsql
   stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -1354,13 +1355,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/attend.sql:79, segment 0
+-- from functions/claim/attend.sql:80, segment 0
     if exists (select from penstock.lane_0 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:79, segment 1
+-- from functions/claim/attend.sql:80, segment 1
     if exists (select from penstock.lane_1 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1368,13 +1369,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/attend.sql:79, segment 2
+-- from functions/claim/attend.sql:80, segment 2
     if exists (select from penstock.lane_2 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:79, segment 3
+-- from functions/claim/attend.sql:80, segment 3
     if exists (select from penstock.lane_3 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1384,13 +1385,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/attend.sql:79, segment 4
+-- from functions/claim/attend.sql:80, segment 4
     if exists (select from penstock.lane_4 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:79, segment 5
+-- from functions/claim/attend.sql:80, segment 5
     if exists (select from penstock.lane_5 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1398,20 +1399,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/attend.sql:79, segment 6
+-- from functions/claim/attend.sql:80, segment 6
     if exists (select from penstock.lane_6 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
 if slot <= 7 then
--- from functions/claim/attend.sql:79, segment 7
+-- from functions/claim/attend.sql:80, segment 7
     if exists (select from penstock.lane_7 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:79, segment 8
+-- from functions/claim/attend.sql:80, segment 8
     if exists (select from penstock.lane_8 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1420,7 +1421,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/attend.sql:84
+-- from functions/claim/attend.sql:85
   end loop;
   return false;
 end $$;
@@ -4002,8 +4003,9 @@ create or replace function penstock.claim_within(queue text, count integer, leas
 returns setof penstock.lease language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   -- Headers have up to 16 kB, and the error of a message up to 8 kB.
-  fits    constant bigint := greatest(1, claim_within.max_bytes / (24000 + coalesce((select q.max_payload_bytes
-    from penstock.queues q where q.name = regexp_replace(claim_within.queue, '\.dlq$', '')), 262144)));
+  fits    constant bigint := greatest(1, claim_within.max_bytes / (24000
+    + coalesce((select q.max_payload_bytes from penstock.queues q
+    where q.name = regexp_replace(claim_within.queue, '\.dlq$', '')), 262144)));
   portion integer := least(claim_within.count, fits);
   bytes   bigint := 0;
   total   integer := 0;
@@ -6422,6 +6424,14 @@ end if;
   return n;
 end $$;
 
+-- Returns whether the time in a register has come. A register is never set further ahead than ahead_us. A register that
+-- is further ahead was set before the clock was set back, and counts as not set. Locks: none. Indexes: none.
+-- from functions/common/is_due.sql:3
+create or replace function penstock._is_due(register regclass, now_us bigint, ahead_us bigint) returns boolean
+language sql volatile as $$
+  select abs(2 * (now_us - coalesce(pg_sequence_last_value(register), bigint '0')::float8) + ahead_us) >= ahead_us
+$$;
+
 -- Timers: due messages and expired leases become ready again. Claims do this, so no background process is required.
 --
 -- _run_timers moves up to piece due messages, and as many expired leases in each segment; for one queue, or for all.
@@ -6435,7 +6445,8 @@ create or replace function penstock._run_timers(only_queue integer, piece intege
 declare
   started  timestamptz := clock_timestamp();
   now_us   bigint := date_part('epoch', started) * 1e6;
-  rescan   boolean := only_queue is null and penstock._is_due('penstock.timer_rescan_at', now_us, 2000000);
+  rescan   boolean := only_queue is null
+    and penstock._is_due('penstock.timer_rescan_at', now_us, 2000000);
   margin   constant bigint := 1000000;
   due      integer;
   returned integer := 0;
@@ -6474,7 +6485,7 @@ end $$;
 
 -- Raises due_floor or lease_floor, unless a transaction that was open for long is about to commit rows below it: see
 -- background/commit_timers.sql. Such a transaction does not raise them either. A floor ahead of the clock is lowered.
--- from functions/claim/timers.sql:52
+-- from functions/claim/timers.sql:53
 create or replace function penstock._raise_timer_floor(floor regclass, to_us bigint) returns void language plpgsql as $$
 begin
   if penstock._is_due(floor, to_us - 1, 2000000) and not penstock._is_long() then
@@ -6484,7 +6495,7 @@ begin
 end $$;
 
 -- Sets when the next scan from the far left may begin.
--- from functions/claim/timers.sql:61
+-- from functions/claim/timers.sql:62
 create or replace function penstock._rest_timers(started timestamptz) returns void language sql as $$
   select setval('penstock.timer_rescan_at',
     (date_part('epoch', started) * 1e6 + least(1000000,
@@ -6493,7 +6504,7 @@ $$;
 
 -- Is a message due, or has a lease expired? Looks where _run_timers would look. Uses scheduled_due. Locks: ACCESS
 -- SHARE.
--- from functions/claim/timers.sql:69
+-- from functions/claim/timers.sql:70
 create or replace function penstock._timers_due() returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -6837,14 +6848,6 @@ begin
       'Use a queue whose name does not begin with "penstock.", or log in as a member of penstock_operator.');
   end if;
 end $$;
-
--- Returns whether the time in a register has come. A register is never set further ahead than ahead_us. A register that
--- is further ahead was set before the clock was set back, and counts as not set. Locks: none. Indexes: none.
--- from functions/common/is_due.sql:3
-create or replace function penstock._is_due(register regclass, now_us bigint, ahead_us bigint) returns boolean
-language sql volatile as $$
-  select abs(2 * (now_us - coalesce(pg_sequence_last_value(register), bigint '0')::float8) + ahead_us) >= ahead_us
-$$;
 
 -- Returns the version of the schema: the number of the last migration. Locks: none. Uses migration_pkey.
 -- from functions/common/schema_version.sql:2
@@ -8941,7 +8944,8 @@ begin
   end if;
   perform pg_advisory_xact_lock(1885695603, 2);
   if turn then
-    select s into next from generate_series(0, 15) s where s not in (select slot from penstock.history_slot)
+    select s into next from generate_series(0, 15) s
+    where s not in (select slot from penstock.history_slot)
     order by (s - pg_sequence_last_value('penstock.history_current') + 16) % 16 limit 1;
     if next is not null then
       insert into penstock.history_slot values (next, clock_timestamp());
@@ -8963,7 +8967,7 @@ end $$;
 
 -- Returns the last transaction whose history may be missing because its slot was dropped. Locks: none. Scans
 -- history_dropped, which has one row for each dropped slot.
--- from functions/lake/drop_landed.sql:44
+-- from functions/lake/drop_landed.sql:45
 create or replace function penstock.history_dropped_through() returns bigint
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select coalesce(max(through_xid::text::bigint), 0) from penstock.history_dropped
@@ -8972,7 +8976,7 @@ $$;
 -- Gives the id of this transaction to rows of a restored dump whose transaction ids are in the future of this server,
 -- and returns their number. No snapshot of this server would see them for a long time. Locks: the changed rows. Scans
 -- history.
--- from functions/lake/drop_landed.sql:52
+-- from functions/lake/drop_landed.sql:53
 create or replace function penstock.restamp_history() returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -13423,7 +13427,7 @@ begin
   end if;
 
   if bytes > bigint '0' then
-    few := 20000 + bytes / 65536;
+    few := (20000 + bytes / 65536);
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
@@ -13439,7 +13443,7 @@ begin
 
   bytes := pg_relation_size('penstock.grouped', 'main');
   if bytes > bigint '0' then
-    few := 20000 + bytes / 65536;
+    few := (20000 + bytes / 65536);
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
@@ -13455,7 +13459,7 @@ begin
 
   bytes := pg_relation_size('penstock.dead', 'main');
   if bytes > bigint '0' then
-    few := 20000 + bytes / 65536;
+    few := (20000 + bytes / 65536);
     select count(*) as total, min(c.dead_at) as oldest_ready, false as estimated into n
     from (select t.dead_at from penstock.dead t where t.queue_id = lane_queue limit few) c;
     if n.total >= few then
@@ -20158,7 +20162,8 @@ begin
     end if;
   end loop;
   if newest.begun_at < clock_timestamp() - period then
-    select s into next from generate_series(0, 15) s where s not in (select slot from penstock.history_slot)
+    select s into next from generate_series(0, 15) s
+      where s not in (select slot from penstock.history_slot)
       order by (s - newest.slot + 16) % 16 limit 1;
     if next is not null then
       insert into penstock.history_slot values (next, clock_timestamp());
@@ -20170,7 +20175,7 @@ end $$;
 
 -- Truncates a time slot if every lake has its rows. False if not, or if it is in use: then another time. Locks: ACCESS
 -- EXCLUSIVE (NOWAIT) on the two tables of the slot until commit. Uses their indexes on xid.
--- from functions/storage/history_slots.sql:40
+-- from functions/storage/history_slots.sql:41
 create or replace function penstock._drop_history(slot integer) returns boolean language plpgsql as $$
 declare
   through xid8;
@@ -20197,7 +20202,7 @@ exception when lock_not_available then
 end $$;
 
 -- Does every lake have all rows of a time slot? Uses the indexes of the slot. Locks: ACCESS SHARE.
--- from functions/storage/history_slots.sql:66
+-- from functions/storage/history_slots.sql:67
 create or replace function penstock._has_landed(slot integer) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare

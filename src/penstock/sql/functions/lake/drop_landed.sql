@@ -19,8 +19,9 @@ begin
   end if;
   perform pg_advisory_xact_lock({lock.history});
   if turn then
-    select s into next from generate_series(0, 15) s where s not in (select slot from penstock.history_slot)
-    order by (s - pg_sequence_last_value('penstock.history_current') + 16) % 16 limit 1;
+    select s into next from generate_series(0, {history.last_slot}) s
+    where s not in (select slot from penstock.history_slot)
+    order by {history.distance(s, pg_sequence_last_value('penstock.history_current'))} limit 1;
     if next is not null then
       insert into penstock.history_slot values (next, clock_timestamp());
       perform setval('penstock.history_current', next);
