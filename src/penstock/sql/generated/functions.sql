@@ -69,7 +69,7 @@ end if;
 end $$;
 
 -- Announces messages that were put into a lane, at this position and above. Outside a transaction block the work is
--- done at once.
+-- done at once. Locks: as _announce or _commit_put. Indexes: none.
 -- from functions/background/announce.sql:23
 create or replace function penstock._announce_put(queue_id integer, priority integer, at_position bigint) returns void
 language plpgsql as $$
@@ -947,7 +947,7 @@ begin
 end $$;
 
 -- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
--- to enqueue: the caller of create_batch had it.
+-- to enqueue: the caller of create_batch had it. Locks and indexes: as enqueue.
 -- from functions/batches/finish_batches.sql:68
 create or replace function penstock._enqueue_for_batch(batch_id bigint, event text, messages jsonb) returns void
 language plpgsql as $$
@@ -4189,8 +4189,9 @@ create or replace function penstock._holders(aside integer, queue_id integer) re
       and (aside >> (l.classid::bigint - 1885695616)::integer & 1 = 1)
 $$;
 
--- True if no transaction holds a generation.
--- from functions/claim/generation.sql:33
+-- True if no transaction holds a generation. Locks: the lock of the generation, without waiting, for a moment. Indexes:
+-- none.
+-- from functions/claim/generation.sql:34
 create or replace function penstock._has_ended(generation integer, queue_id integer) returns boolean
 language sql volatile as $$
   select case when pg_try_advisory_lock(penstock._generation_key(generation), queue_id)
@@ -4199,7 +4200,8 @@ $$;
 
 -- The value of a generation register that has none: the queue is new, or the server has crashed. Transactions that were
 -- prepared before the crash still hold their generations. These are set aside, and the current one is a free one.
--- from functions/claim/generation.sql:41
+-- Locks: as _has_ended, for each generation. Indexes: none.
+-- from functions/claim/generation.sql:43
 create or replace function penstock._recall_generations(queue_id integer) returns bigint language plpgsql as $$
 declare
   aside   bigint := 0;
@@ -4273,8 +4275,10 @@ $$;
 
 -- Is there upkeep to do? Each part has its clock and its budget. What changes only a register is done at once. What
 -- moves messages or truncates is announced for the commit: a claim may be the first statement of a long transaction,
--- and no other session could reach messages that it has moved.
--- from functions/claim/in_passing.sql:31
+-- and no other session could reach messages that it has moved. Locks: those of _raise_timer_floor and _close_segments,
+-- none of which it waits for. It sets registers, which needs no lock: if two sessions do so at the same time, both
+-- look. Indexes: as _timers_due.
+-- from functions/claim/in_passing.sql:33
 create or replace function penstock._tick(now_us bigint, sweeps boolean) returns void language plpgsql as $$
 declare
   due      boolean;
@@ -4336,8 +4340,10 @@ end $$;
 
 -- Spends tokens of throughput_limit. The bucket holds the tokens of one second, and at least 1.05: a claim that is up
 -- to 50 ms late for the only token does not delay the next one. The register holds when the bucket is full again, in
--- microseconds: a number instead of a row that every claim would update. A negative number gives tokens back.
--- from functions/claim/limits.sql:30
+-- microseconds: a number instead of a row that every claim would update. A negative number gives tokens back. Locks:
+-- the throughput lock of the queue, for which it waits, until the register is set. So two claims cannot spend the same
+-- tokens. Indexes: none.
+-- from functions/claim/limits.sql:32
 create or replace function penstock._spend(q penstock.queue, wanted integer) returns integer language plpgsql as $$
 declare
   cost_us  double precision := 1e6 / q.throughput_limit;
@@ -4359,7 +4365,7 @@ begin
 end $$;
 
 -- The live leases of a queue with max_in_flight. Uses leased_N_watched. Locks: ACCESS SHARE.
--- from functions/claim/limits.sql:51
+-- from functions/claim/limits.sql:53
 create or replace function penstock._in_flight(queue_id integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -4367,80 +4373,80 @@ declare
   started timestamptz := clock_timestamp();
   n       bigint := 0;
 begin
--- from functions/claim/limits.sql:59, segment 0
+-- from functions/claim/limits.sql:61, segment 0
   n := n + (select count(*) from penstock.leased_0 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 1
+-- from functions/claim/limits.sql:61, segment 1
   n := n + (select count(*) from penstock.leased_1 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 2
+-- from functions/claim/limits.sql:61, segment 2
   n := n + (select count(*) from penstock.leased_2 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 3
+-- from functions/claim/limits.sql:61, segment 3
   n := n + (select count(*) from penstock.leased_3 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 4
+-- from functions/claim/limits.sql:61, segment 4
   n := n + (select count(*) from penstock.leased_4 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 5
+-- from functions/claim/limits.sql:61, segment 5
   n := n + (select count(*) from penstock.leased_5 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 6
+-- from functions/claim/limits.sql:61, segment 6
   n := n + (select count(*) from penstock.leased_6 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 7
+-- from functions/claim/limits.sql:61, segment 7
   n := n + (select count(*) from penstock.leased_7 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 8
+-- from functions/claim/limits.sql:61, segment 8
   n := n + (select count(*) from penstock.leased_8 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:62
+-- from functions/claim/limits.sql:64
   return n;
 end $$;
 
 -- From now on the leases of this queue are counted: marks the existing leases as watched. Locks: the rows that it
 -- changes. Scans lane_N and leased_N, once for each queue that gets a limit.
--- from functions/claim/limits.sql:67
+-- from functions/claim/limits.sql:69
 create or replace function penstock._watch_leases(queue_id integer) returns void language plpgsql as $$
 #variable_conflict use_column
 begin
--- from functions/claim/limits.sql:71, segment 0
+-- from functions/claim/limits.sql:73, segment 0
   with gone as (delete from penstock.held_0 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_0 select * from gone;
   update penstock.leased_0 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 1
+-- from functions/claim/limits.sql:73, segment 1
   with gone as (delete from penstock.held_1 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_1 select * from gone;
   update penstock.leased_1 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 2
+-- from functions/claim/limits.sql:73, segment 2
   with gone as (delete from penstock.held_2 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_2 select * from gone;
   update penstock.leased_2 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 3
+-- from functions/claim/limits.sql:73, segment 3
   with gone as (delete from penstock.held_3 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_3 select * from gone;
   update penstock.leased_3 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 4
+-- from functions/claim/limits.sql:73, segment 4
   with gone as (delete from penstock.held_4 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_4 select * from gone;
   update penstock.leased_4 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 5
+-- from functions/claim/limits.sql:73, segment 5
   with gone as (delete from penstock.held_5 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_5 select * from gone;
   update penstock.leased_5 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 6
+-- from functions/claim/limits.sql:73, segment 6
   with gone as (delete from penstock.held_6 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_6 select * from gone;
   update penstock.leased_6 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 7
+-- from functions/claim/limits.sql:73, segment 7
   with gone as (delete from penstock.held_7 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_7 select * from gone;
   update penstock.leased_7 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 8
+-- from functions/claim/limits.sql:73, segment 8
   with gone as (delete from penstock.held_8 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_8 select * from gone;
   update penstock.leased_8 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:75
+-- from functions/claim/limits.sql:77
 end $$;
 
 -- A claim found too few messages and looks for due messages and expired leases. It moves no more than it will take
@@ -5532,8 +5538,9 @@ begin
   return found;
 end $$;
 
--- Searches all lanes of a queue in all segments that are not free, and notes the first row.
--- from functions/claim/rescan.sql:34
+-- Searches all lanes of a queue in all segments that are not free, and notes the first row. Locks: none. The
+-- caller holds the sweep lock, so no other session sets these registers. Indexes: as _first_in_lane and _first_live.
+-- from functions/claim/rescan.sql:35
 create or replace function penstock._rescan_lanes(q penstock.queue, sweeps boolean) returns boolean language plpgsql
   as $$
 declare
@@ -5577,7 +5584,7 @@ begin
 end $$;
 
 -- How often a rescan has found a message that no claim had seen.
--- from functions/claim/rescan.sql:77
+-- from functions/claim/rescan.sql:78
 create or replace function penstock.rescans_that_found() returns bigint language sql security definer
 set search_path = pg_catalog, pg_temp as $$
   select pg_sequence_last_value('penstock.rescans_found')
@@ -6016,7 +6023,9 @@ begin
 end $$;
 
 -- Raises the floors of a queue to their first live messages, up to a position below which no transaction is open.
--- from functions/claim/sweep.sql:118
+-- Locks: none. The caller holds the sweep lock, so no other session sets the floors. Indexes: as
+-- _first_live.
+-- from functions/claim/sweep.sql:120
 create or replace function penstock._raise_floors(q penstock.queue, up_to bigint) returns void language plpgsql as $$
 declare
   live    text := split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2);
@@ -6485,7 +6494,8 @@ end $$;
 
 -- Raises due_floor or lease_floor, unless a transaction that was open for long is about to commit rows below it: see
 -- background/commit_timers.sql. Such a transaction does not raise them either. A floor ahead of the clock is lowered.
--- from functions/claim/timers.sql:53
+-- Locks: the commit lock of the timers, without waiting, while it sets the floor. Indexes: none.
+-- from functions/claim/timers.sql:54
 create or replace function penstock._raise_timer_floor(floor regclass, to_us bigint) returns void language plpgsql as $$
 begin
   if penstock._is_due(floor, to_us - 1, 2000000) and not penstock._is_long() then
@@ -6494,8 +6504,8 @@ begin
   end if;
 end $$;
 
--- Sets when the next scan from the far left may begin.
--- from functions/claim/timers.sql:62
+-- Sets when the next scan from the far left may begin. Locks: none. It sets a register. Indexes: none.
+-- from functions/claim/timers.sql:63
 create or replace function penstock._rest_timers(started timestamptz) returns void language sql as $$
   select setval('penstock.timer_rescan_at',
     (date_part('epoch', started) * 1e6 + least(1000000,
@@ -6504,7 +6514,7 @@ $$;
 
 -- Is a message due, or has a lease expired? Looks where _run_timers would look. Uses scheduled_due. Locks: ACCESS
 -- SHARE.
--- from functions/claim/timers.sql:70
+-- from functions/claim/timers.sql:71
 create or replace function penstock._timers_due() returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -7058,7 +7068,7 @@ language sql immutable as $$
   select penstock._held_from(mark) + slot + penstock._held_at(place)
 $$;
 
--- Returns the location (ctid) of the message of a token.
+-- Returns the location (ctid) of the message of a token. Locks: none. Indexes: none.
 -- from functions/common/token.sql:39
 create or replace function penstock._place(token bigint) returns tid language sql stable as $$
   select format('(%s,%s)', token >> 21 & 16777215, token >> 5 & 65535)::tid
@@ -7182,8 +7192,10 @@ begin
   end loop;
 end $$;
 
--- Admits messages while the bound allows it. Returns admitted, or unknown.
--- from functions/enqueue/depth.sql:29
+-- Admits messages while the bound allows it. Returns admitted, or unknown. Locks: the depth lock of the queue, shared,
+-- while it adds to the register, and a reservation until commit. A count takes the lock alone, so it sees the number
+-- and the reservation, or neither. Indexes: none.
+-- from functions/enqueue/depth.sql:31
 create or replace function penstock._reserve_below_bound(q penstock.queue, n integer) returns text language plpgsql
   as $$
 declare
@@ -7208,7 +7220,7 @@ end $$;
 
 -- Counts a queue whose bound was reached. Returns admitted, full, or busy if open transactions decide it. The locks are
 -- read before the messages are counted: a transaction that commits in between is counted twice, never missed.
--- from functions/enqueue/depth.sql:53
+-- from functions/enqueue/depth.sql:55
 create or replace function penstock._count_depth(q penstock.queue, n integer) returns text language plpgsql as $$
 declare
   locked   boolean := false;
@@ -7241,7 +7253,7 @@ end $$;
 -- Counts the waiting and leased messages of a queue up to a little more than at_most. STABLE: with one snapshot, in
 -- which a message that moves from table to table is in exactly one of them. Locks: ACCESS SHARE. Uses scheduled_queue,
 -- grouped_order and lane_N_order, and scans leased_N.
--- from functions/enqueue/depth.sql:85
+-- from functions/enqueue/depth.sql:87
 create or replace function penstock._depth(queue_id integer, at_most bigint) returns bigint
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -7252,61 +7264,61 @@ begin
     and s.group_key is null limit at_most + 1) c;
   n := n + (select count(*) from (select from penstock.grouped g where g.queue_id = _depth.queue_id
     limit at_most + 1) c);
--- from functions/enqueue/depth.sql:96, segment 0
+-- from functions/enqueue/depth.sql:98, segment 0
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_0 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_0 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 1
+-- from functions/enqueue/depth.sql:98, segment 1
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_1 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_1 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 2
+-- from functions/enqueue/depth.sql:98, segment 2
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_2 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_2 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 3
+-- from functions/enqueue/depth.sql:98, segment 3
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_3 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_3 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 4
+-- from functions/enqueue/depth.sql:98, segment 4
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_4 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_4 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 5
+-- from functions/enqueue/depth.sql:98, segment 5
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_5 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_5 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 6
+-- from functions/enqueue/depth.sql:98, segment 6
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_6 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_6 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 7
+-- from functions/enqueue/depth.sql:98, segment 7
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_7 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_7 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 8
+-- from functions/enqueue/depth.sql:98, segment 8
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_8 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_8 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:102
+-- from functions/enqueue/depth.sql:104
   return n;
 end $$;
 
@@ -7857,7 +7869,7 @@ end if;
   perform penstock._rotate();
 end $$;
 
--- Enqueues the messages of a batch one by one.
+-- Enqueues the messages of a batch one by one. Locks and indexes: as enqueue, for each message.
 -- from functions/enqueue/enqueue_many.sql:80
 create or replace function penstock._enqueue_each(
   queue text, payloads jsonb[], payloads_bytes bytea[], headers jsonb[], keys text[], priorities integer[],
@@ -8326,9 +8338,10 @@ end if;
   perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at, m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error)::penstock.envelope, m.position);
 end $$;
 
--- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in
--- use and the floor of the lane is not in the share of positions of the current segment.
--- from functions/enqueue/put.sql:62
+-- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in use
+-- and the floor of the lane is not in the share of positions of the current segment. Locks: as _reopen and
+-- _announce_put. Indexes: none.
+-- from functions/enqueue/put.sql:63
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
 language plpgsql as $$
 begin
@@ -8339,7 +8352,7 @@ begin
 end $$;
 
 -- Announces a message that a transaction block has just put into a segment, whose lock it already has. Indexes: none.
--- from functions/enqueue/put.sql:72
+-- from functions/enqueue/put.sql:73
 create or replace function penstock._announce_here(slot integer, queue_id integer, priority integer, at_position bigint)
 returns void language plpgsql as $$
 begin
@@ -8348,21 +8361,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/put.sql:78, segment 0
+-- from functions/enqueue/put.sql:79, segment 0
   insert into penstock.deferred_0 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:78, segment 1
+-- from functions/enqueue/put.sql:79, segment 1
   insert into penstock.deferred_1 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/put.sql:78, segment 2
+-- from functions/enqueue/put.sql:79, segment 2
   insert into penstock.deferred_2 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:78, segment 3
+-- from functions/enqueue/put.sql:79, segment 3
   insert into penstock.deferred_3 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
@@ -8370,33 +8383,33 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/put.sql:78, segment 4
+-- from functions/enqueue/put.sql:79, segment 4
   insert into penstock.deferred_4 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:78, segment 5
+-- from functions/enqueue/put.sql:79, segment 5
   insert into penstock.deferred_5 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/put.sql:78, segment 6
+-- from functions/enqueue/put.sql:79, segment 6
   insert into penstock.deferred_6 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
 if slot <= 7 then
--- from functions/enqueue/put.sql:78, segment 7
+-- from functions/enqueue/put.sql:79, segment 7
   insert into penstock.deferred_7 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:78, segment 8
+-- from functions/enqueue/put.sql:79, segment 8
   insert into penstock.deferred_8 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/put.sql:81
+-- from functions/enqueue/put.sql:82
 end $$;
 
 -- Schedules a message, or a group token, for later. Locks: only the new row. Indexes: none.
@@ -8845,7 +8858,7 @@ begin
 end $$;
 
 -- The same for all other ways to enqueue. due: when a message will be ready; if that is far off, waiters learn it in
--- time from attend.
+-- time from attend. Locks: as _wake. Indexes: none.
 -- from functions/enqueue/wake.sql:41
 create or replace function penstock._wake_waiters(q penstock.queue, due timestamptz default null) returns void
 language plpgsql as $$
@@ -9980,7 +9993,7 @@ begin
     and (b.act <> 'set_priority' or s.priority <> b.priority);
 end $$;
 
--- Applies the act to some messages. Returns how many were changed.
+-- Applies the act to some messages. Returns how many were changed. Locks and indexes: as the verb of the act.
 -- from functions/operate/bulk_act.sql:141
 create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
 language plpgsql as $$
@@ -11017,8 +11030,9 @@ begin
     make_interval(secs => s.ttl_seconds), s.max_attempts, 'replace', 'waiting');
 end $$;
 
--- Enqueues the message of a schedule now, even if it is paused. The next fire does not change. Returns the id.
--- from functions/operate/fire_schedules.sql:72
+-- Enqueues the message of a schedule now, even if it is paused. The next fire does not change. Returns the id. Locks:
+-- as enqueue. Uses schedule_pkey.
+-- from functions/operate/fire_schedules.sql:73
 create or replace function penstock.fire_schedule(name text) returns bigint language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -11110,8 +11124,9 @@ begin
 end $$;
 
 -- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
--- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there.
--- from functions/operate/move.sql:83
+-- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there. Locks: those of _widen,
+-- _reserve_depth and _yield_key, and the new row. Indexes: as these functions.
+-- from functions/operate/move.sql:84
 create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
   reserve boolean) returns void language plpgsql as $$
 declare
@@ -11140,7 +11155,7 @@ end $$;
 -- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
 -- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
 -- it as _remove_waiting does. Uses scheduled_id, grouped_id and dead_pkey.
--- from functions/operate/move.sql:111
+-- from functions/operate/move.sql:112
 create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
   out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
 #variable_conflict use_column
@@ -11187,7 +11202,7 @@ end $$;
 
 -- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
 -- otherwise by a scan. Locks: the row of the message.
--- from functions/operate/move.sql:157
+-- from functions/operate/move.sql:158
 create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql as $$
 #variable_conflict use_column
@@ -11198,67 +11213,67 @@ begin
   if r.id is not null then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 0
+-- from functions/operate/move.sql:169, segment 0
   delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 1
+-- from functions/operate/move.sql:169, segment 1
   delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 2
+-- from functions/operate/move.sql:169, segment 2
   delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 3
+-- from functions/operate/move.sql:169, segment 3
   delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 4
+-- from functions/operate/move.sql:169, segment 4
   delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 5
+-- from functions/operate/move.sql:169, segment 5
   delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 6
+-- from functions/operate/move.sql:169, segment 6
   delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 7
+-- from functions/operate/move.sql:169, segment 7
   delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 8
+-- from functions/operate/move.sql:169, segment 8
   delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174
+-- from functions/operate/move.sql:175
   return null;
 end $$;
 
 -- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane. Locks: the row of
 -- the message.
--- from functions/operate/move.sql:179
+-- from functions/operate/move.sql:180
 create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -11267,7 +11282,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/move.sql:188, segment 0
+-- from functions/operate/move.sql:189, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11275,7 +11290,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 1
+-- from functions/operate/move.sql:189, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11283,7 +11298,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 2
+-- from functions/operate/move.sql:189, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11291,7 +11306,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 3
+-- from functions/operate/move.sql:189, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11299,7 +11314,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 4
+-- from functions/operate/move.sql:189, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11307,7 +11322,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 5
+-- from functions/operate/move.sql:189, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11315,7 +11330,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 6
+-- from functions/operate/move.sql:189, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11323,7 +11338,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 7
+-- from functions/operate/move.sql:189, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11331,7 +11346,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 8
+-- from functions/operate/move.sql:189, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11339,7 +11354,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:196
+-- from functions/operate/move.sql:197
   return null;
 end $$;
 
@@ -11772,8 +11787,9 @@ begin
   return n;
 end $$;
 
--- Puts a dead letter back into its queue.
--- from functions/operate/redrive.sql:77
+-- Puts a dead letter back into its queue. Locks: the row of the member of a batch, then as _place_again. Indexes: as
+-- these functions.
+-- from functions/operate/redrive.sql:78
 create or replace function penstock._revive(q penstock.queue, m penstock.envelope, due timestamptz) returns void
 language plpgsql as $$
 begin
@@ -16194,8 +16210,9 @@ end if;
   perform penstock._ack_special(ack.id, ack.token);
 end $$;
 
--- The long path of ack: for messages with history, a key, a group or a body, and for lost leases.
--- from functions/settle/ack.sql:69
+-- The long path of ack: for messages with history, a key, a group or a body, and for lost leases. Locks: the row of the
+-- message, and those of _done. Indexes: as _pull.
+-- from functions/settle/ack.sql:70
 create or replace function penstock._ack_special(id bigint, token bigint) returns void language plpgsql as $$
 declare
   l penstock.leased_0 := penstock._pull(id, token);
@@ -17096,8 +17113,9 @@ begin
   return until;
 end $$;
 
--- The same for many. Returns the ids of the leases that were extended, and their new ends.
--- from functions/settle/extend.sql:18
+-- The same for many. Returns the ids of the leases that were extended, and their new ends. Locks: the rows of the
+-- messages, in the order of their tokens, so that two calls cannot deadlock. Indexes: as extend.
+-- from functions/settle/extend.sql:19
 create or replace function penstock.extend_many(ids bigint[], tokens bigint[], lease_seconds integer default null)
 returns table (id bigint, lease_until timestamptz) language plpgsql security definer set search_path = pg_catalog,
   pg_temp as $$
@@ -17115,7 +17133,7 @@ end $$;
 
 -- Extends a lease. Returns the new end, or null if the lease is lost. Locks: the row of the message. Uses
 -- leased_N_token, or the place in the token, and queue_pkey.
--- from functions/settle/extend.sql:35
+-- from functions/settle/extend.sql:36
 create or replace function penstock._prolong(id bigint, token bigint, lease_seconds integer) returns timestamptz
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -17134,14 +17152,14 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/extend.sql:51, segment 0
+-- from functions/settle/extend.sql:52, segment 0
     with gone as (
       delete from penstock.held_0 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_0 select * from gone;
 else
--- from functions/settle/extend.sql:51, segment 1
+-- from functions/settle/extend.sql:52, segment 1
     with gone as (
       delete from penstock.held_1 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17150,14 +17168,14 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/extend.sql:51, segment 2
+-- from functions/settle/extend.sql:52, segment 2
     with gone as (
       delete from penstock.held_2 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_2 select * from gone;
 else
--- from functions/settle/extend.sql:51, segment 3
+-- from functions/settle/extend.sql:52, segment 3
     with gone as (
       delete from penstock.held_3 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17168,14 +17186,14 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/extend.sql:51, segment 4
+-- from functions/settle/extend.sql:52, segment 4
     with gone as (
       delete from penstock.held_4 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_4 select * from gone;
 else
--- from functions/settle/extend.sql:51, segment 5
+-- from functions/settle/extend.sql:52, segment 5
     with gone as (
       delete from penstock.held_5 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17184,7 +17202,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/extend.sql:51, segment 6
+-- from functions/settle/extend.sql:52, segment 6
     with gone as (
       delete from penstock.held_6 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17192,14 +17210,14 @@ if slot <= 6 then
     insert into penstock.leased_6 select * from gone;
 else
 if slot <= 7 then
--- from functions/settle/extend.sql:51, segment 7
+-- from functions/settle/extend.sql:52, segment 7
     with gone as (
       delete from penstock.held_7 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_7 select * from gone;
 else
--- from functions/settle/extend.sql:51, segment 8
+-- from functions/settle/extend.sql:52, segment 8
     with gone as (
       delete from penstock.held_8 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17209,18 +17227,18 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/extend.sql:57
+-- from functions/settle/extend.sql:58
   end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/extend.sql:59, segment 0
+-- from functions/settle/extend.sql:60, segment 0
   update penstock.leased_0 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:59, segment 1
+-- from functions/settle/extend.sql:60, segment 1
   update penstock.leased_1 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -17228,13 +17246,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/extend.sql:59, segment 2
+-- from functions/settle/extend.sql:60, segment 2
   update penstock.leased_2 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:59, segment 3
+-- from functions/settle/extend.sql:60, segment 3
   update penstock.leased_3 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -17244,13 +17262,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/extend.sql:59, segment 4
+-- from functions/settle/extend.sql:60, segment 4
   update penstock.leased_4 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:59, segment 5
+-- from functions/settle/extend.sql:60, segment 5
   update penstock.leased_5 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -17258,20 +17276,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/extend.sql:59, segment 6
+-- from functions/settle/extend.sql:60, segment 6
   update penstock.leased_6 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
 if slot <= 7 then
--- from functions/settle/extend.sql:59, segment 7
+-- from functions/settle/extend.sql:60, segment 7
   update penstock.leased_7 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:59, segment 8
+-- from functions/settle/extend.sql:60, segment 8
   update penstock.leased_8 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -17280,7 +17298,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/extend.sql:64
+-- from functions/settle/extend.sql:65
   if until is null and slot <> 0 then
     update penstock.leased_0 l
     set lease_until = started + make_interval(secs
@@ -17343,8 +17361,9 @@ begin
   return penstock._give_back(l, error, delay, false, 'wait');
 end $$;
 
--- The same for many. Returns the ids that were given back, with the states they reached.
--- from functions/settle/nack.sql:19
+-- The same for many. Returns the ids that were given back, with the states they reached. Locks: the rows of the
+-- messages, in the order of their tokens, so that two calls cannot deadlock. Indexes: as nack.
+-- from functions/settle/nack.sql:20
 create or replace function penstock.nack_many(ids bigint[], tokens bigint[], errors text[] default null,
   delays interval[] default null)
 returns table (id bigint, state text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -17519,8 +17538,9 @@ begin
   return penstock._give_back(l, reason, interval '0', true, 'wait');
 end $$;
 
--- The same for many. Returns the ids that were rejected, with the states they reached.
--- from functions/settle/reject.sql:14
+-- The same for many. Returns the ids that were rejected, with the states they reached. Locks: the rows of the messages,
+-- in the order of their tokens, so that two calls cannot deadlock. Indexes: as reject.
+-- from functions/settle/reject.sql:15
 create or replace function penstock.reject_many(ids bigint[], tokens bigint[], reasons text[] default null)
 returns table (id bigint, state text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -17553,8 +17573,9 @@ begin
   return penstock._put_off(l, delay);
 end $$;
 
--- The same for many. Returns the ids that were given back, with the states they reached.
--- from functions/settle/snooze.sql:16
+-- The same for many. Returns the ids that were given back, with the states they reached. Locks: the rows of the
+-- messages, in the order of their tokens, so that two calls cannot deadlock. Indexes: as snooze.
+-- from functions/settle/snooze.sql:17
 create or replace function penstock.snooze_many(ids bigint[], tokens bigint[], delays interval[] default null)
 returns table (id bigint, state text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -17575,7 +17596,7 @@ end $$;
 
 -- Puts a message back without counting the attempt. Returns the state it reached. Locks: as _yield_key and _place. Uses
 -- queue_pkey.
--- from functions/settle/snooze.sql:36
+-- from functions/settle/snooze.sql:37
 create or replace function penstock._put_off(l penstock.leased_0, delay interval) returns text language plpgsql as $$
 declare
   q     penstock.queue;
@@ -17692,8 +17713,9 @@ begin
 end $$;
 
 -- Claims up to wanted messages, or fewer if their payloads are large, because a task holds them in memory. Returns the
--- tokens of their leases. Like penstock._claim_special, but does not return the messages.
--- from functions/spark/claim.sql:45
+-- tokens of their leases. Like penstock._claim_special, but does not return the messages. Locks: the claimed messages,
+-- with SKIP LOCKED, and the throughput lock as _spend. Indexes: as _take_special.
+-- from functions/spark/claim.sql:46
 create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[],
   out taken integer) language plpgsql as $$
 declare
@@ -17741,7 +17763,7 @@ end $$;
 
 -- Returns the total size of the large payloads under a token. Small ones do not count. Uses leased_N_token. Locks:
 -- ACCESS SHARE.
--- from functions/spark/claim.sql:91
+-- from functions/spark/claim.sql:92
 create or replace function penstock._spark_bytes(slot integer, token bigint) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -17749,21 +17771,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:96, segment 0
+-- from functions/spark/claim.sql:97, segment 0
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_0 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:96, segment 1
+-- from functions/spark/claim.sql:97, segment 1
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_1 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:96, segment 2
+-- from functions/spark/claim.sql:97, segment 2
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_2 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:96, segment 3
+-- from functions/spark/claim.sql:97, segment 3
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_3 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
@@ -17771,38 +17793,38 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:96, segment 4
+-- from functions/spark/claim.sql:97, segment 4
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_4 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:96, segment 5
+-- from functions/spark/claim.sql:97, segment 5
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_5 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:96, segment 6
+-- from functions/spark/claim.sql:97, segment 6
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_6 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:96, segment 7
+-- from functions/spark/claim.sql:97, segment 7
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_7 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:96, segment 8
+-- from functions/spark/claim.sql:97, segment 8
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_8 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:99
+-- from functions/spark/claim.sql:100
 end $$;
 
 -- Keeps the segments of these tokens from being truncated until commit, so that a snapshot that is taken afterwards
 -- finds every message and payload in them. Indexes: none. Locks: ACCESS SHARE.
--- from functions/spark/claim.sql:103
+-- from functions/spark/claim.sql:104
 create or replace function penstock._spark_lock_segments(tokens bigint[]) returns void language plpgsql as $$
 declare
   slot integer;
@@ -17811,53 +17833,53 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:109, segment 0
+-- from functions/spark/claim.sql:110, segment 0
     lock table penstock.leased_0, penstock.body_0 in access share mode;
 else
--- from functions/spark/claim.sql:109, segment 1
+-- from functions/spark/claim.sql:110, segment 1
     lock table penstock.leased_1, penstock.body_1 in access share mode;
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:109, segment 2
+-- from functions/spark/claim.sql:110, segment 2
     lock table penstock.leased_2, penstock.body_2 in access share mode;
 else
--- from functions/spark/claim.sql:109, segment 3
+-- from functions/spark/claim.sql:110, segment 3
     lock table penstock.leased_3, penstock.body_3 in access share mode;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:109, segment 4
+-- from functions/spark/claim.sql:110, segment 4
     lock table penstock.leased_4, penstock.body_4 in access share mode;
 else
--- from functions/spark/claim.sql:109, segment 5
+-- from functions/spark/claim.sql:110, segment 5
     lock table penstock.leased_5, penstock.body_5 in access share mode;
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:109, segment 6
+-- from functions/spark/claim.sql:110, segment 6
     lock table penstock.leased_6, penstock.body_6 in access share mode;
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:109, segment 7
+-- from functions/spark/claim.sql:110, segment 7
     lock table penstock.leased_7, penstock.body_7 in access share mode;
 else
--- from functions/spark/claim.sql:109, segment 8
+-- from functions/spark/claim.sql:110, segment 8
     lock table penstock.leased_8, penstock.body_8 in access share mode;
 end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:111
+-- from functions/spark/claim.sql:112
   end loop;
 end $$;
 
 -- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. The ring
 -- may move messages there meanwhile. The function is STABLE, so that one snapshot shows each message once, and the
 -- segments must be locked before that snapshot is taken. Uses leased_N_token. Locks: ACCESS SHARE.
--- from functions/spark/claim.sql:117
+-- from functions/spark/claim.sql:118
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -17870,7 +17892,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:127, segment 0
+-- from functions/spark/claim.sql:128, segment 0
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17879,7 +17901,7 @@ if slot <= 0 then
         l.expires_at, l.last_error
     from penstock.leased_0 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:127, segment 1
+-- from functions/spark/claim.sql:128, segment 1
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17890,7 +17912,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:127, segment 2
+-- from functions/spark/claim.sql:128, segment 2
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17899,7 +17921,7 @@ if slot <= 2 then
         l.expires_at, l.last_error
     from penstock.leased_2 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:127, segment 3
+-- from functions/spark/claim.sql:128, segment 3
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17912,7 +17934,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:127, segment 4
+-- from functions/spark/claim.sql:128, segment 4
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17921,7 +17943,7 @@ if slot <= 4 then
         l.expires_at, l.last_error
     from penstock.leased_4 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:127, segment 5
+-- from functions/spark/claim.sql:128, segment 5
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17932,7 +17954,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:127, segment 6
+-- from functions/spark/claim.sql:128, segment 6
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17942,7 +17964,7 @@ if slot <= 6 then
     from penstock.leased_6 l where l.token = any (tokens);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:127, segment 7
+-- from functions/spark/claim.sql:128, segment 7
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17951,7 +17973,7 @@ if slot <= 7 then
         l.expires_at, l.last_error
     from penstock.leased_7 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:127, segment 8
+-- from functions/spark/claim.sql:128, segment 8
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17963,7 +17985,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:135
+-- from functions/spark/claim.sql:136
   end loop;
 end $$;
 
@@ -18020,8 +18042,9 @@ begin
 end $$;
 
 -- Passes on the messages for one queue, in order, in portions of at_once, so that the ring can turn in between.
--- is_default: includes messages without a queue. Runs with the rights of its caller.
--- from functions/spark/enqueue.sql:54
+-- is_default: includes messages without a queue. Runs with the rights of its caller. Locks: as enqueue_many. Scans the
+-- temporary table by ctid.
+-- from functions/spark/enqueue.sql:55
 create or replace function penstock._spark_hand_on(
   queue text, is_default boolean, has_plain boolean, has_keys boolean, at_once integer, on_conflict text,
     unique_while text)
@@ -18074,7 +18097,7 @@ end $$;
 
 -- Records a partition of a write. True if it was enqueued before. Locks: the row of the partition in spark_written.
 -- Uses spark_written_pkey.
--- from functions/spark/enqueue.sql:106
+-- from functions/spark/enqueue.sql:107
 create or replace function penstock.spark_begin(job text, epoch bigint, part integer, count bigint, checksum bigint)
 returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -18107,7 +18130,7 @@ end $$;
 
 -- Marks a write as complete, so that all of it counts as enqueued. Only the last few writes of a stream are kept.
 -- Locks: the rows of the write. Uses spark_written_pkey.
--- from functions/spark/enqueue.sql:138
+-- from functions/spark/enqueue.sql:139
 create or replace function penstock.spark_complete(job text, epoch bigint) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   insert into penstock.spark_written (job, epoch, part, count, checksum)
@@ -18119,7 +18142,7 @@ $$;
 
 -- Enqueues up to 10,000 messages without key and group, given as parallel arrays, with a few statements for all of
 -- them. A null array, or a NULL in an array, means the default. Locks: as enqueue.
--- from functions/spark/enqueue.sql:149
+-- from functions/spark/enqueue.sql:150
 create or replace function penstock.spark_put(
   queue text, payloads jsonb[], payloads_bytes bytea[] default null, headers jsonb[] default null,
     priorities integer[] default null,
@@ -19725,7 +19748,7 @@ end if;
   end if;
 end $$;
 
--- Deletes the old body of a message and stores the new one.
+-- Deletes the old body of a message and stores the new one. Locks: the rows of the bodies. Indexes: as _drop_body.
 -- from functions/storage/body.sql:48
 create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
 language plpgsql as $$
@@ -20066,7 +20089,7 @@ begin
 end $$;
 
 -- May claims skip a segment from now on? It has no ready message, and no open transaction could put one there. The
--- order matters: the third check sees what commits before the second.
+-- order matters: the third check sees what commits before the second. Locks: as _has_writers. Indexes: as _any_ready.
 -- from functions/storage/close_segments.sql:50
 create or replace function penstock._is_done(slot text) returns boolean language plpgsql as $$
 begin
@@ -20333,8 +20356,9 @@ language sql immutable as $$
   select (1 << (priority + 9)) | case when stays_plain then 0 else (1 << 19) end
 $$;
 
--- Adds bits to lanes_register. One expression, which cannot be interrupted halfway.
--- from functions/storage/lanes.sql:11
+-- Adds bits to lanes_register. One expression, which cannot be interrupted halfway. Locks: the sweep lock of the queue,
+-- for which it waits, while it sets the register. Indexes: none.
+-- from functions/storage/lanes.sql:12
 create or replace function penstock._widen(q penstock.queue, bits integer) returns void language plpgsql as $$
 begin
   if pg_sequence_last_value(q.lanes_register) & bits <> bits then
@@ -20347,7 +20371,7 @@ end $$;
 
 -- Returns the queue with the lanes in its register. A lane that the row does not have yet has no floor: claims look
 -- from the beginning.
--- from functions/storage/lanes.sql:23
+-- from functions/storage/lanes.sql:24
 create or replace function penstock._with_lanes(q penstock.queue) returns penstock.queue language plpgsql as $$
 declare
   bits constant integer := pg_sequence_last_value(q.lanes_register);
@@ -20362,7 +20386,7 @@ end $$;
 
 -- Writes new lanes into the row of their queue, and creates their floors. Skips a queue whose row is locked. Locks: the
 -- row of the queue until commit. Scans the queues.
--- from functions/storage/lanes.sql:37
+-- from functions/storage/lanes.sql:38
 create or replace function penstock._adopt_lanes() returns void language plpgsql as $$
 declare
   q penstock.queue;

@@ -171,7 +171,7 @@ begin
   perform pgmq._create(queue_name, false, false);
 end $$;
 
--- The same under another name of PGMQ.
+-- The same under another name of PGMQ. Locks and indexes: as create_queue.
 -- from contracts/pgmq/10_queues.sql:109
 create or replace function pgmq.create_non_partitioned(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -179,8 +179,9 @@ begin
   perform pgmq._create(queue_name, false, false);
 end $$;
 
--- The queue is as durable as any other, because an unlogged queue would not be faster.
--- from contracts/pgmq/10_queues.sql:116
+-- The queue is as durable as any other, because an unlogged queue would not be faster. Locks and indexes: as
+-- create_queue.
+-- from contracts/pgmq/10_queues.sql:117
 create or replace function pgmq.create_unlogged(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -188,8 +189,8 @@ begin
 end $$;
 
 -- Every queue uses segments that are truncated when they are drained, so partitions are not needed. The intervals are
--- checked and ignored: no message is dropped by age.
--- from contracts/pgmq/10_queues.sql:124
+-- checked and ignored: no message is dropped by age. Locks and indexes: as create_queue.
+-- from contracts/pgmq/10_queues.sql:125
 create or replace function pgmq.create_partitioned(
   queue_name text, partition_interval text default '10000', retention_interval text default '100000',
     premake integer default 4)
@@ -204,7 +205,7 @@ begin
 end $$;
 
 -- Refuses a text that is neither a number nor an interval.
--- from contracts/pgmq/10_queues.sql:138
+-- from contracts/pgmq/10_queues.sql:139
 create or replace function pgmq._check_interval(field text, value text) returns void language plpgsql as $$
 begin
   if value !~ '^\d+$' or value is null then
@@ -217,8 +218,8 @@ exception when invalid_text_representation or invalid_datetime_format or datetim
   perform penstock._fail_value(field, value, 'a number of messages, or an interval such as 1 day');
 end $$;
 
--- tembo-pgmq-python calls create_partitioned by this name.
--- from contracts/pgmq/10_queues.sql:151
+-- tembo-pgmq-python calls create_partitioned by this name. Locks and indexes: as create_queue.
+-- from contracts/pgmq/10_queues.sql:152
 create or replace function pgmq.create(queue_name text, partition_interval text, retention_interval text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -226,7 +227,7 @@ begin
 end $$;
 
 -- Checks its arguments as PGMQ does, and changes nothing: the archive of a queue needs no partitions.
--- from contracts/pgmq/10_queues.sql:158
+-- from contracts/pgmq/10_queues.sql:159
 create or replace function pgmq.convert_archive_partitioned(
   table_name text, partition_interval text default '10000', retention_interval text default '100000',
     leading_partition integer default 10)
@@ -237,7 +238,7 @@ begin
 end $$;
 
 -- Does nothing, as in PGMQ, where it is deprecated.
--- from contracts/pgmq/10_queues.sql:168
+-- from contracts/pgmq/10_queues.sql:169
 create or replace function pgmq.detach_archive(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -245,7 +246,7 @@ begin
 end $$;
 
 -- Reads by group read the messages themselves, so there is no index to create.
--- from contracts/pgmq/10_queues.sql:175
+-- from contracts/pgmq/10_queues.sql:176
 create or replace function pgmq.create_fifo_index(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -253,7 +254,7 @@ begin
 end $$;
 
 -- Does nothing, for the same reason.
--- from contracts/pgmq/10_queues.sql:182
+-- from contracts/pgmq/10_queues.sql:183
 create or replace function pgmq.create_fifo_indexes_all() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -262,7 +263,7 @@ end $$;
 
 -- Drops a queue with its messages. False if it does not exist. Locks: an advisory lock on the name until commit,
 -- otherwise as penstock.drop_queue. Uses queue_name_key.
--- from contracts/pgmq/10_queues.sql:190
+-- from contracts/pgmq/10_queues.sql:191
 create or replace function pgmq.drop_queue(queue_name text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -275,7 +276,7 @@ begin
   return true;
 end $$;
 
--- from contracts/pgmq/10_queues.sql:202
+-- from contracts/pgmq/10_queues.sql:203
 create or replace function pgmq.drop_queue(queue_name text, partitioned boolean) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -285,7 +286,7 @@ begin
 end $$;
 
 -- Removes all messages of a queue, and returns their number. Locks and indexes: as penstock.purge.
--- from contracts/pgmq/10_queues.sql:211
+-- from contracts/pgmq/10_queues.sql:212
 create or replace function pgmq.purge_queue(queue_name text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -294,14 +295,14 @@ end $$;
 
 -- Lists all queues, including those that were created through other interfaces. Locks: ACCESS SHARE. Uses
 -- pgmq_queue_pkey.
--- from contracts/pgmq/10_queues.sql:219
+-- from contracts/pgmq/10_queues.sql:220
 create or replace view pgmq.meta as
 select coalesce(p.name, q.name)::varchar as queue_name, coalesce(p.is_partitioned, false) as is_partitioned,
        coalesce(p.is_unlogged, false) as is_unlogged, coalesce(p.created_at, q.created_at) as created_at
 from penstock.queue q left join penstock.pgmq_queue p on p.queue_id = q.id where not q.name ^@ 'penstock.';
 
 -- Returns the rows of pgmq.meta. Locks: ACCESS SHARE. Scans the queues.
--- from contracts/pgmq/10_queues.sql:225
+-- from contracts/pgmq/10_queues.sql:226
 create or replace function pgmq.list_queues() returns setof pgmq.queue_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -317,7 +318,7 @@ end $$;
 -- place, whose last_read_at is -infinity here. Tables without blocks are not read, nor are older lanes if the first row
 -- is in the current one. Locks: ACCESS SHARE. Uses lane_N_order from the first row of the queue on, grouped_order,
 -- scheduled_queue and leased_N_until.
--- from contracts/pgmq/10_queues.sql:240
+-- from contracts/pgmq/10_queues.sql:241
 create or replace function pgmq._rows(queue_id integer) returns table (
   msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb,
     headers jsonb,
@@ -361,7 +362,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:281, segment 0
+-- from contracts/pgmq/10_queues.sql:282, segment 0
     if lone is not null and pg_relation_size('penstock.lane_0', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -380,7 +381,7 @@ if slot <= 0 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:281, segment 1
+-- from contracts/pgmq/10_queues.sql:282, segment 1
     if lone is not null and pg_relation_size('penstock.lane_1', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -401,7 +402,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:281, segment 2
+-- from contracts/pgmq/10_queues.sql:282, segment 2
     if lone is not null and pg_relation_size('penstock.lane_2', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -420,7 +421,7 @@ if slot <= 2 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:281, segment 3
+-- from contracts/pgmq/10_queues.sql:282, segment 3
     if lone is not null and pg_relation_size('penstock.lane_3', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -443,7 +444,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:281, segment 4
+-- from contracts/pgmq/10_queues.sql:282, segment 4
     if lone is not null and pg_relation_size('penstock.lane_4', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -462,7 +463,7 @@ if slot <= 4 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:281, segment 5
+-- from contracts/pgmq/10_queues.sql:282, segment 5
     if lone is not null and pg_relation_size('penstock.lane_5', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -483,7 +484,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:281, segment 6
+-- from contracts/pgmq/10_queues.sql:282, segment 6
     if lone is not null and pg_relation_size('penstock.lane_6', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -503,7 +504,7 @@ if slot <= 6 then
     end if;
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:281, segment 7
+-- from contracts/pgmq/10_queues.sql:282, segment 7
     if lone is not null and pg_relation_size('penstock.lane_7', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -522,7 +523,7 @@ if slot <= 7 then
         and t.dead_at is null;
     end if;
 else
--- from contracts/pgmq/10_queues.sql:281, segment 8
+-- from contracts/pgmq/10_queues.sql:282, segment 8
     if lone is not null and pg_relation_size('penstock.lane_8', 'main') > bigint '0' then
       return query
       select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
@@ -544,7 +545,7 @@ end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:299
+-- from contracts/pgmq/10_queues.sql:300
     slots := left(slots, -1);
     exit when slots = '';
     lone := nullif(lone, true);   -- null from here on: no lanes are read
@@ -553,7 +554,7 @@ end $$;
 
 -- Returns when the message at this place was last read, if it is leased in place. Locks: ACCESS SHARE. Reads one row by
 -- its ctid, and uses grant_N_until.
--- from contracts/pgmq/10_queues.sql:307
+-- from contracts/pgmq/10_queues.sql:308
 create or replace function pgmq._read_at(lane smallint, place tid) returns timestamptz
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off as $$
@@ -564,24 +565,24 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:315, segment 0
+-- from contracts/pgmq/10_queues.sql:316, segment 0
   return (select (select g.claimed_at from penstock.grant_0 g
                   where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
           from penstock.lane_0 t where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:315, segment 1
+-- from contracts/pgmq/10_queues.sql:316, segment 1
   return (select (select g.claimed_at from penstock.grant_1 g
                   where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
           from penstock.lane_1 t where t.ctid = place);
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:315, segment 2
+-- from contracts/pgmq/10_queues.sql:316, segment 2
   return (select (select g.claimed_at from penstock.grant_2 g
                   where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
           from penstock.lane_2 t where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:315, segment 3
+-- from contracts/pgmq/10_queues.sql:316, segment 3
   return (select (select g.claimed_at from penstock.grant_3 g
                   where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
           from penstock.lane_3 t where t.ctid = place);
@@ -590,30 +591,30 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:315, segment 4
+-- from contracts/pgmq/10_queues.sql:316, segment 4
   return (select (select g.claimed_at from penstock.grant_4 g
                   where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
           from penstock.lane_4 t where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:315, segment 5
+-- from contracts/pgmq/10_queues.sql:316, segment 5
   return (select (select g.claimed_at from penstock.grant_5 g
                   where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
           from penstock.lane_5 t where t.ctid = place);
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:315, segment 6
+-- from contracts/pgmq/10_queues.sql:316, segment 6
   return (select (select g.claimed_at from penstock.grant_6 g
                   where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
           from penstock.lane_6 t where t.ctid = place);
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:315, segment 7
+-- from contracts/pgmq/10_queues.sql:316, segment 7
   return (select (select g.claimed_at from penstock.grant_7 g
                   where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
           from penstock.lane_7 t where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:315, segment 8
+-- from contracts/pgmq/10_queues.sql:316, segment 8
   return (select (select g.claimed_at from penstock.grant_8 g
                   where g.lease_until = penstock._hold_until(t.hold) and g.hold = t.hold limit 1)
           from penstock.lane_8 t where t.ctid = place);
@@ -621,11 +622,11 @@ end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:319
+-- from contracts/pgmq/10_queues.sql:320
 end $$;
 
 -- Returns the payload of a row of _rows that does not contain it. Locks: ACCESS SHARE. Reads one row by its ctid.
--- from contracts/pgmq/10_queues.sql:322
+-- from contracts/pgmq/10_queues.sql:323
 create or replace function pgmq._payload(lane smallint, place tid, body_slot smallint, id bigint) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -638,21 +639,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from contracts/pgmq/10_queues.sql:332, segment 0
+-- from contracts/pgmq/10_queues.sql:333, segment 0
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_0 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:332, segment 1
+-- from contracts/pgmq/10_queues.sql:333, segment 1
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_1 t
     where t.ctid = place);
 end if;
 else
 if slot <= 2 then
--- from contracts/pgmq/10_queues.sql:332, segment 2
+-- from contracts/pgmq/10_queues.sql:333, segment 2
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_2 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:332, segment 3
+-- from contracts/pgmq/10_queues.sql:333, segment 3
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_3 t
     where t.ctid = place);
 end if;
@@ -660,33 +661,33 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from contracts/pgmq/10_queues.sql:332, segment 4
+-- from contracts/pgmq/10_queues.sql:333, segment 4
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_4 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:332, segment 5
+-- from contracts/pgmq/10_queues.sql:333, segment 5
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_5 t
     where t.ctid = place);
 end if;
 else
 if slot <= 6 then
--- from contracts/pgmq/10_queues.sql:332, segment 6
+-- from contracts/pgmq/10_queues.sql:333, segment 6
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_6 t
     where t.ctid = place);
 else
 if slot <= 7 then
--- from contracts/pgmq/10_queues.sql:332, segment 7
+-- from contracts/pgmq/10_queues.sql:333, segment 7
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_7 t
     where t.ctid = place);
 else
--- from contracts/pgmq/10_queues.sql:332, segment 8
+-- from contracts/pgmq/10_queues.sql:333, segment 8
   return (select pgmq._message(t.body_slot, t.id, t.payload, t.payload_bytes) from penstock.lane_8 t
     where t.ctid = place);
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/10_queues.sql:335
+-- from contracts/pgmq/10_queues.sql:336
 end $$;
 
 -- Sending. Every overload is written out, because each nested function call costs some microseconds. Locks and indexes:
@@ -955,8 +956,9 @@ begin
 end $$;
 
 -- Reads with a condition, with a vt that is longer than a lease or zero, or with more messages than one claim returns.
--- Reads the whole queue if there is a condition.
--- from contracts/pgmq/30_read.sql:42
+-- Reads the whole queue if there is a condition. Locks: the messages that it claims. Indexes: as _take and
+-- _claim_by_id.
+-- from contracts/pgmq/30_read.sql:43
 create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -985,8 +987,9 @@ begin
   end loop;
 end $$;
 
--- Sets the end of the lease for messages that were just claimed by id. Uses leased_N_token.
--- from contracts/pgmq/30_read.sql:71
+-- Sets the end of the lease for messages that were just claimed by id. Uses leased_N_token. Locks: the rows of the
+-- messages.
+-- from contracts/pgmq/30_read.sql:73
 create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record
 language plpgsql as $$
 declare
@@ -1008,8 +1011,9 @@ begin
 end $$;
 
 -- Claims messages by their ids, in their order, up to the wanted number. Messages that another consumer has are
--- skipped. Uses lane_N_order, scheduled_id and leased_N_id.
--- from contracts/pgmq/30_read.sql:93
+-- skipped. Uses lane_N_order, scheduled_id and leased_N_id. Locks: the messages that it claims, with SKIP LOCKED, and
+-- the throughput lock as _spend.
+-- from contracts/pgmq/30_read.sql:96
 create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -1036,7 +1040,7 @@ end $$;
 
 -- Claims one message by its id. Returns null if it is not waiting, or if another transaction has locked it. Locks: the
 -- row of the message, with SKIP LOCKED. Uses lane_N_order, scheduled_id and leased_N_id.
--- from contracts/pgmq/30_read.sql:119
+-- from contracts/pgmq/30_read.sql:122
 create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record
 language plpgsql as $$
 declare
@@ -1053,43 +1057,43 @@ begin
 end $$;
 
 -- Returns the readable messages of a queue with their contents. Locks: ACCESS SHARE. Reads the whole queue.
--- from contracts/pgmq/30_read.sql:135
+-- from contracts/pgmq/30_read.sql:138
 create or replace function pgmq._visible(queue_id integer) returns table (id bigint, message jsonb) language plpgsql
   as $$
 #variable_conflict use_column
 begin
--- from contracts/pgmq/30_read.sql:140, segment 0
+-- from contracts/pgmq/30_read.sql:143, segment 0
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_0 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:140, segment 1
+-- from contracts/pgmq/30_read.sql:143, segment 1
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_1 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:140, segment 2
+-- from contracts/pgmq/30_read.sql:143, segment 2
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_2 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:140, segment 3
+-- from contracts/pgmq/30_read.sql:143, segment 3
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_3 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:140, segment 4
+-- from contracts/pgmq/30_read.sql:143, segment 4
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_4 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:140, segment 5
+-- from contracts/pgmq/30_read.sql:143, segment 5
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_5 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:140, segment 6
+-- from contracts/pgmq/30_read.sql:143, segment 6
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_6 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:140, segment 7
+-- from contracts/pgmq/30_read.sql:143, segment 7
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_7 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:140, segment 8
+-- from contracts/pgmq/30_read.sql:143, segment 8
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_8 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:143
+-- from contracts/pgmq/30_read.sql:146
 end $$;
 
 -- Reads, and tries again until it gets a message or max_poll_seconds have passed. Locks and indexes: as read.
--- from contracts/pgmq/30_read.sql:146
+-- from contracts/pgmq/30_read.sql:149
 create or replace function pgmq.read_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100,
     conditional jsonb default '{}')
@@ -1271,8 +1275,9 @@ begin
   end if;
 end $$;
 
--- Reads from groups, and tries again until it gets a message or max_poll_seconds have passed.
--- from contracts/pgmq/31_grouped.sql:93
+-- Reads from groups, and tries again until it gets a message or max_poll_seconds have passed. Locks and indexes: as
+-- _read_groups.
+-- from contracts/pgmq/31_grouped.sql:94
 create or replace function pgmq._poll_groups(queue_name text, vt integer, qty integer, max_poll_seconds integer,
   poll_interval_ms integer, style text)
 returns setof pgmq.message_record language plpgsql as $$
@@ -1288,47 +1293,47 @@ begin
 end $$;
 
 -- PGMQ's names for the three styles, with and without a poll. read_grouped: as many messages as possible of the first
--- group.
--- from contracts/pgmq/31_grouped.sql:109
+-- group. Locks and indexes: as _read_groups.
+-- from contracts/pgmq/31_grouped.sql:110
 create or replace function pgmq.read_grouped(queue_name text, vt integer, qty integer) returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'grouped')
 $$;
 
--- One message of each group in turn.
--- from contracts/pgmq/31_grouped.sql:115
+-- One message of each group in turn. Locks and indexes: as _read_groups.
+-- from contracts/pgmq/31_grouped.sql:116
 create or replace function pgmq.read_grouped_rr(queue_name text, vt integer, qty integer)
 returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'rr')
 $$;
 
--- The first message of each group.
--- from contracts/pgmq/31_grouped.sql:122
+-- The first message of each group. Locks and indexes: as _read_groups.
+-- from contracts/pgmq/31_grouped.sql:123
 create or replace function pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
 returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'head')
 $$;
 
--- As read_grouped, with a poll.
--- from contracts/pgmq/31_grouped.sql:129
+-- As read_grouped, with a poll. Locks and indexes: as _read_groups.
+-- from contracts/pgmq/31_grouped.sql:130
 create or replace function pgmq.read_grouped_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._poll_groups(queue_name, vt, qty, max_poll_seconds, poll_interval_ms, 'grouped')
 $$;
 
--- As read_grouped_rr, with a poll.
--- from contracts/pgmq/31_grouped.sql:136
+-- As read_grouped_rr, with a poll. Locks and indexes: as _read_groups.
+-- from contracts/pgmq/31_grouped.sql:137
 create or replace function pgmq.read_grouped_rr_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._poll_groups(queue_name, vt, qty, max_poll_seconds, poll_interval_ms, 'rr')
 $$;
 
--- As read_grouped_head, with a poll.
--- from contracts/pgmq/31_grouped.sql:143
+-- As read_grouped_head, with a poll. Locks and indexes: as _read_groups.
+-- from contracts/pgmq/31_grouped.sql:144
 create or replace function pgmq.read_grouped_head_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
@@ -1771,8 +1776,9 @@ end if;
   return exists (select from pgmq._end(queue_name, array[msg_id], true));
 end $$;
 
--- Ends messages: done if they were read, cancelled if not. History records them if the queue keeps history.
--- from contracts/pgmq/40_settle.sql:122
+-- Ends messages: done if they were read, cancelled if not. History records them if the queue keeps history. Locks: the
+-- rows of the messages. Indexes: as _pull_by_id and _pull_waiting.
+-- from contracts/pgmq/40_settle.sql:123
 create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -1804,14 +1810,15 @@ begin
 end $$;
 
 -- Writes a row of the archive. Locks: the new row. Uses pgmq_archive_pkey.
--- from contracts/pgmq/40_settle.sql:153
+-- from contracts/pgmq/40_settle.sql:154
 create or replace function pgmq._archive(queue_id integer, r pgmq.message_record) returns void language sql as $$
   insert into penstock.pgmq_archive (queue_id, msg_id, read_ct, enqueued_at, last_read_at, vt, message, headers)
   values (queue_id, r.msg_id, r.read_ct, r.enqueued_at, r.last_read_at, r.vt, r.message, r.headers)
 $$;
 
--- Reads and deletes at once. The record shows the message as it was, because a pop does not count as a read.
--- from contracts/pgmq/40_settle.sql:159
+-- Reads and deletes at once. The record shows the message as it was, because a pop does not count as a read. Locks and
+-- indexes: as read and delete.
+-- from contracts/pgmq/40_settle.sql:161
 create or replace function pgmq.pop(queue_name text, qty integer default 1) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -1828,7 +1835,7 @@ end $$;
 
 -- Sets the time from which messages are visible: the end of their leases, or a delay for messages that wait. Returns
 -- the changed messages. Locks: the rows of the messages. Uses leased_N_id, lane_N_order and scheduled_id.
--- from contracts/pgmq/40_settle.sql:175
+-- from contracts/pgmq/40_settle.sql:177
 create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz)
 returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -1861,21 +1868,21 @@ begin
   end loop;
 end $$;
 
--- from contracts/pgmq/40_settle.sql:207
+-- from contracts/pgmq/40_settle.sql:209
 create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt integer) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq.set_vt(queue_name, msg_ids, clock_timestamp() + make_interval(secs => set_vt.vt));
 end $$;
 
--- from contracts/pgmq/40_settle.sql:213
+-- from contracts/pgmq/40_settle.sql:215
 create or replace function pgmq.set_vt(queue_name text, msg_id bigint, vt timestamptz) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select * from pgmq.set_vt(queue_name, array[set_vt.msg_id], set_vt.vt);
 end $$;
 
--- from contracts/pgmq/40_settle.sql:219
+-- from contracts/pgmq/40_settle.sql:221
 create or replace function pgmq.set_vt(queue_name text, msg_id bigint, vt integer) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -2041,7 +2048,7 @@ begin
     order by b.queue_name;
 end $$;
 
--- Sends a message to every queue with a matching binding, and returns how many there were.
+-- Sends a message to every queue with a matching binding, and returns how many there were. Locks and indexes: as send.
 -- from contracts/pgmq/60_topics.sql:113
 create or replace function pgmq.send_topic(routing_key text, msg jsonb, headers jsonb, delay integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -2072,7 +2079,7 @@ begin
   return pgmq.send_topic(routing_key, msg, null, delay);
 end $$;
 
--- PGMQ has no such overload, but its Python client calls it.
+-- PGMQ has no such overload, but its Python client calls it. Locks and indexes: as send.
 -- from contracts/pgmq/60_topics.sql:141
 create or replace function pgmq.send_topic(routing_key text, msg jsonb, headers jsonb) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -2080,7 +2087,7 @@ begin
   return pgmq.send_topic(routing_key, msg, headers, 0);
 end $$;
 
--- Sends messages to every queue with a matching binding, and returns their ids.
+-- Sends messages to every queue with a matching binding, and returns their ids. Locks and indexes: as send_batch.
 -- from contracts/pgmq/60_topics.sql:148
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[], delay timestamptz)
 returns table (queue_name text, msg_id bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp

@@ -19,7 +19,7 @@ begin
 end $$;
 
 -- Announces messages that were put into a lane, at this position and above. Outside a transaction block the work is
--- done at once.
+-- done at once. Locks: as _announce or _commit_put. Indexes: none.
 create or replace function penstock._announce_put(queue_id integer, priority integer, at_position bigint) returns void
 language plpgsql as $$
 declare

@@ -115,6 +115,8 @@ begin
 end $$;
 
 -- Raises the floors of a queue to their first live messages, up to a position below which no transaction is open.
+-- Locks: none. The caller holds the sweep lock, so no other session sets the floors. Indexes: as
+-- _first_live.
 create or replace function penstock._raise_floors(q penstock.queue, up_to bigint) returns void language plpgsql as $$
 declare
   live    text := {ring.in_use({ring.text})};

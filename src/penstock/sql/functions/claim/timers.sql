@@ -50,6 +50,7 @@ end $$;
 
 -- Raises due_floor or lease_floor, unless a transaction that was open for long is about to commit rows below it: see
 -- background/commit_timers.sql. Such a transaction does not raise them either. A floor ahead of the clock is lowered.
+-- Locks: the commit lock of the timers, without waiting, while it sets the floor. Indexes: none.
 create or replace function penstock._raise_timer_floor(floor regclass, to_us bigint) returns void language plpgsql as $$
 begin
   if penstock._is_due(floor, to_us - 1, {timing.timers_ahead}) and not penstock._is_long() then
@@ -58,7 +59,7 @@ begin
   end if;
 end $$;
 
--- Sets when the next scan from the far left may begin.
+-- Sets when the next scan from the far left may begin. Locks: none. It sets a register. Indexes: none.
 create or replace function penstock._rest_timers(started timestamptz) returns void language sql as $$
   select setval('penstock.timer_rescan_at',
     (date_part('epoch', started) * 1e6 + least({timing.longest_timer_rest},

@@ -37,7 +37,7 @@ begin
 end $$;
 
 -- The same for all other ways to enqueue. due: when a message will be ready; if that is far off, waiters learn it in
--- time from attend.
+-- time from attend. Locks: as _wake. Indexes: none.
 create or replace function penstock._wake_waiters(q penstock.queue, due timestamptz default null) returns void
 language plpgsql as $$
 begin

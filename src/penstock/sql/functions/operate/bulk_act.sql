@@ -137,7 +137,7 @@ begin
     and (b.act <> 'set_priority' or s.priority <> b.priority);
 end $$;
 
--- Applies the act to some messages. Returns how many were changed.
+-- Applies the act to some messages. Returns how many were changed. Locks and indexes: as the verb of the act.
 create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
 language plpgsql as $$
 declare

@@ -79,7 +79,8 @@ begin
 end $$;
 
 -- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
--- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there.
+-- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there. Locks: those of _widen,
+-- _reserve_depth and _yield_key, and the new row. Indexes: as these functions.
 create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
   reserve boolean) returns void language plpgsql as $$
 declare

@@ -73,7 +73,8 @@ begin
   return n;
 end $$;
 
--- Puts a dead letter back into its queue.
+-- Puts a dead letter back into its queue. Locks: the row of the member of a batch, then as _place_again. Indexes: as
+-- these functions.
 create or replace function penstock._revive(q penstock.queue, m penstock.envelope, due timestamptz) returns void
 language plpgsql as $$
 begin

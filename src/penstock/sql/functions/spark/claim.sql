@@ -41,7 +41,8 @@ begin
 end $$;
 
 -- Claims up to wanted messages, or fewer if their payloads are large, because a task holds them in memory. Returns the
--- tokens of their leases. Like penstock._claim_special, but does not return the messages.
+-- tokens of their leases. Like penstock._claim_special, but does not return the messages. Locks: the claimed messages,
+-- with SKIP LOCKED, and the throughput lock as _spend. Indexes: as _take_special.
 create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[],
   out taken integer) language plpgsql as $$
 declare

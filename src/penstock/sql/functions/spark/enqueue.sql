@@ -50,7 +50,8 @@ begin
 end $$;
 
 -- Passes on the messages for one queue, in order, in portions of at_once, so that the ring can turn in between.
--- is_default: includes messages without a queue. Runs with the rights of its caller.
+-- is_default: includes messages without a queue. Runs with the rights of its caller. Locks: as enqueue_many. Scans the
+-- temporary table by ctid.
 create or replace function penstock._spark_hand_on(
   queue text, is_default boolean, has_plain boolean, has_keys boolean, at_once integer, on_conflict text,
     unique_while text)

@@ -44,7 +44,7 @@ begin
   end if;
 end $$;
 
--- Deletes the old body of a message and stores the new one.
+-- Deletes the old body of a message and stores the new one. Locks: the rows of the bodies. Indexes: as _drop_body.
 create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
 language plpgsql as $$
 begin

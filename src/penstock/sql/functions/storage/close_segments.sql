@@ -46,7 +46,7 @@ begin
 end $$;
 
 -- May claims skip a segment from now on? It has no ready message, and no open transaction could put one there. The
--- order matters: the third check sees what commits before the second.
+-- order matters: the third check sees what commits before the second. Locks: as _has_writers. Indexes: as _any_ready.
 create or replace function penstock._is_done(slot text) returns boolean language plpgsql as $$
 begin
   return not penstock._any_ready(slot::integer) and not penstock._has_writers(slot)
